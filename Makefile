@@ -1,0 +1,66 @@
+# Two commands matter: `make demo` and `make test`. Each sets up all it needs.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
+RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+export SPARK_LOCAL_IP := 127.0.0.1
+
+.PHONY: help demo test lint types layers rust-test python-test bench docs lock clean setup
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+demo: setup  ## the main job, end to end, on the embedded default
+	@$(BIN)/python examples/demo.py
+
+test: setup lint types layers rust-test python-test  ## everything CI checks
+
+setup: $(VENV)/.built  ## environment in .venv and the Rust core in it
+
+lint: setup  ## ruff, rustfmt, clippy (warnings are errors)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+types: setup  ## mypy strict, and the extension's stub against the extension
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest deltasql._core --concise
+
+layers: setup  ## nothing imports upward
+	$(BIN)/lint-imports
+
+rust-test:  ## tests of the pure Rust core
+	cargo test --quiet -p deltasql-core
+
+python-test: setup  ## all Python tests, with an embedded PostgreSQL
+	$(BIN)/python tests/run.py
+
+bench: setup  ## benchmarks beside deltalake, DuckLake and the bare-SQL floor
+	$(BIN)/python -m benchmarks
+
+docs: setup  ## pages generated from code, links checked
+	$(BIN)/python docs/build.py
+
+lock:  ## resolve requirements.lock anew
+	$(UV) pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-emit-index-url -q -o requirements.lock
+
+clean:  ## remove everything that was built
+	rm -rf $(VENV) target build dist site python/deltasql/*.so
+
+$(VENV)/.env: requirements.lock
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: install it and set PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; $(PYTHON) is older: set PYTHON=/path/to/python3.11"; exit 1; }
+	@command -v cargo >/dev/null || { echo "cargo (Rust 1.85 or newer) is needed to build the core: install it with rustup"; exit 1; }
+	@command -v $(UV) >/dev/null || { $(PYTHON) -m venv $(VENV)/uv && $(VENV)/uv/bin/pip install --quiet 'uv>=0.5'; }
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+	$(UV) pip sync --quiet --python $(BIN)/python requirements.lock
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.env pyproject.toml $(RUST_SOURCES)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) PATH="$(CURDIR)/$(BIN):$$PATH" $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --reinstall-package deltasql -e .
+	@touch $@

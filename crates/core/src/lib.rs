@@ -1,0 +1,1 @@
+//! Delta log logic without I/O: actions, codec, replay, pruning.

@@ -1,0 +1,1 @@
+"""The Delta Lake transaction log, in a database you already run."""

@@ -1,0 +1,1 @@
+"""The words of Delta's protocol: actions, schema, predicates. No I/O."""
