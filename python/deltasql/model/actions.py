@@ -23,7 +23,6 @@ class Action:
     """One line of a Delta commit: `{kind: {...}}`."""
 
     kind: ClassVar[str]
-    _optional: ClassVar[frozenset[str]] = frozenset()
 
     def to_dict(self) -> dict[str, Json]:
         """Return the action as Delta writes it, wrapped in its kind."""
@@ -267,7 +266,6 @@ _NESTED: dict[tuple[str, str], type[Action]] = {
     ("RemoveFile", "deletion_vector"): DeletionVector,
     ("Metadata", "format"): Format,
 }
-_IRREGULAR = {"in_commit_timestamp": "inCommitTimestamp", "path_or_inline_dv": "pathOrInlineDv"}
 _NAMES: dict[type[Action], tuple[tuple[str, str], ...]] = {}
 
 
@@ -291,8 +289,6 @@ def _json_names(cls: type[Action]) -> tuple[tuple[str, str], ...]:
 
 
 def _camel(name: str) -> str:
-    if name in _IRREGULAR:
-        return _IRREGULAR[name]
     head, *rest = name.split("_")
     return head + "".join(part.capitalize() for part in rest)
 
