@@ -111,7 +111,7 @@ _SECRET_WORD = (
 )
 _SECRET_NAME = re.compile(rf"(?:{_SECRET_WORD})|^(?:pwd|sig|sas)$|sas[-_]key", re.IGNORECASE)
 _NAME = rf"[\w.-]*(?:{_SECRET_WORD}|sas[-_]key)[\w.-]*|\b(?:pwd|sig|sas)\b"
-_VALUE = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^\s,;&'"<>(){}\[\]]+"""
+_VALUE = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^\s&]+"""
 _MASKED_PARTS = (
     # user:password@ in a URL or a bare authority; greedy, since a raw password may hold an "@".
     re.compile(r"""(?<![\w%.~+-])([\w%.~+!$-]*:)(?!//)[^\s'"]+(?=@)"""),
@@ -119,7 +119,10 @@ _MASKED_PARTS = (
     re.compile(rf"""((?:{_NAME})['"]?\s*=\s*)(?:{_VALUE})""", re.IGNORECASE),
     re.compile(rf"""((?:{_NAME})['"]\s*:\s*)(?:{_VALUE})""", re.IGNORECASE),
     re.compile(r"((?:\w+[-_])+(?:token|key|secret|signature):\s*)\S+", re.IGNORECASE),
-    re.compile(r"(\b(?:password|passwd|pwd|secret):\s*)\S+", re.IGNORECASE),
+    re.compile(
+        r"(\b(?:password|passwd|pwd|secret|(?:secret|access|account|api) key):\s*)\S+",
+        re.IGNORECASE,
+    ),
     re.compile(r"(\bauthorization:\s*(?:\w+\s+)?)\S+", re.IGNORECASE),
     re.compile(r"(\bbearer\s+)[\w.~+/=-]{12,}", re.IGNORECASE),
     # Shapes that are secret under any name: AWS key ids, JSON web tokens.
@@ -333,7 +336,11 @@ class CommitConflictError(TxnLogTransactionError):
         facts = f"\nTable {_known(self.table)}: read at version {_known(self.expected_version)}"
         facts += f", now at version {_known(self.actual_version)}; "
         facts += f"version {_known(self.winning_version)} won ({_known(self.winning_operation)}"
-        return f"{facts}, transaction {_known(self.winning_txn_id)})."
+        facts += f", transaction {_known(self.winning_txn_id)})"
+        for name in ("app_id", "domain"):
+            if name in self.fields:
+                facts += f"; {name.replace('_', ' ')} {self.fields[name]}"
+        return f"{facts}."
 
 
 class ConcurrentAppendError(CommitConflictError):
