@@ -111,7 +111,7 @@ _SECRET_WORD = (
 )
 _SECRET_NAME = re.compile(rf"(?:{_SECRET_WORD})|^(?:pwd|sig|sas)$|sas[-_]key", re.IGNORECASE)
 _NAME = rf"[\w.-]*(?:{_SECRET_WORD}|sas[-_]key)[\w.-]*|\b(?:pwd|sig|sas)\b"
-_VALUE = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^\s&]+"""
+_VALUE = r"""(?P<quote>['"])(?:\\.|(?!(?P=quote))[^\\])*(?P=quote)|[^\s&]+"""
 _MASKED_PARTS = (
     # user:password@ in a URL or a bare authority; greedy, since a raw password may hold an "@".
     re.compile(r"""(?<![\w%.~+-])([\w%.~+!$-]*:)(?!//)[^\s'"]+(?=@)"""),
@@ -139,7 +139,7 @@ def redact(text: str) -> str:
     """
     masked = text
     for pattern in _MASKED_PARTS:
-        masked = pattern.sub(rf"\g<1>{MASK}", masked)
+        masked = pattern.sub(_mask, masked)
     return masked
 
 
@@ -557,6 +557,11 @@ class TxnLogEngineError(TxnLogError):
     default_help = "read the cause of this error; it is the engine's own message."
 
     engine: str | None = None
+
+
+def _mask(found: re.Match[str]) -> str:
+    quote = found.groupdict().get("quote") or ""
+    return f"{found.group(1)}{quote}{MASK}{quote}"
 
 
 def _known(value: object) -> object:
