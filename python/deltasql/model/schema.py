@@ -1,0 +1,356 @@
+"""A Delta schema: the `schemaString` as small frozen classes, and the columns it holds.
+
+A primitive type is its Delta name as text (`"long"`, `"decimal(10,2)"`); only nested types
+have classes. Field metadata is kept as it was read, so a schema survives a round trip.
+
+>>> schema = StructType.from_json(
+...     '{"type":"struct","fields":[{"name":"id","type":"long","nullable":false,"metadata":{}}]}'
+... )
+>>> schema.names
+('id',)
+>>> StructType.from_json(schema.to_json()) == schema
+True
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from deltasql.exceptions import TxnLogSchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+PRIMITIVE_TYPES = frozenset(
+    {
+        *("byte", "short", "integer", "long", "float", "double", "boolean", "string"),
+        *("binary", "date", "timestamp", "timestamp_ntz", "variant"),
+    }
+)
+_UNORDERED = frozenset({"binary", "variant", "void"})
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """A list of elements of one type."""
+
+    element_type: DataType
+    contains_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """Keys to values."""
+
+    key_type: DataType
+    value_type: DataType
+    value_contains_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """A named member of a struct; a table's column is one."""
+
+    name: str
+    type: DataType
+    nullable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def physical_name(self, column_mapping_mode: str | None) -> str:
+        """Return the name used in data files, statistics and partition values."""
+        if column_mapping_mode in ("name", "id"):
+            return str(self.metadata.get(PHYSICAL_NAME, self.name))
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """Fields in order; the schema of a table is one."""
+
+    fields: tuple[StructField, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", tuple(self.fields))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the fields, in order."""
+        return tuple(f.name for f in self.fields)
+
+    def find(self, name: str) -> StructField | None:
+        """Return the field of that name, the exact spelling first, then in any case."""
+        folded = name.casefold()
+        loose = None
+        for candidate in self.fields:
+            if candidate.name == name:
+                return candidate
+            if loose is None and candidate.name.casefold() == folded:
+                loose = candidate
+        return loose
+
+    def to_json(self) -> str:
+        """Return the `schemaString` of this schema, in the spelling of stock writers."""
+        return json.dumps(_type_to_json(self), separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> StructType:
+        """Parse a `schemaString`."""
+        try:
+            parsed = _type_from_json(json.loads(text))
+        except (ValueError, KeyError, TypeError) as error:
+            raise TxnLogSchemaError(
+                f"not a Delta schema: {_reason(error)}",
+                help="A schema is JSON of the form "
+                '{"type":"struct","fields":[{"name":…,"type":…,"nullable":…,"metadata":{}}]}.',
+            ) from error
+        if not isinstance(parsed, StructType):
+            raise TxnLogSchemaError(
+                "the outermost type of a table schema is not a struct",
+                help='Wrap the columns in {"type":"struct","fields":[…]}.',
+            )
+        return parsed
+
+
+DataType: TypeAlias = "str | StructType | ArrayType | MapType"
+
+
+@dataclass(frozen=True, slots=True)
+class LeafColumn:
+    """A column that is not a struct: where it is, and its Delta type."""
+
+    path: tuple[str, ...]
+    physical_path: tuple[str, ...]
+    type: DataType
+
+    @property
+    def type_name(self) -> str:
+        """The Delta type as one word: `long`, `decimal(10,2)`, `array`, `map`."""
+        return type_name(self.type)
+
+
+def type_name(data_type: DataType) -> str:
+    """Return the outermost type's name.
+
+    >>> type_name(ArrayType("long"))
+    'array'
+    """
+    if isinstance(data_type, str):
+        return data_type
+    return {StructType: "struct", ArrayType: "array", MapType: "map"}[type(data_type)]
+
+
+def decimal_type(data_type: DataType) -> tuple[int, int] | None:
+    """Return (precision, scale) of a decimal type, None for any other.
+
+    >>> decimal_type("decimal(10,2)")
+    (10, 2)
+    """
+    if data_type == "decimal":
+        return 10, 0
+    match = _DECIMAL.fullmatch(data_type) if isinstance(data_type, str) else None
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def is_primitive(name: str) -> bool:
+    """Tell whether Delta has a primitive type of this name."""
+    decimal = decimal_type(name)
+    if decimal is not None:
+        precision, scale = decimal
+        return 1 <= precision <= 38 and 0 <= scale <= precision
+    return name in PRIMITIVE_TYPES
+
+
+def has_order(data_type: DataType) -> bool:
+    """Tell whether minimum and maximum of a column of this type mean something."""
+    return isinstance(data_type, str) and data_type not in _UNORDERED and is_primitive(data_type)
+
+
+def column_mapping_mode(configuration: Mapping[str, str]) -> str | None:
+    """Return `name` or `id` when column mapping is on, else None."""
+    mode = configuration.get("delta.columnMapping.mode", "none").lower()
+    return mode if mode in ("name", "id") else None
+
+
+def leaf_columns(schema: StructType, column_mapping_mode: str | None = None) -> list[LeafColumn]:
+    """List every column that is not a struct, in schema order.
+
+    >>> leaf_columns(StructType((StructField("a", StructType((StructField("b", "long"),))),)))
+    [LeafColumn(path=('a', 'b'), physical_path=('a', 'b'), type='long')]
+    """
+    return list(_walk_leaves(schema, column_mapping_mode, (), ()))
+
+
+def resolve_column(
+    schema: StructType, path: Sequence[str], column_mapping_mode: str | None = None
+) -> LeafColumn | None:
+    """Find a column by its logical path in any case; the result may also be a whole struct.
+
+    >>> schema = StructType((StructField("Day", "date"),))
+    >>> resolve_column(schema, ["day"]).path
+    ('Day',)
+    """
+    found: list[StructField] = []
+    here: DataType = schema
+    for name in path:
+        step = here.find(name) if isinstance(here, StructType) else None
+        if step is None:
+            return None
+        found.append(step)
+        here = step.type
+    return LeafColumn(
+        tuple(f.name for f in found),
+        tuple(f.physical_name(column_mapping_mode) for f in found),
+        here,
+    )
+
+
+def skipping_columns(
+    schema: StructType, partition_columns: Sequence[str], configuration: Mapping[str, str]
+) -> list[tuple[tuple[str, ...], str]]:
+    """List the columns with minimum and maximum in the statistics: (physical path, type).
+
+    `delta.dataSkippingStatsColumns` names them; without it they are the first
+    `delta.dataSkippingNumIndexedCols` leaves (32; -1 = all) after the partition columns are
+    taken out. Arrays and maps count there, but have no minimum and maximum to offer.
+
+    >>> schema = StructType((StructField("day", "date"), StructField("id", "long")))
+    >>> skipping_columns(schema, ["day"], {})
+    [(('id',), 'long')]
+    """
+    partitions = set(partition_columns)
+    leaves = [
+        leaf
+        for leaf in leaf_columns(schema, column_mapping_mode(configuration))
+        if leaf.path[0] not in partitions
+    ]
+    named = configuration.get("delta.dataSkippingStatsColumns")
+    if named is not None:
+        wanted = [_folded(split_column_path(part)) for part in split_column_list(named)]
+        leaves = [leaf for leaf in leaves if any(_within(leaf.path, path) for path in wanted)]
+    else:
+        count = int(configuration.get("delta.dataSkippingNumIndexedCols", "32"))
+        leaves = leaves if count < 0 else leaves[:count]
+    return [(leaf.physical_path, leaf.type_name) for leaf in leaves if has_order(leaf.type)]
+
+
+def split_column_list(text: str) -> list[str]:
+    """Split a comma list of column paths; a comma inside backquotes does not split.
+
+    >>> split_column_list("a, b.c, `d,e`")
+    ['a', 'b.c', '`d,e`']
+    """
+    return [part for part in (p.strip() for p in _split(text, ",")) if part]
+
+
+def split_column_path(text: str) -> tuple[str, ...]:
+    """Split a column path at its dots; a dot inside backquotes does not split.
+
+    >>> split_column_path("a.`b.c`")
+    ('a', 'b.c')
+    """
+    return tuple(_unquoted(part.strip()) for part in _split(text, "."))
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return `Did you mean 'x'? ` for the nearest known name, or nothing.
+
+    >>> nearest("amuont", ["amount", "day"])
+    "Did you mean 'amount'? "
+    """
+    by_folded = {k.casefold(): k for k in known}
+    close = difflib.get_close_matches(name.casefold(), list(by_folded), n=1)
+    return f"Did you mean {by_folded[close[0]]!r}? " if close else ""
+
+
+def _type_to_json(data_type: DataType) -> Any:
+    if isinstance(data_type, str):
+        return data_type
+    if isinstance(data_type, ArrayType):
+        return {
+            "type": "array",
+            "elementType": _type_to_json(data_type.element_type),
+            "containsNull": data_type.contains_null,
+        }
+    if isinstance(data_type, MapType):
+        return {
+            "type": "map",
+            "keyType": _type_to_json(data_type.key_type),
+            "valueType": _type_to_json(data_type.value_type),
+            "valueContainsNull": data_type.value_contains_null,
+        }
+    members = [
+        {
+            "name": f.name,
+            "type": _type_to_json(f.type),
+            "nullable": f.nullable,
+            "metadata": dict(f.metadata),
+        }
+        for f in data_type.fields
+    ]
+    return {"type": "struct", "fields": members}
+
+
+def _type_from_json(data: Any) -> DataType:
+    if isinstance(data, str):
+        return data
+    kind = data["type"]
+    if kind == "struct":
+        return StructType(
+            tuple(
+                StructField(
+                    str(f["name"]),
+                    _type_from_json(f["type"]),
+                    bool(f.get("nullable", True)),
+                    f.get("metadata") or {},
+                )
+                for f in data["fields"]
+            )
+        )
+    if kind == "array":
+        return ArrayType(_type_from_json(data["elementType"]), bool(data.get("containsNull", True)))
+    if kind == "map":
+        return MapType(
+            _type_from_json(data["keyType"]),
+            _type_from_json(data["valueType"]),
+            bool(data.get("valueContainsNull", True)),
+        )
+    raise ValueError(f"unknown type {kind!r}")
+
+
+def _walk_leaves(
+    struct: StructType, mode: str | None, path: tuple[str, ...], physical: tuple[str, ...]
+) -> Iterator[LeafColumn]:
+    for member in struct.fields:
+        here, there = (*path, member.name), (*physical, member.physical_name(mode))
+        if isinstance(member.type, StructType):
+            yield from _walk_leaves(member.type, mode, here, there)
+        else:
+            yield LeafColumn(here, there, member.type)
+
+
+def _split(text: str, separator: str) -> list[str]:
+    pattern = rf"(?:`(?:[^`]|``)*`|[^`{re.escape(separator)}])+"
+    return re.findall(pattern, text)
+
+
+def _unquoted(name: str) -> str:
+    quoted = len(name) >= 2 and name[0] == name[-1] == "`"
+    return name[1:-1].replace("``", "`") if quoted else name
+
+
+def _folded(path: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.casefold() for name in path)
+
+
+def _within(path: Sequence[str], ancestor: tuple[str, ...]) -> bool:
+    return _folded(path[: len(ancestor)]) == ancestor
+
+
+def _reason(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)

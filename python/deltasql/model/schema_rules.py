@@ -1,0 +1,110 @@
+"""What a schema must satisfy before a table may have it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.schema import (
+    PRIMITIVE_TYPES,
+    ArrayType,
+    DataType,
+    MapType,
+    StructType,
+    is_primitive,
+    nearest,
+    type_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Parquet writers of the Hive world cannot have these in a column name.
+_ILLEGAL = frozenset(" ,;{}()\n\t=")
+
+
+def validate_schema(
+    schema: StructType,
+    partition_columns: Sequence[str] = (),
+    column_mapping_mode: str | None = None,
+) -> None:
+    """Refuse a schema that Delta cannot store, naming the column and what to do."""
+    _check_struct(schema, (), legal_names_only=column_mapping_mode is None)
+    known = {f.name: f for f in schema.fields}
+    for name in partition_columns:
+        column = known.get(name)
+        if column is None:
+            raise TxnLogSchemaError(
+                f"partition column {name!r} is not in the schema",
+                column=name,
+                help=f"{nearest(name, schema.names)}partition_by takes names of columns.",
+            )
+        if not isinstance(column.type, str) or column.type == "variant":
+            raise TxnLogSchemaError(
+                f"cannot partition by {name!r}: its type is {type_name(column.type)}",
+                column=name,
+                help="Partition by columns of a primitive type.",
+            )
+    repeated = _first_duplicate(partition_columns)
+    if repeated is not None:
+        raise TxnLogSchemaError(
+            f"partition column {repeated!r} is given twice",
+            column=repeated,
+            help="Name every partition column once.",
+        )
+    if partition_columns and len(partition_columns) == len(schema.fields):
+        raise TxnLogSchemaError(
+            "every column is a partition column, no data would be left in the files",
+            help="Leave at least one column out of partition_by.",
+        )
+
+
+def _check_struct(struct: StructType, path: tuple[str, ...], *, legal_names_only: bool) -> None:
+    where = ".".join(path)
+    if not struct.fields:
+        raise TxnLogSchemaError(
+            f"struct {where!r} has no fields" if path else "the schema has no columns",
+            column=where or None,
+            help="Parquet cannot store an empty struct: give it a field or leave it out.",
+        )
+    repeated = _first_duplicate(struct.names)
+    if repeated is not None:
+        raise TxnLogSchemaError(
+            f"column {'.'.join((*path, repeated))!r} appears twice",
+            column=".".join((*path, repeated)),
+            help="Delta compares column names without regard to case: rename one of them.",
+        )
+    for member in struct.fields:
+        here = (*path, member.name)
+        if legal_names_only and _ILLEGAL.intersection(member.name):
+            raise TxnLogSchemaError(
+                f"column name {member.name!r} has one of the characters ' ,;{{}}()\\n\\t='",
+                column=".".join(here),
+                help="Rename it, or set the property delta.columnMapping.mode to 'name'.",
+            )
+        _check_type(member.type, here, legal_names_only=legal_names_only)
+
+
+def _check_type(data_type: DataType, path: tuple[str, ...], *, legal_names_only: bool) -> None:
+    if isinstance(data_type, StructType):
+        _check_struct(data_type, path, legal_names_only=legal_names_only)
+    elif isinstance(data_type, ArrayType):
+        _check_type(data_type.element_type, (*path, "element"), legal_names_only=legal_names_only)
+    elif isinstance(data_type, MapType):
+        _check_type(data_type.key_type, (*path, "key"), legal_names_only=legal_names_only)
+        _check_type(data_type.value_type, (*path, "value"), legal_names_only=legal_names_only)
+    elif not is_primitive(data_type):
+        raise TxnLogSchemaError(
+            f"column {'.'.join(path)!r} has type {data_type!r}, which Delta does not have",
+            column=".".join(path),
+            help=f"Cast it to one of: {', '.join(sorted(PRIMITIVE_TYPES))}, decimal(p,s).",
+        )
+
+
+def _first_duplicate(names: Sequence[str]) -> str | None:
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            return name
+        seen.add(name.casefold())
+    return None
