@@ -209,6 +209,7 @@ class TxnLogUriError(TxnLogError, ValueError):
     )
 
     part: str | None = None
+    uri: str | None = None
 
 
 @dataclass(eq=False, repr=False)

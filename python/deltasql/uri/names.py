@@ -1,0 +1,76 @@
+"""Names of tables and namespaces, and the small tools every part of a URI needs."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NoReturn
+from urllib.parse import quote, unquote
+
+from deltasql.exceptions import TxnLogUriError
+
+DEFAULT_NAMESPACE = "default"
+
+_NAME_HELP = (
+    "a name has 1 to 255 characters, no control character, no '/', and is not '.' or '..'; "
+    "namespace and name are parted by one dot, a dot inside a name is written %2E."
+)
+
+
+def split_table_name(text: str) -> tuple[str, str]:
+    """Read `name` or `namespace.name`; a dot inside a name is written `%2E`.
+
+    >>> split_table_name("crm.sales"), split_table_name("v1%2E2")
+    (('crm', 'sales'), ('default', 'v1.2'))
+    """
+    parts = [decoded(part, "table name") for part in text.split(".")]
+    if len(parts) > 2:
+        fail(f"table name {text!r} has {len(parts)} parts", text, _NAME_HELP)
+    namespace, name = parts if len(parts) == 2 else (DEFAULT_NAMESPACE, parts[0])
+    check_name("namespace", namespace)
+    check_name("table", name)
+    return namespace, name
+
+
+def join_table_name(namespace: str, name: str) -> str:
+    """Write what `split_table_name` reads.
+
+    >>> join_table_name("crm", "v1.2")
+    'crm.v1%2E2'
+    """
+    quoted = [part.replace("%", "%25").replace(".", "%2E") for part in (namespace, name)]
+    return quoted[1] if namespace == DEFAULT_NAMESPACE else ".".join(quoted)
+
+
+def write_table_name(namespace: str, name: str) -> str:
+    """Write namespace and name with everything encoded that has a meaning in a URI."""
+    quoted = [quote(part, safe="").replace(".", "%2E") for part in (namespace, name)]
+    return quoted[1] if namespace == DEFAULT_NAMESPACE else ".".join(quoted)
+
+
+def check_name(what: str, name: str) -> None:
+    """Refuse a name that could not be written to a URI or shown to a person."""
+    if name in ("", ".", "..") or len(name) > 255 or "/" in name or not is_plain(name):
+        shown = repr(name) if len(name) <= 60 else f"{name[:60]!r}…"
+        fail(f"{shown} is no proper {what} name", name, _NAME_HELP)
+
+
+def is_plain(text: str) -> bool:
+    """Whether the text holds no control character and no lone surrogate."""
+    return not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
+
+
+def decoded(text: str, what: str) -> str:
+    """Decode %XX; what is no proper encoding is refused without showing a password."""
+    shown = "" if what == "password" else f" {text!r}"
+    if re.search(r"%(?![0-9A-Fa-f]{2})", text):
+        fail(f"{what}{shown} holds a '%' that encodes nothing", None, "write %25 for a '%'.")
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        fail(f"{what}{shown} does not decode to UTF-8", None, "percent-encode the UTF-8 bytes.")
+
+
+def fail(message: str, part: str | None = None, help: str = "") -> NoReturn:
+    """Raise the one error of this room."""
+    raise TxnLogUriError(message, part=part, help=help)

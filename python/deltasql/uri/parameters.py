@@ -1,0 +1,142 @@
+"""What may stand after the `?` of a URI."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+
+from deltasql.uri.names import fail, is_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Backend = Literal["sqlite", "duckdb", "postgres"]
+MirrorMode = Literal["sync", "async", "off"]
+SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
+
+_POSTGRES = ("postgres",)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One `?name=value`: how it is read, and what is allowed."""
+
+    name: str
+    allowed: str
+    doc: str
+    read: Callable[[str], object]
+    accepts: Callable[[Any], bool]
+    backends: tuple[str, ...] = get_args(Backend)
+
+    def refuse(self, value: object) -> NoReturn:
+        """Raise the error for a value outside of what is allowed."""
+        fail(f"{self.name} {value!r} is not allowed", str(value), f"{self.name} is {self.allowed}.")
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,19}", text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _instant(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def _between(low: int, high: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and low <= value <= high
+
+
+def _one_of(choices: tuple[str, ...]) -> Callable[[Any], bool]:
+    return lambda value: value in choices
+
+
+def _is_instant(value: object) -> bool:
+    return isinstance(value, datetime) and value.utcoffset() is not None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != "" and is_plain(value)
+
+
+def _choices(words: tuple[str, ...]) -> str:
+    return f"one of {', '.join(words)}"
+
+
+_MIRROR, _SSL = get_args(MirrorMode), get_args(SslMode)
+
+PARAMETERS: dict[str, Parameter] = {
+    each.name: each
+    for each in (
+        Parameter("table", "name or namespace.name", "the table", str, _is_text),
+        Parameter(
+            "version",
+            "a whole number from 0",
+            "read the table at this version",
+            _whole,
+            _between(0, 2**63 - 1),
+        ),
+        Parameter(
+            "timestamp",
+            "an ISO 8601 time such as 2026-01-31T12:00:00Z; without a zone it is UTC",
+            "read the table as it was at this time; excludes `version`",
+            _instant,
+            _is_instant,
+        ),
+        Parameter(
+            "location",
+            "a directory or an object store URL",
+            "where the data of a new table goes",
+            str,
+            _is_text,
+        ),
+        Parameter(
+            "mirror", _choices(_MIRROR), "when `_delta_log` is written", str, _one_of(_MIRROR)
+        ),
+        Parameter(
+            "pool_size",
+            "a whole number from 1 to 1000",
+            "how many connections are kept at most",
+            _whole,
+            _between(1, 1000),
+        ),
+        Parameter(
+            "host",
+            "a host name, an address or a socket directory",
+            "the server, when it is not in the path",
+            str,
+            _is_text,
+            _POSTGRES,
+        ),
+        Parameter(
+            "connect_timeout",
+            "whole seconds from 1 to 3600",
+            "how long to wait for a connection",
+            _whole,
+            _between(1, 3600),
+            _POSTGRES,
+        ),
+        Parameter(
+            "sslmode",
+            _choices(_SSL),
+            "how the connection is encrypted",
+            str,
+            _one_of(_SSL),
+            _POSTGRES,
+        ),
+        Parameter("sslrootcert", "a path", "trusted certificates", str, _is_text, _POSTGRES),
+        Parameter("sslcert", "a path", "the client's certificate", str, _is_text, _POSTGRES),
+        Parameter("sslkey", "a path", "the client's private key", str, _is_text, _POSTGRES),
+        Parameter(
+            "application_name",
+            "any text",
+            "how the connection is named in pg_stat_activity",
+            str,
+            _is_text,
+            _POSTGRES,
+        ),
+    )
+}

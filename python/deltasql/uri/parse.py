@@ -1,0 +1,169 @@
+"""From text to `DeltaSqlUri`.
+
+An error never repeats what may be a piece of a password: a raw `/`, `?` or `@` in one shifts
+the borders of every part after it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
+
+from deltasql.exceptions import MASK, TxnLogUriError
+from deltasql.uri.names import DEFAULT_NAMESPACE, decoded, fail, split_table_name
+from deltasql.uri.parameters import PARAMETERS, Backend
+from deltasql.uri.value import FORMS, SCHEME, DeltaSqlUri
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_LOGIN_SECRET = re.compile(r"^(\w*://[^/]*/[^:/@]*:).*(?=@)", re.DOTALL)
+
+
+def parse_uri(text: str, *, environ: Mapping[str, str] | None = None) -> DeltaSqlUri:
+    """Read a URI; whatever is wrong is told with the offending part and the right form.
+
+    >>> parse_uri("deltasql://sqlite/meta.db?tabel=sales")
+    Traceback (most recent call last):
+    deltasql.exceptions.TxnLogUriError: unknown parameter 'tabel' (uri: deltasql://sqlite/meta.db?tabel=sales)
+    Help: did you mean 'table'? Known: table, version, timestamp, location, mirror, pool_size.
+    """
+    try:
+        return _parse(text, os.environ if environ is None else environ)
+    except TxnLogUriError as error:
+        error.uri = _LOGIN_SECRET.sub(rf"\g<1>{MASK}", text)
+        raise
+
+
+def _parse(text: str, environ: Mapping[str, str]) -> DeltaSqlUri:
+    expanded = _expand(text, environ)
+    if not expanded.startswith(SCHEME):
+        scheme = expanded.partition("://")[0] if "://" in expanded else "no scheme"
+        fail(f"a URI starts with {SCHEME}, this one has {scheme!r}", scheme)
+    if "#" in expanded:
+        fail("'#' has no meaning in a deltasql URI", "#", "write %23 for a '#' inside a part.")
+    head, _, query = expanded.removeprefix(SCHEME).partition("?")
+    backend, _, path = head.partition("/")
+    if backend not in FORMS:
+        shown = repr(backend) if re.fullmatch(r"\w*", backend) else "what follows deltasql://"
+        nearest = get_close_matches(backend, FORMS, 1, 0.4)
+        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        fail(f"{shown} is not a backend", None, f"{hint}Backends: {', '.join(FORMS)}.")
+    parts: dict[str, Any] = _read_query(backend, query)
+    place = (
+        _read_postgres_path(path) if backend == "postgres" else {"database": decoded(path, "path")}
+    )
+    for twice in parts.keys() & place.keys():
+        fail(f"{twice} is given twice, in the path and as a parameter", twice)
+    return DeltaSqlUri(backend=cast("Backend", backend), **place, **parts)
+
+
+def _expand(text: str, environ: Mapping[str, str]) -> str:
+    def value(found: re.Match[str]) -> str:
+        name, default = found.groups()
+        known = environ.get(name)
+        if default is not None and not known:
+            return cast("str", default)
+        if known is None:
+            fail(
+                f"environment variable {name} is not set",
+                found.group(0),
+                f"export {name}=…, or give a default: ${{{name}:-value}}.",
+            )
+        return known
+
+    opening = _VARIABLE.match(text)
+    whole, rest = (value(opening), text[opening.end() :]) if opening else ("", text)
+    expanded = whole + _VARIABLE.sub(lambda found: quote(value(found), safe=""), rest)
+    if "${" in expanded:
+        fail("'${' opens no variable here", "${", "write ${NAME} or ${NAME:-default}, %24 for '$'.")
+    return expanded
+
+
+def _read_query(backend: str, query: str) -> dict[str, Any]:
+    pieces = [piece.partition("=") for piece in query.split("&")] if query else []
+    # A raw '?' or '&' in a password ends up here: do not repeat what is no plain word.
+    if not all(re.fullmatch(r"\w{1,40}", name) for name, _, _ in pieces):
+        fail("a parameter has no proper name", None, "write ?name=value&name=value.")
+    known = [name for name, parameter in PARAMETERS.items() if backend in parameter.backends]
+    values: dict[str, Any] = {}
+    for name, _, raw in pieces:
+        if name not in PARAMETERS:
+            nearest = get_close_matches(name, known, 1)
+            hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+            fail(f"unknown parameter {name!r}", name, f"{hint}Known: {', '.join(known)}.")
+        parameter = PARAMETERS[name]
+        if name not in known:
+            only = " and ".join(parameter.backends)
+            fail(f"parameter {name!r} is for {only}, not for {backend}", name)
+        if name in values:
+            fail(f"parameter {name!r} is given twice", name, f"keep one {name}=….")
+        if name == "table":
+            values["namespace"], values["table"] = split_table_name(raw)
+            continue
+        text = decoded(raw, name)
+        try:
+            values[name] = parameter.read(text)
+        except (ValueError, OverflowError):
+            parameter.refuse(text)
+    return values
+
+
+def _read_postgres_path(path: str) -> dict[str, Any]:
+    first, *rest = path.split("/")
+    has_server = "@" in first or ":" in first
+    place = _read_server(first) if has_server else {}
+    segments = rest if has_server else [first, *rest]
+    if not segments or segments == [""]:
+        fail("no database is named", None, f"write {FORMS['postgres']}.")
+    if any("@" in segment or ":" in segment for segment in segments):
+        fail(
+            "a raw '@' or ':' stands after the server part",
+            None,
+            "percent-encode user, password and names: / is %2F, @ is %40, : is %3A, ? is %3F.",
+        )
+    names = [decoded(segment, "path") for segment in segments]
+    if "" in names or len(names) > 3:
+        what = "has an empty part" if "" in names else f"has {len(names)} parts"
+        fail(
+            f"the path {'/'.join(names)!r} {what}",
+            "/".join(names),
+            "write database, database/table or database/namespace/table.",
+        )
+    place["database"] = names[0]
+    if len(names) > 1:
+        place["table"] = names[-1]
+        place["namespace"] = names[1] if len(names) == 3 else DEFAULT_NAMESPACE
+    return place
+
+
+def _read_server(text: str) -> dict[str, Any]:
+    login, at, address = text.rpartition("@")
+    user, _, password = login.partition(":")
+    found = re.fullmatch(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::([^:]*))?", address)
+    if not found:
+        fail(
+            "the host is not understood" if not at else f"host {address!r} is not understood",
+            address if at else None,
+            "write host, host:5432 or, for IPv6, [::1]:5432.",
+        )
+    bracketed, plain, port = found.groups()
+    if port and not re.fullmatch(r"[0-9]{1,5}", port):
+        # Without an '@' this may be the start of a password that holds a raw slash.
+        shown = repr(decoded(port, "port")) if at else "what follows ':'"
+        fail(
+            f"{shown} is not a port",
+            port if at else None,
+            "write host:5432; a '/' or '@' in a password is percent-encoded, %2F or %40.",
+        )
+    parts = {
+        "user": decoded(user, "user"),
+        "password": decoded(password, "password"),
+        "host": decoded(bracketed or plain or "", "host"),
+        "port": int(port) if port else None,
+    }
+    return {name: value for name, value in parts.items() if value not in ("", None)}
