@@ -62,6 +62,12 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != "" and is_plain(value)
 
 
+def _is_identifier(value: object) -> bool:
+    return (
+        isinstance(value, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", value) is not None
+    )
+
+
 def _choices(words: tuple[str, ...]) -> str:
     return f"one of {', '.join(words)}"
 
@@ -136,6 +142,14 @@ PARAMETERS: dict[str, Parameter] = {
             "how the connection is named in pg_stat_activity",
             str,
             _is_text,
+            _POSTGRES,
+        ),
+        Parameter(
+            "search_path",
+            "a schema name of letters, digits and _",
+            "the PostgreSQL schema that holds the `dl_*` tables",
+            str,
+            _is_identifier,
             _POSTGRES,
         ),
     )

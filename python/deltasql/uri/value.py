@@ -56,6 +56,7 @@ class DeltaSqlUri:
     sslcert: str | None = None
     sslkey: str | None = None
     application_name: str | None = None
+    search_path: str | None = None
 
     def __post_init__(self) -> None:
         _check(self)
