@@ -1,0 +1,287 @@
+"""Table properties: the `delta.*` keys we know, their types and their defaults."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
+
+from deltasql.exceptions import TxnLogConfigError
+from deltasql.model.protocol import CONSTRAINT_PREFIX, FEATURE_PREFIX, FEATURES
+from deltasql.model.schema import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
+T = TypeVar("T")
+
+_UNIT = r"(week|day|hour|minute|second|millisecond|microsecond)s?"
+_INTERVAL = re.compile(rf"(?:interval\s+)?((?:\d+\s+{_UNIT}\s*)+)", re.IGNORECASE)
+_SIZE = re.compile(r"\d+\s*([kmgt]?b?)", re.IGNORECASE)
+
+
+def parse_interval(text: str) -> timedelta:
+    """Parse `interval 7 days` and its like; months and years have no fixed length.
+
+    >>> parse_interval("interval 1 week 12 hours")
+    datetime.timedelta(days=7, seconds=43200)
+    """
+    match = _INTERVAL.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("an interval such as 'interval 7 days'")
+    parts: dict[str, int] = {}
+    for amount, unit in re.findall(rf"(\d+)\s+{_UNIT}", match[1], re.IGNORECASE):
+        parts[f"{unit.lower()}s"] = parts.get(f"{unit.lower()}s", 0) + int(amount)
+    return timedelta(**parts)
+
+
+def _boolean(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.strip().lower() == "true"
+
+
+def _integer(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[+-]?\d+", text.strip()) or int(text) < least:
+            raise ValueError(f"a whole number, at least {least}")
+        return int(text)
+
+    return parse
+
+
+def _one_of(*allowed: str) -> Callable[[str], str]:
+    by_folded = {name.casefold(): name for name in allowed}
+
+    def parse(text: str) -> str:
+        if text.strip().casefold() not in by_folded:
+            raise ValueError("one of " + ", ".join(allowed))
+        return by_folded[text.strip().casefold()]
+
+    return parse
+
+
+def _size(text: str) -> str:
+    if not _SIZE.fullmatch(text.strip()):
+        raise ValueError("a size such as 134217728 or 128mb")
+    return text.strip()
+
+
+def _parquet_version(text: str) -> str:
+    if not re.fullmatch(r"1\.0\.0|2\.\d+\.\d+", text.strip()):
+        raise ValueError("1.0.0 or 2.x.y")
+    return text.strip()
+
+
+_CODECS = ("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "brotli")
+KNOWN: Mapping[str, Callable[[str], object]] = {
+    "delta.appendOnly": _boolean,
+    "delta.autoOptimize": _boolean,
+    "delta.autoOptimize.autoCompact": _one_of("true", "false", "auto"),
+    "delta.autoOptimize.optimizeWrite": _boolean,
+    "delta.checkpoint.writeStatsAsJson": _boolean,
+    "delta.checkpoint.writeStatsAsStruct": _boolean,
+    "delta.checkpointInterval": _integer(1),
+    "delta.checkpointPolicy": _one_of("classic", "v2"),
+    "delta.columnMapping.maxColumnId": _integer(0),
+    "delta.columnMapping.mode": _one_of("none", "name", "id"),
+    "delta.compatibility.symlinkFormatManifest.enabled": _boolean,
+    "delta.dataSkippingNumIndexedCols": _integer(-1),
+    "delta.dataSkippingStatsColumns": str,
+    "delta.deletedFileRetentionDuration": parse_interval,
+    "delta.enableChangeDataFeed": _boolean,
+    "delta.enableDeletionVectors": _boolean,
+    "delta.enableExpiredLogCleanup": _boolean,
+    "delta.enableFullRetentionRollback": _boolean,
+    "delta.enableIcebergCompatV1": _boolean,
+    "delta.enableIcebergCompatV2": _boolean,
+    "delta.enableInCommitTimestamps": _boolean,
+    "delta.enableRowTracking": _boolean,
+    "delta.enableTypeWidening": _boolean,
+    "delta.enableVariantShredding": _boolean,
+    "delta.inCommitTimestampEnablementTimestamp": _integer(0),
+    "delta.inCommitTimestampEnablementVersion": _integer(0),
+    "delta.isolationLevel": _one_of("Serializable", "WriteSerializable", "SnapshotIsolation"),
+    "delta.logRetentionDuration": parse_interval,
+    "delta.minReaderVersion": _integer(1),
+    "delta.minWriterVersion": _integer(1),
+    "delta.parquet.compression.codec": _one_of(*_CODECS),
+    "delta.parquet.format.version": _parquet_version,
+    "delta.randomPrefixLength": _integer(1),
+    "delta.randomizeFilePrefixes": _boolean,
+    "delta.rowTracking.materializedRowCommitVersionColumnName": str,
+    "delta.rowTracking.materializedRowIdColumnName": str,
+    "delta.sampleRetentionDuration": parse_interval,
+    "delta.setTransactionRetentionDuration": parse_interval,
+    "delta.targetFileSize": _size,
+    "delta.tuneFileSizesForRewrites": _boolean,
+    "delta.universalFormat.enabledFormats": str,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableProperties:
+    """The properties of a table with their types and defaults.
+
+    >>> TableProperties({"delta.logRetentionDuration": "interval 2 days"}).log_retention
+    datetime.timedelta(days=2)
+    >>> TableProperties({}).checkpoint_interval
+    10
+    """
+
+    configuration: Mapping[str, str]
+
+    @property
+    def append_only(self) -> bool:
+        """Whether rows must never be changed or removed."""
+        return self._get("delta.appendOnly", False)
+
+    @property
+    def checkpoint_interval(self) -> int:
+        """Commits between two checkpoints."""
+        return self._get("delta.checkpointInterval", 10)
+
+    @property
+    def checkpoint_policy(self) -> str:
+        """`classic` or `v2`."""
+        return self._get("delta.checkpointPolicy", "classic")
+
+    @property
+    def change_data_feed(self) -> bool:
+        """Whether changed rows are recorded."""
+        return self._get("delta.enableChangeDataFeed", False)
+
+    @property
+    def compression_codec(self) -> str | None:
+        """The Parquet codec the table asks for, None when it leaves the choice."""
+        return self._get("delta.parquet.compression.codec", cast("str | None", None))
+
+    @property
+    def constraints(self) -> dict[str, str]:
+        """CHECK constraints: name to SQL expression."""
+        return {
+            key.removeprefix(CONSTRAINT_PREFIX): value
+            for key, value in self.configuration.items()
+            if key.startswith(CONSTRAINT_PREFIX)
+        }
+
+    @property
+    def deleted_file_retention(self) -> timedelta:
+        """How long a removed data file stays for readers of older versions."""
+        return self._get("delta.deletedFileRetentionDuration", timedelta(days=7))
+
+    @property
+    def deletion_vectors(self) -> bool:
+        """Whether a writer may mark rows deleted instead of rewriting their file."""
+        return self._get("delta.enableDeletionVectors", False)
+
+    @property
+    def expired_log_cleanup(self) -> bool:
+        """Whether log files beyond the retention may be deleted."""
+        return self._get("delta.enableExpiredLogCleanup", True)
+
+    @property
+    def in_commit_timestamps(self) -> bool:
+        """Whether a commit's time is inside its commitInfo."""
+        return self._get("delta.enableInCommitTimestamps", False)
+
+    @property
+    def isolation_level(self) -> IsolationLevel:
+        """How strictly concurrent commits are ordered."""
+        return cast("IsolationLevel", self._get("delta.isolationLevel", "Serializable"))
+
+    @property
+    def log_retention(self) -> timedelta:
+        """How long the history of the table is kept."""
+        return self._get("delta.logRetentionDuration", timedelta(days=30))
+
+    @property
+    def num_indexed_cols(self) -> int:
+        """How many leading columns get statistics; -1 means all."""
+        return self._get("delta.dataSkippingNumIndexedCols", 32)
+
+    @property
+    def set_transaction_retention(self) -> timedelta | None:
+        """How long an application's transaction id is kept; None means for ever."""
+        return self._get("delta.setTransactionRetentionDuration", cast("timedelta | None", None))
+
+    @property
+    def stats_as_json(self) -> bool:
+        """Whether checkpoints hold statistics as JSON text."""
+        return self._get("delta.checkpoint.writeStatsAsJson", True)
+
+    @property
+    def stats_as_struct(self) -> bool:
+        """Whether checkpoints hold statistics as typed columns."""
+        return self._get("delta.checkpoint.writeStatsAsStruct", False)
+
+    def _get(self, key: str, default: T) -> T:
+        text = self.configuration.get(key)
+        return default if text is None else cast("T", _parsed(key, text))
+
+
+def check_properties(configuration: Mapping[str, str]) -> None:
+    """Refuse a property with an unknown `delta.` name or a value of the wrong form.
+
+    Names that do not start with `delta.` are the user's own and are not looked at.
+
+    >>> check_properties({"delta.appendOnly": "true", "owner": "ann"})
+    """
+    for key, value in configuration.items():
+        if key in KNOWN:
+            _parsed(key, value)
+        elif key.startswith(FEATURE_PREFIX):
+            _check_feature(key, value)
+        elif key.lower().startswith("delta.") and not key.startswith(CONSTRAINT_PREFIX):
+            raise TxnLogConfigError(
+                f"unknown table property {key!r}",
+                key=key,
+                help=f"{nearest(key, list(KNOWN))}Names of your own must not start with 'delta.'.",
+            )
+
+
+def stored_properties(configuration: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties to keep in the metadata; those that only choose a protocol go.
+
+    >>> stored_properties({"delta.feature.deletionVectors": "supported", "owner": "ann"})
+    {'owner': 'ann'}
+    """
+    protocol_only = ("delta.minReaderVersion", "delta.minWriterVersion")
+    return {
+        key: value
+        for key, value in configuration.items()
+        if key not in protocol_only and not key.startswith(FEATURE_PREFIX)
+    }
+
+
+def _parsed(key: str, text: str) -> object:
+    try:
+        return KNOWN[key](text)
+    except (ValueError, AttributeError, OverflowError) as error:
+        # AttributeError: not text at all, say a number that should have been written as text.
+        allowed = str(error) if isinstance(error, ValueError) else "text"
+        raise TxnLogConfigError(
+            f"table property {key!r} cannot be {text!r}",
+            key=key,
+            allowed=allowed,
+            help=f"Set it to {allowed}.",
+        ) from error
+
+
+def _check_feature(key: str, value: str) -> None:
+    name = key.removeprefix(FEATURE_PREFIX)
+    if name not in FEATURES:
+        raise TxnLogConfigError(
+            f"unknown table feature {name!r}",
+            key=key,
+            help=f"{nearest(name, list(FEATURES))}Known features: {', '.join(sorted(FEATURES))}.",
+        )
+    if value not in ("supported", "enabled"):
+        raise TxnLogConfigError(
+            f"table property {key!r} cannot be {value!r}",
+            key=key,
+            allowed="supported",
+            help="Set it to supported.",
+        )

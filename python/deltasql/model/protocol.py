@@ -1,0 +1,298 @@
+"""Table features: what a table needs, what we can read, what we can write.
+
+A legacy feature also comes with a protocol version; every other feature needs the explicit
+lists of writer version 7, and of reader version 3 when readers must know it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deltasql.exceptions import TxnLogProtocolError, UnsupportedFeatureError
+from deltasql.model.actions import Protocol
+from deltasql.model.schema import ArrayType, DataType, MapType, StructType, column_mapping_mode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FEATURE_PREFIX = "delta.feature."
+CONSTRAINT_PREFIX = "delta.constraints."
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A table feature: who must know it, the versions that imply it, and what it needs."""
+
+    name: str
+    readers: bool = False
+    reader_version: int = 3
+    writer_version: int = 7
+    requires: tuple[str, ...] = ()
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether a protocol version below 7 implies it."""
+        return self.writer_version < 7
+
+
+FEATURES: Mapping[str, Feature] = {
+    feature.name: feature
+    for feature in (
+        Feature("appendOnly", writer_version=2),
+        Feature("invariants", writer_version=2),
+        Feature("checkConstraints", writer_version=3),
+        Feature("changeDataFeed", writer_version=4),
+        Feature("generatedColumns", writer_version=4),
+        Feature("columnMapping", readers=True, reader_version=2, writer_version=5),
+        Feature("identityColumns", writer_version=6),
+        Feature("allowColumnDefaults"),
+        Feature("catalogManaged", readers=True, requires=("inCommitTimestamp",)),
+        Feature("clustering", requires=("domainMetadata",)),
+        Feature("deletionVectors", readers=True),
+        Feature("domainMetadata"),
+        Feature("icebergCompatV1", requires=("columnMapping",)),
+        Feature("icebergCompatV2", requires=("columnMapping",)),
+        Feature("inCommitTimestamp"),
+        Feature("rowTracking", requires=("domainMetadata",)),
+        Feature("timestampNtz", readers=True),
+        Feature("typeWidening", readers=True),
+        Feature("typeWidening-preview", readers=True),
+        Feature("v2Checkpoint", readers=True),
+        Feature("vacuumProtocolCheck", readers=True),
+        Feature("variantShredding", readers=True, requires=("variantType",)),
+        Feature("variantType", readers=True),
+        Feature("variantType-preview", readers=True),
+    )
+}
+
+READABLE = frozenset(
+    {
+        *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"),
+        *("typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
+        *("variantType", "variantType-preview"),
+    }
+)
+# What is missing here asks a writer for work that nobody does yet: row ids, identity values,
+# default values, clustering, Iceberg metadata.
+WRITABLE = frozenset(
+    {
+        *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"),
+        *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "domainMetadata"),
+        *("inCommitTimestamp", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
+        *("variantType", "variantType-preview"),
+    }
+)
+
+_BY_PROPERTY = {
+    "delta.appendOnly": "appendOnly",
+    "delta.enableChangeDataFeed": "changeDataFeed",
+    "delta.enableDeletionVectors": "deletionVectors",
+    "delta.enableIcebergCompatV1": "icebergCompatV1",
+    "delta.enableIcebergCompatV2": "icebergCompatV2",
+    "delta.enableInCommitTimestamps": "inCommitTimestamp",
+    "delta.enableRowTracking": "rowTracking",
+    "delta.enableTypeWidening": "typeWidening",
+    "delta.enableVariantShredding": "variantShredding",
+}
+_BY_FIELD_METADATA = {
+    "delta.generationExpression": "generatedColumns",
+    "delta.invariants": "invariants",
+    "delta.identity.start": "identityColumns",
+    "delta.typeChanges": "typeWidening",
+    "CURRENT_DEFAULT": "allowColumnDefaults",
+}
+_BY_TYPE = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
+
+
+def protocol_for(
+    schema: StructType, configuration: Mapping[str, str], *, in_commit_timestamps: bool
+) -> Protocol:
+    """Return the lowest protocol a new table with this schema and these properties needs.
+
+    >>> from deltasql.model.schema import StructField
+    >>> protocol_for(StructType((StructField("id", "long"),)), {}, in_commit_timestamps=False)
+    Protocol(min_reader_version=1, min_writer_version=2, reader_features=None, \
+writer_features=None, extra={})
+    """
+    wanted = required_features(schema, configuration)
+    if in_commit_timestamps:
+        wanted |= {"inCommitTimestamp"}
+    return _lowest_protocol(wanted, reader_version=1, writer_version=2)
+
+
+def upgraded_protocol(
+    current: Protocol, schema: StructType, configuration: Mapping[str, str]
+) -> Protocol:
+    """Return the protocol after a change of metadata: the same one when it suffices.
+
+    Features are only ever added. A step from a numbered version to the lists names all that the
+    number implied: an older version of the table may have used them.
+    """
+    needed = required_features(schema, configuration)
+    present = writer_features(current) | reader_features(current)
+    if needed <= present:
+        return current
+    return _lowest_protocol(
+        needed | present,
+        reader_version=current.min_reader_version,
+        writer_version=current.min_writer_version,
+    )
+
+
+def required_features(schema: StructType, configuration: Mapping[str, str]) -> frozenset[str]:
+    """Name every feature that the schema and the properties ask for.
+
+    >>> sorted(required_features(StructType(), {"delta.enableRowTracking": "true"}))
+    ['domainMetadata', 'rowTracking']
+    """
+    wanted = {name for key, name in _BY_PROPERTY.items() if _is_true(configuration.get(key))}
+    if column_mapping_mode(configuration):
+        wanted.add("columnMapping")
+    if configuration.get("delta.checkpointPolicy", "classic").lower() == "v2":
+        wanted.add("v2Checkpoint")
+    for key in configuration:
+        if key.startswith(CONSTRAINT_PREFIX):
+            wanted.add("checkConstraints")
+        elif key.startswith(FEATURE_PREFIX):
+            wanted.add(key.removeprefix(FEATURE_PREFIX))
+    for data_type, metadata in _walk(schema):
+        if isinstance(data_type, str) and data_type in _BY_TYPE:
+            wanted.add(_BY_TYPE[data_type])
+        wanted.update(name for key, name in _BY_FIELD_METADATA.items() if key in metadata)
+    return _with_requirements(wanted)
+
+
+def reader_features(protocol: Protocol) -> frozenset[str]:
+    """Name what a reader must know, spelled out also for a numbered version.
+
+    >>> sorted(reader_features(Protocol(2, 5)))
+    ['columnMapping']
+    """
+    if protocol.min_reader_version >= 3:
+        return frozenset(protocol.reader_features or ())
+    return frozenset({"columnMapping"} if protocol.min_reader_version == 2 else ())
+
+
+def writer_features(protocol: Protocol) -> frozenset[str]:
+    """Name what a writer must know, spelled out also for a numbered version.
+
+    >>> sorted(writer_features(Protocol(1, 3)))
+    ['appendOnly', 'checkConstraints', 'invariants']
+    """
+    if protocol.min_writer_version >= 7:
+        return frozenset(protocol.writer_features or ())
+    # A feature that readers must know too is implied only when both versions reach it.
+    return frozenset(
+        f.name
+        for f in FEATURES.values()
+        if f.writer_version <= protocol.min_writer_version
+        and (not f.readers or f.reader_version <= protocol.min_reader_version)
+    )
+
+
+def check_readable(protocol: Protocol) -> None:
+    """Refuse a table that asks readers for something we do not know."""
+    unknown = sorted(reader_features(protocol) - READABLE)
+    if protocol.min_reader_version > 3 or unknown:
+        raise UnsupportedFeatureError(
+            f"cannot read this table: it needs reader version {protocol.min_reader_version}"
+            + (f" with {', '.join(unknown)}" if unknown else ""),
+            features=tuple(unknown),
+            help="We read versions 1 to 3 with: " + ", ".join(sorted(READABLE)) + ".",
+        )
+
+
+def check_writable(protocol: Protocol, schema: StructType | None = None) -> None:
+    """Refuse a table that asks writers for something we do not do.
+
+    A numbered version implies features the table may not use: with the schema at hand, a table
+    of writer version 6 without identity columns is fine.
+    """
+    check_readable(protocol)
+    demanded = writer_features(protocol)
+    if protocol.min_writer_version < 7 and schema is not None:
+        used = required_features(schema, {})
+        demanded = demanded - {f for f in demanded - WRITABLE if f not in used}
+    unknown = sorted(demanded - WRITABLE)
+    if protocol.min_writer_version > 7 or unknown:
+        raise UnsupportedFeatureError(
+            f"cannot write this table: it needs writer version {protocol.min_writer_version}"
+            + (f" with {', '.join(unknown)}" if unknown else ""),
+            features=tuple(unknown),
+            help="We write versions 1 to 7 with: " + ", ".join(sorted(WRITABLE)) + ".",
+        )
+
+
+def check_lawful(protocol: Protocol) -> None:
+    """Refuse a protocol action that Delta forbids: lists and versions that contradict."""
+    reader, writer = protocol.min_reader_version, protocol.min_writer_version
+    listed, written = protocol.reader_features, protocol.writer_features
+    only_read = sorted(set(listed or ()) - set(written or ()))
+    problem = None
+    if reader < 1 or writer < 1:
+        problem = f"versions start at 1, got {reader} and {writer}"
+    elif reader >= 3 and writer < 7:
+        problem = f"reader version {reader} needs writer version 7, got {writer}"
+    elif (listed is not None) != (reader >= 3):
+        problem = f"readerFeatures belong to reader version 3, got version {reader}"
+    elif (written is not None) != (writer >= 7):
+        problem = f"writerFeatures belong to writer version 7, got version {writer}"
+    elif only_read:
+        problem = f"{', '.join(only_read)} must be in writerFeatures too"
+    if problem is not None:
+        raise TxnLogProtocolError(
+            f"unlawful protocol action: {problem}",
+            help="Let protocol_for or upgraded_protocol choose the versions and lists.",
+        )
+
+
+def _lowest_protocol(
+    wanted: frozenset[str], *, reader_version: int, writer_version: int
+) -> Protocol:
+    features = [FEATURES[name] for name in wanted if name in FEATURES]
+    unknown = sorted(wanted - FEATURES.keys())
+    if unknown:
+        raise UnsupportedFeatureError(
+            f"unknown table feature: {', '.join(unknown)}",
+            features=tuple(unknown),
+            help=f"Known features: {', '.join(sorted(FEATURES))}.",
+        )
+    if writer_version < 7 and all(f.is_legacy for f in features):
+        return Protocol(
+            max([reader_version, *(f.reader_version for f in features if f.readers)]),
+            max([writer_version, *(f.writer_version for f in features)]),
+        )
+    for_readers = tuple(sorted(f.name for f in features if f.readers))
+    return Protocol(
+        3 if for_readers or reader_version >= 3 else 1,
+        7,
+        for_readers if for_readers or reader_version >= 3 else None,
+        tuple(sorted(wanted)),
+    )
+
+
+def _with_requirements(names: set[str]) -> frozenset[str]:
+    found = set(names)
+    for name in names:
+        if name in FEATURES:
+            found |= _with_requirements(set(FEATURES[name].requires))
+    return frozenset(found)
+
+
+def _walk(data_type: DataType) -> Iterator[tuple[DataType, Mapping[str, Any]]]:
+    if isinstance(data_type, StructType):
+        for member in data_type.fields:
+            yield member.type, member.metadata
+            yield from _walk(member.type)
+    elif isinstance(data_type, ArrayType):
+        yield data_type.element_type, {}
+        yield from _walk(data_type.element_type)
+    elif isinstance(data_type, MapType):
+        for part in (data_type.key_type, data_type.value_type):
+            yield part, {}
+            yield from _walk(part)
+
+
+def _is_true(value: str | None) -> bool:
+    return value is not None and value.strip().lower() == "true"
