@@ -1,0 +1,229 @@
+//! Laying out the files of one commit for the skipping index.
+//!
+//! Files are put in an order where neighbours hold similar values, so that one index row can
+//! describe many of them and still tell something.
+use std::collections::HashSet;
+
+use crate::keys::{cut_high, cut_low, Key, KeyType, HIGHEST, LOWEST};
+use crate::stats::{FileStats, StatsColumns};
+
+/// Sorting by a column pays off when a file covers at most this part of the column's range.
+const CLUSTERED_WIDTH: f64 = 0.5;
+
+/// A column of the skipping index.
+#[derive(Clone, Debug)]
+pub struct IndexColumn {
+    pub id: i64,
+    pub path: Vec<String>,
+    pub key_type: Option<KeyType>,
+}
+
+/// What the layout needs to know of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct FileInput<'a> {
+    /// Position in the list of distinct partitions.
+    pub partition: usize,
+    pub stats: Option<&'a str>,
+}
+
+/// One row of the skipping index: the bounds of a column over a run of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatsRow {
+    pub column_id: i64,
+    pub first_file_id: i64,
+    pub last_file_id: i64,
+    pub min_key: Option<Key>,
+    pub max_key: Option<Key>,
+    pub null_count: Option<i64>,
+    pub num_records: Option<i64>,
+}
+
+/// The order of the files, and the index rows over them.
+#[derive(Debug)]
+pub struct Layout {
+    /// Input positions in file-id order.
+    pub order: Vec<usize>,
+    /// By input position.
+    pub num_records: Vec<Option<i64>>,
+    pub rows: Vec<StatsRow>,
+}
+
+#[derive(Clone, Debug)]
+enum Extent {
+    Unknown,
+    Empty,
+    Range(Key, Key),
+}
+
+struct ColumnExtents {
+    extents: Vec<Extent>,
+    null_counts: Vec<Option<i64>>,
+}
+
+/// Order the files by partition and clustered column, and summarise runs of `range_size` files.
+pub fn lay_out(
+    files: &[FileInput<'_>],
+    partitions: &[String],
+    columns: &[IndexColumn],
+    first_file_id: i64,
+    range_size: usize,
+) -> Layout {
+    let mut wanted = StatsColumns::default();
+    let slots: Vec<usize> = columns.iter().map(|c| wanted.add(&c.path)).collect();
+    let mut num_records = Vec::with_capacity(files.len());
+    let mut by_column: Vec<ColumnExtents> = columns
+        .iter()
+        .map(|_| ColumnExtents {
+            extents: Vec::with_capacity(files.len()),
+            null_counts: Vec::with_capacity(files.len()),
+        })
+        .collect();
+    for file in files {
+        let stats = wanted.read(file.stats);
+        num_records.push(stats.num_records);
+        for ((column, slot), out) in columns.iter().zip(&slots).zip(&mut by_column) {
+            out.extents.push(extent(&stats, *slot, column.key_type));
+            out.null_counts.push(stats.null_count(*slot));
+        }
+    }
+    let order = file_order(files, partitions, &by_column);
+    let mut rows = Vec::new();
+    for (column, facts) in columns.iter().zip(&by_column) {
+        let mut first = first_file_id;
+        for run in order.chunks(range_size.max(1)) {
+            let row = summarise(column.id, first, run, facts, &num_records);
+            first = row.last_file_id + 1;
+            rows.push(row);
+        }
+    }
+    Layout {
+        order,
+        num_records,
+        rows,
+    }
+}
+
+fn extent(stats: &FileStats<'_>, slot: usize, key_type: Option<KeyType>) -> Extent {
+    if stats.all_null(slot) {
+        return Extent::Empty;
+    }
+    let bounds = key_type.and_then(|t| stats.low(slot, t).zip(stats.high(slot, t)));
+    match bounds {
+        Some((low, high)) => Extent::Range(cut_low(low), cut_high(high)),
+        None => Extent::Unknown,
+    }
+}
+
+fn summarise(
+    column_id: i64,
+    first_file_id: i64,
+    run: &[usize],
+    facts: &ColumnExtents,
+    num_records: &[Option<i64>],
+) -> StatsRow {
+    let mut min_key: &[u8] = HIGHEST;
+    let mut max_key: &[u8] = LOWEST;
+    let mut known = true;
+    for &file in run {
+        match &facts.extents[file] {
+            Extent::Empty => {}
+            Extent::Unknown => known = false,
+            Extent::Range(low, high) => {
+                min_key = min_key.min(low);
+                max_key = max_key.max(high);
+            }
+        }
+    }
+    StatsRow {
+        column_id,
+        first_file_id,
+        last_file_id: first_file_id + run.len() as i64 - 1,
+        min_key: known.then(|| min_key.to_vec()),
+        max_key: known.then(|| max_key.to_vec()),
+        null_count: run.iter().map(|&file| facts.null_counts[file]).sum(),
+        num_records: run.iter().map(|&file| num_records[file]).sum(),
+    }
+}
+
+fn file_order(
+    files: &[FileInput<'_>],
+    partitions: &[String],
+    by_column: &[ColumnExtents],
+) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..files.len()).collect();
+    if files.len() <= 1 {
+        return order;
+    }
+    let mut sorted: Vec<usize> = (0..partitions.len()).collect();
+    sorted.sort_by_key(|&partition| &partitions[partition]);
+    let mut rank = vec![0; partitions.len()];
+    for (position, &partition) in sorted.iter().enumerate() {
+        rank[partition] = position;
+    }
+    match clustered(by_column) {
+        Some(column) => order.sort_by(|&a, &b| {
+            let low = |file: usize| low_of(&column.extents[file]);
+            (rank[files[a].partition], low(a)).cmp(&(rank[files[b].partition], low(b)))
+        }),
+        None if partitions.len() > 1 => order.sort_by_key(|&file| rank[files[file].partition]),
+        None => {}
+    }
+    order
+}
+
+fn low_of(extent: &Extent) -> &[u8] {
+    match extent {
+        Extent::Range(low, _) => low,
+        Extent::Empty | Extent::Unknown => HIGHEST,
+    }
+}
+
+/// The column a point query on which touches the fewest files, if there is a good one.
+fn clustered(by_column: &[ColumnExtents]) -> Option<&ColumnExtents> {
+    by_column
+        .iter()
+        .filter_map(|column| spread(&column.extents).map(|spread| (column, spread)))
+        .filter(|(_, spread)| *spread <= CLUSTERED_WIDTH)
+        .min_by(|(_, a), (_, b)| a.total_cmp(b))
+        .map(|(column, _)| column)
+}
+
+/// The expected share of files that a random value of the column falls into.
+fn spread(extents: &[Extent]) -> Option<f64> {
+    let mut ranges = Vec::with_capacity(extents.len());
+    for extent in extents {
+        match extent {
+            Extent::Unknown => return None,
+            Extent::Empty => {}
+            Extent::Range(low, high) => ranges.push((low.as_slice(), high.as_slice())),
+        }
+    }
+    let lowest = ranges.iter().map(|(low, _)| *low).min()?;
+    let highest = ranges.iter().map(|(_, high)| *high).max()?;
+    let common = shared_prefix(lowest, highest);
+    let total = fraction(highest, common) - fraction(lowest, common);
+    if total <= 0.0 {
+        return None;
+    }
+    let covered: f64 = ranges
+        .iter()
+        .map(|(low, high)| fraction(high, common) - fraction(low, common))
+        .sum();
+    let distinct = ranges.iter().map(|(low, _)| *low).collect::<HashSet<_>>();
+    let width = covered / total / ranges.len() as f64;
+    // Few distinct values means many files per value, however narrow each file is.
+    Some(width.max(1.0 / distinct.len() as f64))
+}
+
+fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// The eight bytes behind the common prefix as a number.
+fn fraction(key: &[u8], common: usize) -> f64 {
+    let mut bytes = [0; 8];
+    for (slot, byte) in bytes.iter_mut().zip(key.iter().skip(common)) {
+        *slot = *byte;
+    }
+    u64::from_be_bytes(bytes) as f64
+}

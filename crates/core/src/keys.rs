@@ -1,0 +1,318 @@
+//! Order-preserving byte keys: `memcmp` on keys agrees with the order of the values.
+//!
+//! Every key starts with 0x01, so `b""` sorts below and `b"\xff"` above all of them.
+use sha2::{Digest, Sha256};
+
+use crate::decimal::{parse_scaled, Scaled};
+use crate::time::{parse_date, parse_timestamp, Timestamp, Zone};
+
+pub type Key = Vec<u8>;
+
+/// Below every key.
+pub const LOWEST: &[u8] = b"";
+/// Above every key.
+pub const HIGHEST: &[u8] = b"\xff";
+
+const PREFIX: u8 = 0x01;
+const MAX_KEY_BYTES: usize = 64;
+/// Statistics cut timestamps to milliseconds.
+const CUT_MICROS: i64 = 999;
+/// A timestamp without a zone was written on a clock at most this far from UTC.
+const ZONE_MICROS: i64 = 14 * 3600 * 1_000_000;
+/// From here on a decimal that went through a double may have changed.
+const EXACT_IN_DOUBLE: u128 = 1_000_000_000_000_000;
+
+/// A Delta type whose values can be ordered as bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyType {
+    Integer,
+    Float,
+    Double,
+    Decimal { scale: u8 },
+    Date,
+    Timestamp,
+    TimestampNtz,
+    String,
+    Boolean,
+}
+
+/// An interval of keys that holds a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub low: Key,
+    pub high: Key,
+}
+
+impl KeyType {
+    /// The key type of a Delta type name; `None` for binary, nested and unknown types.
+    pub fn of(delta_type: &str) -> Option<Self> {
+        match delta_type {
+            "byte" | "short" | "integer" | "long" => Some(Self::Integer),
+            "float" => Some(Self::Float),
+            "double" => Some(Self::Double),
+            "date" => Some(Self::Date),
+            "timestamp" => Some(Self::Timestamp),
+            "timestamp_ntz" => Some(Self::TimestampNtz),
+            "string" => Some(Self::String),
+            "boolean" => Some(Self::Boolean),
+            "decimal" => Some(Self::Decimal { scale: 0 }),
+            other => Self::of_parameterised(other),
+        }
+    }
+
+    fn of_parameterised(delta_type: &str) -> Option<Self> {
+        let (name, rest) = delta_type.split_once('(')?;
+        let parameters = rest.strip_suffix(')')?;
+        match name.trim() {
+            "char" | "varchar" => Some(Self::String),
+            "decimal" => {
+                let (_, scale) = parameters.split_once(',').unwrap_or((parameters, "0"));
+                let scale = scale.trim().parse().ok().filter(|scale| *scale <= 38)?;
+                Some(Self::Decimal { scale })
+            }
+            _ => None,
+        }
+    }
+
+    /// Statistics of these types may leave NaN out, so their maximum does not bound NaN.
+    pub fn has_nan(self) -> bool {
+        matches!(self, Self::Float | Self::Double)
+    }
+
+    /// The key of a value written as text; `None` when the text is no exact value of the type.
+    pub fn encode(self, text: &str) -> Option<Key> {
+        match self {
+            Self::Float => text.parse::<f32>().ok().map(|v| double_key(f64::from(v))),
+            Self::Integer | Self::Decimal { .. } => {
+                let scaled = parse_scaled(text, self.scale())?;
+                (scaled.floor == scaled.ceil).then(|| self.number_key(scaled.floor))?
+            }
+            _ => self.exact(text),
+        }
+    }
+
+    /// The interval that surely holds the literal `text` of a predicate.
+    ///
+    /// A literal that the type cannot hold (1.5 for a long) lies between its neighbours.
+    pub fn literal(self, text: &str) -> Option<Bounds> {
+        match self {
+            Self::Float => {
+                // 1.1 may mean the float or the double of that name.
+                let narrow = self.encode(text)?;
+                let wide = double_key(text.parse().ok()?);
+                Some(Bounds {
+                    low: narrow.clone().min(wide.clone()),
+                    high: narrow.max(wide),
+                })
+            }
+            Self::Integer | Self::Decimal { .. } => {
+                let scaled = parse_scaled(text, self.scale())?;
+                Some(Bounds {
+                    low: self
+                        .number_key(scaled.floor)
+                        .unwrap_or_else(|| self.clamped(scaled.floor, LOWEST, &self.largest())),
+                    high: self
+                        .number_key(scaled.ceil)
+                        .unwrap_or_else(|| self.clamped(scaled.ceil, &self.smallest(), HIGHEST)),
+                })
+            }
+            _ => self.exact(text).map(|key| Bounds {
+                low: key.clone(),
+                high: key,
+            }),
+        }
+    }
+
+    /// The interval that holds a partition value.
+    pub fn partition(self, text: &str) -> Option<Bounds> {
+        match self {
+            Self::Timestamp => {
+                let parsed = parse_timestamp(text)?;
+                let slack = zone_slack(parsed);
+                Some(micros_bounds(parsed.micros, slack, slack))
+            }
+            _ => self.encode(text).map(|key| Bounds {
+                low: key.clone(),
+                high: key,
+            }),
+        }
+    }
+
+    /// A key at or below every value that has `text` as its minimum statistic.
+    pub fn stat_low(self, text: &str, quoted: bool) -> Option<Key> {
+        match self {
+            Self::Float | Self::Double if is_nan(text) => None,
+            Self::Decimal { .. } => self.number_key(self.stat_decimal(text, quoted)?.floor),
+            Self::Timestamp | Self::TimestampNtz => {
+                let parsed = self.timestamp(text)?;
+                Some(micros_key(parsed.micros.saturating_sub(self.slack(parsed))))
+            }
+            _ => self.encode(text),
+        }
+    }
+
+    /// A key at or above every value that has `text` as its maximum statistic.
+    pub fn stat_high(self, text: &str, quoted: bool) -> Option<Key> {
+        match self {
+            Self::Decimal { .. } => self.number_key(self.stat_decimal(text, quoted)?.ceil),
+            Self::Timestamp | Self::TimestampNtz => {
+                let parsed = self.timestamp(text)?;
+                let slack = self.slack(parsed) + CUT_MICROS;
+                Some(micros_key(parsed.micros.saturating_add(slack)))
+            }
+            _ => self.encode(text),
+        }
+    }
+
+    fn stat_decimal(self, text: &str, quoted: bool) -> Option<Scaled> {
+        let scaled = parse_scaled(text, self.scale())?;
+        let size = scaled.floor.unsigned_abs().max(scaled.ceil.unsigned_abs());
+        if quoted || size < EXACT_IN_DOUBLE {
+            return Some(scaled);
+        }
+        let error = i128::try_from((size >> 50) + 1).ok()?;
+        Some(Scaled {
+            floor: scaled.floor.checked_sub(error)?,
+            ceil: scaled.ceil.checked_add(error)?,
+        })
+    }
+
+    fn exact(self, text: &str) -> Option<Key> {
+        match self {
+            Self::Double => text.parse().ok().map(double_key),
+            Self::Date => parse_date(text).map(long_key),
+            Self::Timestamp | Self::TimestampNtz => {
+                self.timestamp(text).map(|parsed| micros_key(parsed.micros))
+            }
+            Self::String => Some(prefixed(text.as_bytes())),
+            Self::Boolean => match text {
+                "true" => Some(prefixed(&[1])),
+                "false" => Some(prefixed(&[0])),
+                _ => None,
+            },
+            Self::Integer | Self::Float | Self::Decimal { .. } => self.encode(text),
+        }
+    }
+
+    fn timestamp(self, text: &str) -> Option<Timestamp> {
+        let parsed = parse_timestamp(text)?;
+        // A wall clock has no offset; whoever wrote one meant something else.
+        let odd = self == Self::TimestampNtz && parsed.zone == Zone::Offset;
+        (!odd).then_some(parsed)
+    }
+
+    fn slack(self, parsed: Timestamp) -> i64 {
+        match self {
+            Self::Timestamp => zone_slack(parsed),
+            _ => 0,
+        }
+    }
+
+    fn scale(self) -> i32 {
+        match self {
+            Self::Decimal { scale } => i32::from(scale),
+            _ => 0,
+        }
+    }
+
+    fn number_key(self, value: i128) -> Option<Key> {
+        match self {
+            Self::Integer => i64::try_from(value).ok().map(long_key),
+            _ => Some(decimal_key(value)),
+        }
+    }
+
+    fn clamped(self, value: i128, below: &[u8], above: &[u8]) -> Key {
+        if value < 0 { below } else { above }.to_vec()
+    }
+
+    fn smallest(self) -> Key {
+        long_key(i64::MIN)
+    }
+
+    fn largest(self) -> Key {
+        long_key(i64::MAX)
+    }
+}
+
+/// Cut a key to the stored length; the result is at or below it.
+pub fn cut_low(mut key: Key) -> Key {
+    key.truncate(1 + MAX_KEY_BYTES);
+    key
+}
+
+/// Cut a key to the stored length; the result is at or above it.
+pub fn cut_high(mut key: Key) -> Key {
+    if key.len() > 1 + MAX_KEY_BYTES {
+        key.truncate(1 + MAX_KEY_BYTES);
+        key.push(0xff);
+    }
+    key
+}
+
+/// A short name of a logical file: the first 16 bytes of SHA-256 over path and deletion vector id.
+pub fn path_key(path: &str, dv_unique_id: Option<&str>) -> [u8; 16] {
+    let mut hash = Sha256::new();
+    hash.update(path.as_bytes());
+    if let Some(id) = dv_unique_id {
+        hash.update([0]);
+        hash.update(id.as_bytes());
+    }
+    let mut key = [0; 16];
+    key.copy_from_slice(&hash.finalize()[..16]);
+    key
+}
+
+fn prefixed(bytes: &[u8]) -> Key {
+    let mut key = Vec::with_capacity(1 + bytes.len());
+    key.push(PREFIX);
+    key.extend_from_slice(bytes);
+    key
+}
+
+fn long_key(value: i64) -> Key {
+    prefixed(&(value ^ i64::MIN).to_be_bytes())
+}
+
+fn decimal_key(value: i128) -> Key {
+    prefixed(&(value ^ i128::MIN).to_be_bytes())
+}
+
+fn micros_key(value: i64) -> Key {
+    long_key(value)
+}
+
+fn micros_bounds(micros: i64, below: i64, above: i64) -> Bounds {
+    Bounds {
+        low: micros_key(micros.saturating_sub(below)),
+        high: micros_key(micros.saturating_add(above)),
+    }
+}
+
+fn double_key(value: f64) -> Key {
+    let bits = if value.is_nan() {
+        f64::NAN.to_bits() & !(1 << 63)
+    } else if value == 0.0 {
+        0
+    } else {
+        value.to_bits()
+    };
+    let ordered = if bits >> 63 == 1 {
+        !bits
+    } else {
+        bits | 1 << 63
+    };
+    prefixed(&ordered.to_be_bytes())
+}
+
+fn is_nan(text: &str) -> bool {
+    text.parse::<f64>().is_ok_and(f64::is_nan)
+}
+
+fn zone_slack(parsed: Timestamp) -> i64 {
+    if parsed.zone == Zone::Missing {
+        ZONE_MICROS
+    } else {
+        0
+    }
+}
