@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from deltasql.exceptions import MASK, TxnLogUriError
+from deltasql.exceptions import MASK, TxnLogUriError, redact
 from deltasql.uri.names import DEFAULT_NAMESPACE, decoded, fail, split_table_name
 from deltasql.uri.parameters import PARAMETERS, Backend
 from deltasql.uri.value import FORMS, SCHEME, DeltaSqlUri
@@ -35,7 +35,7 @@ def parse_uri(text: str, *, environ: Mapping[str, str] | None = None) -> DeltaSq
     try:
         return _parse(text, os.environ if environ is None else environ)
     except TxnLogUriError as error:
-        error.uri = _LOGIN_SECRET.sub(rf"\g<1>{MASK}", text)
+        error.uri = redact(_LOGIN_SECRET.sub(rf"\g<1>{MASK}", text))
         raise
 
 
