@@ -1,0 +1,138 @@
+"""A wrong setting told in one sentence: the key, where it came from, what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from deltasql.exceptions import TxnLogConfigError, is_secret_name
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def problem(
+    error: ValidationError,
+    model: type[BaseModel],
+    given: Mapping[str, Any],
+    sources: Mapping[str, str],
+) -> TxnLogConfigError:
+    """Turn Pydantic's error into ours; the first wrong key is told, the others counted."""
+    first, *others = error.errors(include_url=False, include_context=True)
+    path = [str(part) for part in first["loc"]]
+    key = ".".join(path)
+    source = _source(key, sources)
+    more = f" (and {len(others)} more)" if others else ""
+    if first["type"] == "extra_forbidden":
+        nearest = get_close_matches(key, known_keys(model), 1, 0.7)
+        hint = f"did you mean {nearest[0]}? " if nearest else ""
+        return TxnLogConfigError(
+            f"unknown setting {key}{more}",
+            key=key,
+            source=source,
+            help=f"{hint}docs/reference/config.md lists all keys.",
+        )
+    found = field_at(model, path)
+    allowed = allowed_values(found) if found else None
+    value = _value(given, path)
+    shown = "" if value is None or is_secret_name(key) or _hides(found) else f" {value!r}"
+    reason = ""
+    if first["type"] == "value_error":
+        # A rule over several keys of a section: no single range tells what is allowed.
+        reason, allowed = first["msg"].removeprefix("Value error, "), None
+    told = f"setting {key}{shown} is not allowed{f': {reason}' if reason else ''}{more}"
+    return TxnLogConfigError(
+        told,
+        key=key,
+        source=source,
+        allowed=allowed,
+        help=f"set {key} to {allowed}, at: {source}." if allowed else f"correct it at: {source}.",
+    )
+
+
+def known_keys(model: type[BaseModel]) -> list[str]:
+    """Every dotted key there is, sections included."""
+    keys = []
+    for name, found in model.model_fields.items():
+        keys.append(name)
+        section = found.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            keys += [f"{name}.{key}" for key in section.model_fields]
+    return keys
+
+
+def field_at(model: type[BaseModel], path: list[str]) -> FieldInfo | None:
+    """The field a path leads to; a path into a free-form mapping leads to the mapping."""
+    found = model.model_fields.get(path[0]) if path else None
+    if found is None:
+        return None
+    inner = found.annotation
+    if len(path) > 1 and isinstance(inner, type) and issubclass(inner, BaseModel):
+        return field_at(inner, path[1:])
+    return found
+
+
+def allowed_values(found: FieldInfo) -> str:
+    """Say in words what a field takes.
+
+    >>> from deltasql.config.sections import PoolSettings
+    >>> allowed_values(PoolSettings.model_fields["max_size"])
+    'a whole number from 1 to 1000'
+    """
+    kinds = [kind for kind in get_args(found.annotation) if kind is not NoneType]
+    optional = NoneType in get_args(found.annotation)
+    kind = kinds[0] if optional else found.annotation
+    if get_origin(kind) is Literal:
+        text = f"one of {', '.join(map(str, get_args(kind)))}"
+    elif get_origin(kind) is dict:
+        text = "names with a text each"
+    elif isinstance(kind, type) and issubclass(kind, BaseModel):
+        text = f"a section with {', '.join(kind.model_fields)}"
+    else:
+        text = _WORDS.get(kind, "text") + _limits(found.metadata)  # type: ignore[arg-type]
+    return f"{text}, or unset" if optional else text
+
+
+def _limits(metadata: list[Any]) -> str:
+    limits: dict[str, Any] = {}
+    for each in metadata:
+        for name in ("ge", "gt", "le", "min_length", "max_length", "pattern"):
+            value = getattr(each, name, None)
+            if value is not None:
+                limits[name] = value
+    words = []
+    if "ge" in limits:
+        words.append(f"from {limits['ge']:g}" if limits["ge"] < 1e6 else f"from {limits['ge']}")
+    if "gt" in limits:
+        words.append(f"above {limits['gt']:g}")
+    if "le" in limits:
+        words.append(f"to {limits['le']}")
+    if "max_length" in limits:
+        words.append(f"of 1 to {limits['max_length']} characters")
+    if "pattern" in limits:
+        words.append("such as 512MB, 4GiB or 60%")
+    return f" {' '.join(words)}" if words else ""
+
+
+def _source(key: str, sources: Mapping[str, str]) -> str:
+    if key in sources:
+        return sources[key]
+    inside = [name for name in sources if name.startswith(f"{key}.")]
+    return " and ".join(dict.fromkeys(sources[name] for name in inside)) or "the call"
+
+
+def _value(given: Mapping[str, Any], path: list[str]) -> Any:
+    value: Any = given
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return None if isinstance(value, Mapping | SecretStr) else value
+
+
+def _hides(found: FieldInfo | None) -> bool:
+    return found is not None and get_origin(found.annotation) is dict

@@ -1,0 +1,187 @@
+"""The sections of the configuration, one model each; every key says what it does."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
+
+
+def _as_text(value: object) -> object:
+    """TOML and YAML have numbers and booleans where object stores want text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+SecretText = Annotated[SecretStr, BeforeValidator(_as_text)]
+
+
+class Section(BaseModel):
+    """A group of settings: fixed once made, unknown keys refused."""
+
+    # Inputs are kept out of Pydantic's own errors: they may be secrets.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class StoreSettings(Section):
+    """The database that holds the log."""
+
+    busy_timeout_ms: int = Field(
+        default=30_000,
+        ge=0,
+        le=3_600_000,
+        description="SQLite: how long to wait for another writer.",
+    )
+    synchronous: Literal["full", "normal", "off"] = Field(
+        default="full",
+        description="SQLite: `full` keeps every acknowledged commit through a power loss, "
+        "`normal` may lose the last ones, `off` may damage the file: for tests only.",
+    )
+    statement_timeout_ms: int = Field(
+        default=0,
+        ge=0,
+        le=86_400_000,
+        description="PostgreSQL: stop a statement after this; 0 is never.",
+    )
+    application_name: str = Field(
+        default="deltasql",
+        min_length=1,
+        max_length=63,
+        description="PostgreSQL: how connections are named in pg_stat_activity.",
+    )
+
+
+class PoolSettings(Section):
+    """Connections that are kept open."""
+
+    min_size: int = Field(default=0, ge=0, le=1000, description="Connections kept open when idle.")
+    max_size: int = Field(default=8, ge=1, le=1000, description="Connections at most.")
+    timeout_s: float = Field(
+        default=30.0, gt=0, le=3600, description="Wait this long for a free one."
+    )
+    max_lifetime_s: float = Field(
+        default=3600.0, gt=0, le=604_800, description="Replace a connection that is older."
+    )
+    max_idle_s: float = Field(
+        default=600.0, gt=0, le=604_800, description="Close a connection that was idle for longer."
+    )
+    health_check: bool = Field(default=True, description="Test a connection before it is lent.")
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> Self:
+        if self.min_size > self.max_size:
+            raise ValueError(f"min_size {self.min_size} is above max_size {self.max_size}")
+        return self
+
+
+class MirrorSettings(Section):
+    """How commits are published to `_delta_log`."""
+
+    mode: Literal["sync", "async", "off"] = Field(
+        default="sync",
+        description="`sync` publishes before a commit returns, `async` behind it, `off` never.",
+    )
+    checkpoint_interval: int = Field(
+        default=100, ge=1, le=1_000_000, description="Write a checkpoint every so many versions."
+    )
+    alert_lag_s: float = Field(
+        default=60.0,
+        gt=0,
+        le=604_800,
+        description="Report the mirror unhealthy when it lags by more.",
+    )
+
+
+class RetrySettings(Section):
+    """What happens when a commit loses a race."""
+
+    max_attempts: int = Field(default=15, ge=1, le=10_000, description="Attempts of one commit.")
+    initial_backoff_ms: float = Field(
+        default=5.0, ge=0, le=60_000, description="Wait after the first."
+    )
+    max_backoff_ms: float = Field(
+        default=1000.0, ge=0, le=3_600_000, description="The wait doubles up to this."
+    )
+    jitter: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="The share of each wait that is random, so writers spread.",
+    )
+
+    @model_validator(mode="after")
+    def _backoffs_fit(self) -> Self:
+        if self.initial_backoff_ms > self.max_backoff_ms:
+            raise ValueError(
+                f"initial_backoff_ms {self.initial_backoff_ms} "
+                f"is above max_backoff_ms {self.max_backoff_ms}"
+            )
+        return self
+
+
+class EngineSettings(Section):
+    """What reads and writes the data."""
+
+    default: Literal["auto", "duckdb", "spark"] = Field(
+        default="auto", description="`auto`: Spark for Spark data frames, DuckDB for the rest."
+    )
+    memory_limit: str | None = Field(
+        default=None,
+        pattern=r"^[0-9]+(\.[0-9]+)? ?(%|([KMGT]i?)?B)$",
+        description="DuckDB spills to disk above this, for example `4GB` or `60%`.",
+    )
+    threads: int | None = Field(
+        default=None, ge=1, le=1024, description="DuckDB threads; unset is all."
+    )
+
+
+class StorageSettings(Section):
+    """Where the bytes of tables live."""
+
+    options: dict[str, SecretText] = Field(
+        default_factory=dict,
+        description="Options of the object store, as `deltalake` takes them in `storage_options`.",
+    )
+    timeout_s: float = Field(
+        default=30.0, gt=0, le=3600, description="One request to the object store."
+    )
+    retries: int = Field(default=5, ge=0, le=100, description="Repeat a failed request so often.")
+
+    def plain_options(self) -> dict[str, str]:
+        """The options with their secrets, to hand to a driver and to nothing else."""
+        return {name: value.get_secret_value() for name, value in self.options.items()}
+
+
+class TableSettings(Section):
+    """What a new table gets."""
+
+    in_commit_timestamps: bool = Field(
+        default=True,
+        description="Record commit times in the log. It also makes stock deltalake refuse to "
+        "write past the database; turn it off to keep writers that go by path.",
+    )
+    isolation_level: Literal["WriteSerializable", "Serializable"] = Field(
+        default="WriteSerializable", description="Delta's isolation level."
+    )
+    data_root: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Directory or URL under which tables are placed; unset: beside the database.",
+    )
+
+
+class CacheSettings(Section):
+    """Snapshots that are kept in memory."""
+
+    max_bytes: int = Field(
+        default=268_435_456, ge=0, le=2**50, description="Memory for snapshots; 0 keeps none."
+    )
+    max_entries: int = Field(default=64, ge=0, le=1_000_000, description="Snapshots at most.")

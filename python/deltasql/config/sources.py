@@ -1,0 +1,178 @@
+"""Where settings come from: the call, variables, files. Each source is one layer."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
+
+from deltasql.exceptions import MissingDriverError, TxnLogConfigError
+
+CALL = "the call"
+PREFIX = "DELTASQL_"
+# Read by other rooms, not settings.
+OTHER_VARIABLES = ("DELTASQL_CONFIG", "DELTASQL_URI")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The settings of one source, nested by section."""
+
+    name: str
+    values: dict[str, Any]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def source(self, key: str) -> str:
+        """The place of a key: the file, or the very variable."""
+        return self.variables.get(key.lower(), self.name)
+
+
+def environment(settings: type[BaseSettings]) -> Layer:
+    """Read `DELTASQL_SECTION__KEY`; a nested name that fits nothing is kept, to be refused."""
+    try:
+        values = dict(EnvSettingsSource(settings)())
+    except SettingsError as error:
+        raise TxnLogConfigError(
+            "a DELTASQL_ variable that names a whole section does not hold JSON",
+            source="environment",
+            help="set the keys one by one: DELTASQL_POOL__MAX_SIZE=4.",
+        ) from error
+    variables = {}
+    for name in os.environ:
+        if name.upper().startswith(PREFIX) and "__" in name and name not in OTHER_VARIABLES:
+            path = name[len(PREFIX) :].lower().split("__")
+            variables[".".join(path)] = f"environment variable {name}"
+            if path[0] not in settings.model_fields:
+                merge(values, _nest(path, os.environ[name]))
+    return Layer("environment", values, variables)
+
+
+def files(path: str | Path | None) -> list[Layer]:
+    """Read the files that exist, strongest first; one that was asked for must exist."""
+    layers = []
+    asked = path or os.environ.get("DELTASQL_CONFIG")
+    if asked:
+        layers.append(_read(Path(asked).expanduser(), f"asked for as {asked}"))
+    local = [Path(f"deltasql.{suffix}") for suffix in ("toml", "yaml", "yml")]
+    found = [each for each in local if each.is_file()]
+    if len(found) > 1:
+        raise TxnLogConfigError(
+            f"{' and '.join(map(str, found))} both exist", help="keep one of them."
+        )
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    others = [*found, Path("pyproject.toml"), home / "deltasql" / "config.toml"]
+    layers += [_read(each, "found") for each in others if each.is_file()]
+    return layers
+
+
+def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn keywords into nested plain values: sections as objects or dicts, `pool__max_size`."""
+    values: dict[str, Any] = {}
+    for name, value in settings.items():
+        merge(values, _nest(name.split("__"), _plain(value)))
+    return values
+
+
+def merge(into: dict[str, Any], stronger: Mapping[str, Any]) -> None:
+    """Lay the stronger values over the others, key by key."""
+    for key, value in stronger.items():
+        below = into.get(key)
+        if isinstance(value, Mapping) and isinstance(below, dict):
+            merge(below, value)
+        else:
+            into[key] = _plain(value)
+
+
+def leaves(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """The dotted keys of nested values.
+
+    >>> list(leaves({"pool": {"max_size": 4}, "catalogs": {}}))
+    ['pool.max_size']
+    """
+    for key, value in values.items():
+        path = f"{above}{key}"
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{path}.")
+        else:
+            yield path
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_unset=True)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    return value
+
+
+def _nest(path: list[str], value: Any) -> dict[str, Any]:
+    return {path[0]: value if len(path) == 1 else _nest(path[1:], value)}
+
+
+def _read(path: Path, why: str) -> Layer:
+    parse = _PARSERS.get(path.suffix.lower())
+    if parse is None:
+        raise TxnLogConfigError(
+            f"{path} is neither TOML nor YAML",
+            source=str(path),
+            help="name it .toml, .yaml or .yml.",
+        )
+    try:
+        values = parse(path.read_text(encoding="utf-8"), path)
+    except OSError as error:
+        raise TxnLogConfigError(
+            f"the configuration file {path}, {why}, cannot be read: {error.strerror}",
+            source=str(path),
+            help="correct the path or DELTASQL_CONFIG, or create the file.",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise TxnLogConfigError(
+            f"{path} is not UTF-8", source=str(path), help="save it as UTF-8."
+        ) from error
+    if path.name == "pyproject.toml":
+        values = values.get("tool", {}).get("deltasql", {})
+    if not isinstance(values, dict):
+        raise TxnLogConfigError(
+            f"{path} holds no sections",
+            source=str(path),
+            help="write sections with keys: pool, then max_size = 4 in it.",
+        )
+    place = f"{path} [tool.deltasql]" if path.name == "pyproject.toml" else str(path)
+    return Layer(place, _plain(values))
+
+
+def _toml(text: str, path: Path) -> Any:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TxnLogConfigError(
+            f"{path} is not valid TOML: {error}", source=str(path), help="correct the file."
+        ) from error
+
+
+def _yaml(text: str, path: Path) -> Any:
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingDriverError(
+            f"{path} needs PyYAML, which is not installed", driver="pyyaml", extra="yaml"
+        ) from error
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}" if mark else ""
+        # The error's own text quotes the line, and with it perhaps a secret.
+        raise TxnLogConfigError(
+            f"{path} is not valid YAML{place}", source=str(path), help="correct the file."
+        ) from None
+    return {} if values is None else values
+
+
+_PARSERS: dict[str, Callable[[str, Path], Any]] = {".toml": _toml, ".yaml": _yaml, ".yml": _yaml}
