@@ -1,0 +1,144 @@
+"""Everything deltasql raises, in one tree.
+
+    TxnLogError                            deltalake DeltaError
+    ├── TxnLogUriError                     ValueError
+    ├── TxnLogConfigError                  ValueError
+    ├── TxnLogStoreError
+    │   ├── StoreUnavailableError
+    │   ├── StoreBusyError
+    │   ├── StoreClosedError
+    │   ├── SchemaVersionError
+    │   ├── MigrationError
+    │   └── MissingDriverError             ImportError
+    ├── TxnLogTransactionError             deltalake CommitFailedError
+    │   ├── CommitConflictError
+    │   │   ├── ConcurrentAppendError
+    │   │   ├── ConcurrentDeleteReadError
+    │   │   ├── ConcurrentDeleteDeleteError
+    │   │   ├── MetadataChangedError
+    │   │   ├── ProtocolChangedError
+    │   │   ├── ConcurrentTransactionError
+    │   │   ├── ConcurrentDomainMetadataError
+    │   │   ├── VersionTakenError
+    │   │   └── TableChangedError
+    │   ├── RetriesExhaustedError
+    │   ├── CommitOutcomeUnknownError
+    │   └── TransactionClosedError
+    ├── TxnLogMirrorError
+    │   └── MirrorDivergedError
+    ├── TxnLogTableNotFoundError           deltalake TableNotFoundError
+    ├── TableExistsError
+    ├── VersionNotFoundError
+    ├── TxnLogSchemaError                  deltalake SchemaMismatchError
+    ├── TxnLogProtocolError                deltalake DeltaProtocolError
+    │   ├── LogParseError
+    │   ├── UnsupportedFeatureError
+    │   └── InvalidActionError
+    └── TxnLogEngineError
+
+The right column names what else the class is, so code written for `deltalake` keeps catching it.
+Branch on the type, read the fields, show the text: it ends with one `Help:` line. Secrets are
+masked before they reach a message, a field or a repr.
+
+>>> error = VersionNotFoundError("sales has no version 9", table="sales", version=9, latest=4)
+>>> print(error)
+sales has no version 9 (latest: 4)
+Help: ask for a version from the oldest retained to the latest; history() lists them.
+>>> error.latest
+4
+"""
+
+from deltasql.exceptions.base import (
+    MirrorDivergedError,
+    TxnLogConfigError,
+    TxnLogEngineError,
+    TxnLogError,
+    TxnLogMirrorError,
+    TxnLogUriError,
+)
+from deltasql.exceptions.redaction import (
+    MASK,
+    is_secret_name,
+    redact,
+)
+from deltasql.exceptions.store import (
+    MigrationError,
+    MissingDriverError,
+    SchemaVersionError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreUnavailableError,
+    TxnLogStoreError,
+)
+from deltasql.exceptions.table import (
+    InvalidActionError,
+    LogParseError,
+    TableExistsError,
+    TxnLogProtocolError,
+    TxnLogSchemaError,
+    TxnLogTableNotFoundError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+)
+from deltasql.exceptions.transaction import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    ConcurrentAppendError,
+    ConcurrentDeleteDeleteError,
+    ConcurrentDeleteReadError,
+    ConcurrentDomainMetadataError,
+    ConcurrentTransactionError,
+    MetadataChangedError,
+    ProtocolChangedError,
+    RetriesExhaustedError,
+    TableChangedError,
+    TransactionClosedError,
+    TxnLogTransactionError,
+    VersionTakenError,
+)
+
+__all__ = [
+    "MASK",
+    "CommitConflictError",
+    "CommitOutcomeUnknownError",
+    "ConcurrentAppendError",
+    "ConcurrentDeleteDeleteError",
+    "ConcurrentDeleteReadError",
+    "ConcurrentDomainMetadataError",
+    "ConcurrentTransactionError",
+    "InvalidActionError",
+    "LogParseError",
+    "MetadataChangedError",
+    "MigrationError",
+    "MirrorDivergedError",
+    "MissingDriverError",
+    "ProtocolChangedError",
+    "RetriesExhaustedError",
+    "SchemaVersionError",
+    "StoreBusyError",
+    "StoreClosedError",
+    "StoreUnavailableError",
+    "TableChangedError",
+    "TableExistsError",
+    "TransactionClosedError",
+    "TxnLogConfigError",
+    "TxnLogEngineError",
+    "TxnLogError",
+    "TxnLogMirrorError",
+    "TxnLogProtocolError",
+    "TxnLogSchemaError",
+    "TxnLogStoreError",
+    "TxnLogTableNotFoundError",
+    "TxnLogTransactionError",
+    "TxnLogUriError",
+    "UnsupportedFeatureError",
+    "VersionNotFoundError",
+    "VersionTakenError",
+    "is_secret_name",
+    "redact",
+]
+
+# Tracebacks and pickles name the public place of a class, not the file it is written in.
+for _name in __all__:
+    if isinstance(globals()[_name], type):
+        globals()[_name].__module__ = __name__

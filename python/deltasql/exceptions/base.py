@@ -1,0 +1,118 @@
+"""The root of the tree, and the branches that stand alone."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, ClassVar
+
+# Importing deltalake costs about 0.1 s and cannot be put off: a base class has to exist.
+from deltalake.exceptions import DeltaError
+
+from deltasql.exceptions.redaction import redact
+
+
+@dataclass(eq=False, repr=False)
+class TxnLogError(DeltaError):
+    """Anything deltasql reports; catch this to catch all of it."""
+
+    default_message: ClassVar[str] = "deltasql could not do what was asked"
+    default_help: ClassVar[str] = "read the cause of this error; its fields say what was tried."
+
+    message: str = ""
+    _: KW_ONLY
+    help: str = ""
+
+    def __post_init__(self) -> None:
+        self.message = self.message or self.default_message
+        self.help = self.help or self.default_help
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, str):
+                setattr(self, each.name, redact(value))
+            elif isinstance(value, list | tuple | set | frozenset):
+                setattr(self, each.name, tuple(redact(str(item)) for item in value))
+        # Pickle and copy build the error from args, then restore its fields.
+        self.args = (self.message,)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The facts of this error by name, those that are known."""
+        facts = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return {k: v for k, v in facts if v is not None and k not in ("message", "help")}
+
+    def __str__(self) -> str:
+        return f"{self.message}{self._details()}\nHelp: {self.help}"
+
+    def __repr__(self) -> str:
+        parts = [repr(self.message), *(f"{k}={v!r}" for k, v in self.fields.items())]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def _details(self) -> str:
+        """The fields that the message does not already tell."""
+        shown = []
+        for name, value in self.fields.items():
+            text = ", ".join(value) if isinstance(value, tuple) else str(value)
+            if not re.search(rf"(?<!\w){re.escape(text)}(?!\w)", self.message):
+                shown.append(f"{name.replace('_', ' ')}: {text}")
+        return f" ({'; '.join(shown)})" if shown else ""
+
+
+@dataclass(eq=False, repr=False)
+class TxnLogUriError(TxnLogError, ValueError):
+    """A `deltasql://` URI that cannot be understood."""
+
+    default_message = "this is not a deltasql URI"
+    default_help = (
+        "write deltasql://sqlite//abs/meta.db?table=t, deltasql://duckdb//abs/meta.duckdb?table=t "
+        "or deltasql://postgres/user:pass@host:5432/db/namespace/table."
+    )
+
+    part: str | None = None
+    uri: str | None = None
+
+
+@dataclass(eq=False, repr=False)
+class TxnLogConfigError(TxnLogError, ValueError):
+    """A setting that is missing, unknown or outside what is allowed."""
+
+    default_message = "the configuration is wrong"
+    default_help = "correct the key where it was set; docs/reference/config.md lists all keys."
+
+    key: str | None = None
+    source: str | None = None
+    allowed: str | None = None
+
+
+@dataclass(eq=False, repr=False)
+class TxnLogMirrorError(TxnLogError):
+    """A commit is safe in SQL but could not be published to `_delta_log`."""
+
+    default_message = "the commit could not be published to _delta_log"
+    default_help = (
+        "the commit is safe in the database; the mirror resumes from there when repaired."
+    )
+
+    table: str | None = None
+    version: int | None = None
+    location: str | None = None
+
+
+class MirrorDivergedError(TxnLogMirrorError):
+    """`_delta_log` holds other bytes for a version than the database does."""
+
+    default_message = "_delta_log holds a commit that the database did not make"
+    default_help = (
+        "someone wrote to the table by path; nothing was overwritten. "
+        "Import the foreign commit or move it away, then publish again."
+    )
+
+
+@dataclass(eq=False, repr=False)
+class TxnLogEngineError(TxnLogError):
+    """The engine that reads and writes the data failed."""
+
+    default_message = "the engine failed"
+    default_help = "read the cause of this error; it is the engine's own message."
+
+    engine: str | None = None

@@ -1,0 +1,85 @@
+"""What the database that holds the log can do to us."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltasql.exceptions.base import TxnLogError
+
+
+@dataclass(eq=False, repr=False)
+class TxnLogStoreError(TxnLogError):
+    """The database that holds the log failed."""
+
+    default_message = "the metadata database failed"
+    default_help = "read the cause of this error; it is the database's own message."
+
+    backend: str | None = None
+
+
+class StoreUnavailableError(TxnLogStoreError):
+    """The database cannot be reached or opened, or the connection was lost."""
+
+    default_message = "the metadata database cannot be reached"
+    default_help = "check that it runs, its address, credentials and file permissions; then retry."
+
+
+class StoreBusyError(TxnLogStoreError):
+    """The database stayed locked, or the pool empty, for longer than the timeout."""
+
+    default_message = "the metadata database stayed busy"
+    default_help = (
+        "retry; if it persists raise store.busy_timeout_ms or pool.max_size, "
+        "and look for a transaction that is held open."
+    )
+
+
+class StoreClosedError(TxnLogStoreError):
+    """The store or catalog was used after `close()`."""
+
+    default_message = "this store is closed"
+    default_help = "open it again with deltasql.connect(uri) and use it inside its `with` block."
+
+
+@dataclass(eq=False, repr=False)
+class SchemaVersionError(TxnLogStoreError):
+    """The `dl_*` schema in the database is not one this release can use."""
+
+    default_message = "the schema of the metadata database does not fit this release"
+    default_help = "found above supported: upgrade deltasql; found below: migrate the database."
+
+    found: int | None = None
+    supported: int | None = None
+
+
+@dataclass(eq=False, repr=False)
+class MigrationError(TxnLogStoreError):
+    """A schema migration failed, or was changed after it had been applied."""
+
+    default_message = "a schema migration failed"
+    default_help = "nothing of it was kept; correct the cause and migrate again."
+
+    migration: str | None = None
+
+
+@dataclass(eq=False, repr=False)
+class MissingDriverError(TxnLogStoreError, ImportError):
+    """An optional package is needed and not installed.
+
+    >>> print(MissingDriverError(driver="psycopg", extra="postgres"))
+    psycopg is not installed (extra: postgres)
+    Help: pip install 'deltasql[postgres]'
+    """
+
+    default_message = "an optional package is not installed"
+    default_help = "pip install 'deltasql[all]'"
+
+    driver: str | None = None
+    extra: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.driver:
+            self.message = self.message or f"{self.driver} is not installed"
+        if self.extra:
+            self.help = self.help or f"pip install 'deltasql[{self.extra}]'"
+        super().__post_init__()

@@ -1,0 +1,90 @@
+"""Tables that are not there or not as asked, and logs that break the protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltalake.exceptions import DeltaProtocolError, SchemaMismatchError, TableNotFoundError
+
+from deltasql.exceptions.base import TxnLogError
+
+
+@dataclass(eq=False, repr=False)
+class TxnLogTableNotFoundError(TxnLogError, TableNotFoundError):
+    """No live table has this name."""
+
+    default_message = "the table does not exist"
+    default_help = "list what there is with catalog.tables(), or create the table first."
+
+    table: str | None = None
+
+
+@dataclass(eq=False, repr=False)
+class TableExistsError(TxnLogError):
+    """A live table has this name already."""
+
+    default_message = "the table exists already"
+    default_help = "choose another name, open the existing table, or drop it first."
+
+    table: str | None = None
+
+
+@dataclass(eq=False, repr=False)
+class VersionNotFoundError(TxnLogError):
+    """The table has no such version, or none at that time."""
+
+    default_message = "the table has no such version"
+    default_help = "ask for a version from the oldest retained to the latest; history() lists them."
+
+    table: str | None = None
+    version: int | None = None
+    latest: int | None = None
+
+
+@dataclass(eq=False, repr=False)
+class TxnLogSchemaError(TxnLogError, SchemaMismatchError):
+    """Data and table schema do not fit."""
+
+    default_message = "the data does not fit the table's schema"
+    default_help = "adapt the data, or let the table follow with schema_mode='merge'."
+
+    table: str | None = None
+    column: str | None = None
+
+
+@dataclass(eq=False, repr=False)
+class TxnLogProtocolError(TxnLogError, DeltaProtocolError):
+    """The log, or a commit to it, breaks the Delta protocol."""
+
+    default_message = "this breaks the Delta protocol"
+    default_help = "see the fields for what breaks it; PROTOCOL.md of Delta Lake has the rule."
+
+    table: str | None = None
+
+
+@dataclass(eq=False, repr=False)
+class LogParseError(TxnLogProtocolError):
+    """A commit file or checkpoint cannot be read."""
+
+    default_message = "the Delta log cannot be parsed"
+    default_help = "the file is damaged or no Delta log; restore it from a copy or the database."
+
+    line: int | None = None
+    path: str | None = None
+
+
+@dataclass(eq=False, repr=False)
+class UnsupportedFeatureError(TxnLogProtocolError):
+    """The table needs features that this release does not know."""
+
+    default_message = "the table needs features that this release does not support"
+    default_help = "upgrade deltasql, or remove the features from the table with another engine."
+
+    features: tuple[str, ...] | None = None
+
+
+class InvalidActionError(TxnLogProtocolError):
+    """An action that must not be committed: incomplete, contradictory or unlawful."""
+
+    default_message = "this action must not be committed"
+    default_help = "nothing was committed; correct the action and stage it again."
