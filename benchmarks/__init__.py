@@ -1,0 +1,1 @@
+"""Benchmarks of deltasql beside deltalake, DuckLake and bare SQL: `python -m benchmarks --help`."""

@@ -1,0 +1,207 @@
+"""Timing, statistics and the JSON that every plot and table is made from."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from benchmarks.workload import Facts
+
+Native = Any
+
+
+class Contender(ABC):
+    """One system under test: a catalog of tables t0, t1, … and commits of files to them.
+
+    Before `create` or `connect` an object holds plain values only, so it can be pickled
+    and connected to the same catalog by another process.
+    """
+
+    name: str
+    backend: str
+    # The most commits this contender is taken to; what lies beyond would take hours.
+    max_commits: int = 100_000
+    # What a commit may raise when others commit at the same time.
+    errors: tuple[type[Exception], ...] = ()
+
+    @abstractmethod
+    def create(self, tables: int = 1) -> None:
+        """Make a new catalog with empty tables and connect to it."""
+
+    @abstractmethod
+    def connect(self) -> None:
+        """Connect to the catalog that `create` made, from this process."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections."""
+
+    @abstractmethod
+    def native(self, files: Sequence[Facts]) -> Native:
+        """Turn files into what this system's API takes; not timed."""
+
+    @abstractmethod
+    def commit(self, table: int, files: Native) -> None:
+        """Commit files to one table; timed."""
+
+    def commit_each(self, files: Native, tables: int) -> None:
+        """Commit one file to each table, in one transaction where the system can; timed."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def count(self, table: int) -> int:
+        """Count the commits that are really there (files or versions, one per commit)."""
+
+    def gaps(self, table: int) -> int:
+        """Count the version numbers missing below the newest; 0 where versions are not kept."""
+        return 0
+
+    def advance(self, table: int, files: Iterable[Facts]) -> None:
+        """Commit files one by one; not timed."""
+        for file in files:
+            self.commit(table, self.native([file]))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The samples of one measure: `value` is their median."""
+
+    contender: str
+    backend: str
+    case: str
+    size: int
+    metric: str
+    unit: str
+    value: float
+    samples: int
+    low: float
+    high: float
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def result(
+    contender: str,
+    backend: str,
+    values: Sequence[float],
+    *,
+    case: str,
+    size: int,
+    metric: str,
+    unit: str,
+    **extra: Any,
+) -> Result:
+    """Summarise samples: the median, and the tenth and ninetieth percentile."""
+    ordered = sorted(values)
+    return Result(
+        contender=contender,
+        backend=backend,
+        case=case,
+        size=size,
+        metric=metric,
+        unit=unit,
+        value=round(statistics.median(ordered), 6),
+        samples=len(ordered),
+        low=round(ordered[len(ordered) // 10], 6),
+        high=round(ordered[len(ordered) * 9 // 10], 6),
+        extra=extra,
+    )
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Return the seconds a call took."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def interleave(
+    calls: dict[str, Callable[[], float]], *, rounds: int, per_round: int, budget: float = 20.0
+) -> dict[str, list[float]]:
+    """Take samples in turns, so that a noisy minute hits every contender alike.
+
+    A contender that has used up its budget of seconds takes one sample per round from then on.
+    """
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    spent = dict.fromkeys(calls, 0.0)
+    for _ in range(rounds):
+        for name, call in calls.items():
+            for _ in range(per_round):
+                seconds = call()
+                samples[name].append(seconds)
+                spent[name] += seconds
+                if spent[name] > budget:
+                    break
+    return samples
+
+
+def environment() -> dict[str, Any]:
+    """Describe what ran where."""
+    packages = (
+        "deltasql",
+        "deltalake",
+        "duckdb",
+        "duckdb-extension-ducklake",
+        "psycopg",
+        "pyarrow",
+    )
+    return {
+        "versions": {name: _version(name) for name in packages}
+        | {"python": platform.python_version()},
+        "cpus": os.cpu_count(),
+        "machine": platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def save(
+    scenario: str, results: Sequence[Result], *, folder: Path, quick: bool, settings: dict[str, str]
+) -> Path:
+    """Write one scenario's results."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{scenario}.json"
+    document = {
+        "scenario": scenario,
+        "quick": quick,
+        "environment": environment() | {"settings": settings},
+        "results": [asdict(r) for r in results],
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n")
+    return path
+
+
+def say(text: str) -> None:
+    """Tell the person at the terminal what is going on."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def show(results: Sequence[Result], *, base: str | None = None) -> None:
+    """Print results; with `base`, ratios to that contender at the same case and size."""
+    bases = {(r.case, r.size, r.metric): r.value for r in results if r.contender == base}
+    for r in results:
+        against = bases.get((r.case, r.size, r.metric))
+        ratio = f"{r.value / against:10.2f}x" if against else ""
+        say(
+            f"  {r.case:<22} {r.size:>9,} {r.contender:<26} {r.value:>12,.3f} {r.unit:<10} "
+            f"[{r.low:,.3f} … {r.high:,.3f}] n={r.samples}{ratio}"
+        )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

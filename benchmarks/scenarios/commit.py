@@ -1,0 +1,93 @@
+"""One commit of one staged file with statistics, at 0 to 100,000 commits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.contenders import BACKENDS, deltalake, deltasql, ducklake, floors
+from benchmarks.harness import interleave, result, say, timed
+from benchmarks.workload import stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarks.harness import Contender, Result
+    from benchmarks.workload import Facts
+    from benchmarks.workspace import Workspace
+
+TITLE = "Commit of one staged file"
+SIZES = (0, 1_000, 10_000, 100_000)
+QUICK_SIZES = (0, 100)
+
+
+def run(workspace: Workspace, *, quick: bool) -> list[Result]:
+    """Measure at each size, all contenders in turns, then commit on to the next size."""
+    runners = [_Runner(c) for c in _contenders(workspace, quick=quick)]
+    results: list[Result] = []
+    for size in QUICK_SIZES if quick else SIZES:
+        taking_part = [r for r in runners if r.contender.max_commits >= size]
+        for runner in taking_part:
+            runner.advance_to(size)
+        workspace.settle()
+        calls: dict[str, Callable[[], float]] = {r.contender.name: r.one for r in taking_part}
+        samples = interleave(calls, rounds=3 if quick else 6, per_round=10 if quick else 34)
+        for runner in taking_part:
+            name = runner.contender.name
+            millis = [s * 1000 for s in samples[name]]
+            results.append(
+                result(
+                    name,
+                    runner.contender.backend,
+                    millis,
+                    case="commit",
+                    size=size,
+                    metric="latency",
+                    unit="ms",
+                )
+            )
+    for runner in runners:
+        found = runner.contender.count(0)
+        if found != runner.commits:
+            raise RuntimeError(f"{runner.contender.name}: {runner.commits} commits, {found} found")
+        runner.contender.close()
+    return results
+
+
+class _Runner:
+    """A contender and the number of commits it has made."""
+
+    def __init__(self, contender: Contender) -> None:
+        self.contender = contender
+        self.commits = 0
+        self._files: Iterator[Facts] = stream()
+        contender.create(1)
+        for _ in range(3):  # The first commits load code and warm caches.
+            self.one()
+
+    def one(self) -> float:
+        """Commit the next file and return the seconds it took."""
+        native = self.contender.native([next(self._files)])
+        self.commits += 1
+        return timed(lambda: self.contender.commit(0, native))
+
+    def advance_to(self, size: int) -> None:
+        """Commit, untimed, until there are `size` commits."""
+        missing = size - self.commits
+        if missing > 0:
+            say(f"  {self.contender.name}: on to {size:,} commits")
+            self.contender.advance(0, [next(self._files) for _ in range(missing)])
+            self.commits += missing
+
+
+def _contenders(workspace: Workspace, *, quick: bool) -> list[Contender]:
+    everyone: list[Contender] = []
+    for backend in BACKENDS:
+        everyone += deltasql(workspace, backend)
+    everyone += floors(workspace)
+    everyone.append(deltalake(workspace))
+    for backend in BACKENDS:
+        everyone.append(ducklake(workspace, backend))
+        everyone.append(ducklake(workspace, backend, "parquet"))
+        if not quick:
+            everyone.append(ducklake(workspace, backend, "addfile"))
+    return everyone

