@@ -25,13 +25,14 @@ class TxnLogError(DeltaError):
 
     def __post_init__(self) -> None:
         self.message = self.message or self.default_message
-        self.help = self.help or self.default_help
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, str):
                 setattr(self, each.name, redact(value))
             elif isinstance(value, list | tuple | set | frozenset):
                 setattr(self, each.name, tuple(redact(str(item)) for item in value))
+        # The default shows the form of a login: nothing in it to mask.
+        self.help = self.help or self.default_help
         # Pickle and copy build the error from args, then restore its fields.
         self.args = (self.message,)
 

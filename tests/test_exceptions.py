@@ -1,0 +1,222 @@
+"""Errors carry fields, a cause and a Help line, pickle, and hide secrets."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields
+from multiprocessing import get_context
+
+import deltalake.exceptions as stock
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import deltasql.exceptions as errors
+from deltasql.exceptions import CommitConflictError, TxnLogError, is_secret_name, redact
+
+CLASSES = [
+    value
+    for name in errors.__all__
+    if isinstance(value := getattr(errors, name), type) and issubclass(value, TxnLogError)
+]
+CONFLICTS = [each for each in CLASSES if issubclass(each, CommitConflictError)]
+FACTS = {
+    "table": "crm.sales",
+    "expected_version": 3,
+    "actual_version": 5,
+    "winning_version": 4,
+    "winning_txn_id": "9f2c",
+    "winning_operation": "DELETE",
+}
+
+
+def example(cls: type[TxnLogError]) -> TxnLogError:
+    """An error of the class with every field set."""
+    values: dict[str, object] = {}
+    for each in fields(cls):
+        if each.name not in ("message", "help"):
+            kinds = {"int | None": 7, "tuple[str, ...] | None": ("a", "b")}
+            values[each.name] = kinds.get(str(each.type), f"some {each.name}")
+    return cls("it broke", help="do this.", **values)  # type: ignore[arg-type]
+
+
+def open_unreachable() -> None:
+    try:
+        raise OSError("connection refused")
+    except OSError as cause:
+        raise errors.StoreUnavailableError(backend="postgres") from cause
+
+
+def raise_conflict() -> None:
+    raise errors.ConcurrentAppendError(**FACTS)
+
+
+def test_all_names_are_exactly_the_public_ones() -> None:
+    public = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, TxnLogError)
+    }
+    assert {each.__name__ for each in CLASSES} == public
+    assert len(set(errors.__all__)) == len(errors.__all__)
+
+
+def test_tree_drawn_in_the_docstring_is_the_tree() -> None:
+    parents: list[str] = []
+    drawn = {}
+    for line in (errors.__doc__ or "").splitlines():
+        if found := re.match(r" {4}([│├└─ ]*)(\w+Error)(?: {2,}(.*))?$", line):
+            depth = len(found.group(1)) // 4
+            parents[depth:] = [found.group(2)]
+            drawn[found.group(2)] = (parents[depth - 1] if depth else None, found.group(3))
+    assert drawn.keys() == {each.__name__ for each in CLASSES}
+    for name, (parent, also) in drawn.items():
+        cls = getattr(errors, name)
+        if parent:
+            assert cls.__bases__[0] is getattr(errors, parent)
+        if also and also.startswith("deltalake "):
+            assert issubclass(cls, getattr(stock, also.removeprefix("deltalake ")))
+        elif also:
+            assert issubclass(cls, {"ValueError": ValueError, "ImportError": ImportError}[also])
+        if not also:
+            assert len(cls.__bases__) == 1
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_every_error_ends_with_one_help_line(cls: type[TxnLogError]) -> None:
+    error = cls()
+    lines = str(error).splitlines()
+    assert lines[0].startswith(cls.default_message)
+    assert lines[-1] == f"Help: {cls.default_help}"
+    assert sum(line.startswith("Help:") for line in lines) == 1
+    assert cls.default_help != TxnLogError.default_help or cls is TxnLogError
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize(
+    "clone", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy]
+)
+def test_every_error_pickles_and_copies_with_its_fields(cls, clone) -> None:  # type: ignore[no-untyped-def]
+    error = example(cls)
+    error.add_note("seen twice")
+    again = clone(error)
+    assert type(again) is cls
+    assert (str(again), repr(again), again.args) == (str(error), repr(error), error.args)
+    assert (again.fields, again.help) == (error.fields, error.help)
+    assert again.__notes__ == ["seen twice"]
+
+
+def test_an_error_crosses_a_process_border() -> None:
+    with (
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+        pytest.raises(errors.ConcurrentAppendError) as caught,
+    ):
+        pool.submit(raise_conflict).result()
+    assert caught.value.winning_version == 4
+
+
+@pytest.mark.parametrize("cls", CONFLICTS)
+def test_every_conflict_names_table_versions_winner_and_remedy(
+    cls: type[CommitConflictError],
+) -> None:
+    text = str(cls(**FACTS))  # type: ignore[arg-type]
+    for fact in ("crm.sales", "version 3", "version 5", "version 4", "9f2c", "DELETE", "Help: "):
+        assert fact in text
+
+
+def test_the_cause_is_kept() -> None:
+    with pytest.raises(errors.StoreUnavailableError) as caught:
+        open_unreachable()
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_a_field_that_the_message_tells_is_not_repeated() -> None:
+    told = str(errors.LogParseError("bad JSON at line 7", line=7, path="_delta_log/1.json"))
+    assert told.splitlines()[0] == "bad JSON at line 7 (path: _delta_log/1.json)"
+
+
+def test_a_missing_driver_gives_the_command() -> None:
+    error = errors.MissingDriverError(driver="psycopg", extra="postgres")
+    assert error.help == "pip install 'deltasql[postgres]'"
+    assert isinstance(error, ImportError)
+
+
+SECRET = "hunter2"
+LEAKS = [
+    f"postgresql://ann:{SECRET}@db/lake",
+    f"deltasql://postgres/ann:{SECRET}@db:5432/lake/t?sslmode=require",
+    f"deltasql://postgres/ann:a@{SECRET}@db/lake",
+    f"host=db password={SECRET} user=ann",
+    f"host=db password = '{SECRET} and more' user=ann",
+    f'password="{SECRET}',
+    f"password={{{SECRET}}}",
+    f"PGPASSWORD={SECRET}",
+    f"{{'AWS_SECRET_ACCESS_KEY': '{SECRET}', 'AWS_REGION': 'eu'}}",
+    f'{{"aws_session_token":"{SECRET}"}}',
+    f"azure_storage_account_key={SECRET}==",
+    f"https://x.blob/y?sig={SECRET}&se=1",
+    f"s3://b/k?X-Amz-Signature={SECRET}&X-Amz-Credential={SECRET}",
+    f"x-amz-security-token: {SECRET}",
+    f"Authorization: Bearer {SECRET}hunter2hunter2",
+    f"curl -H 'bearer {SECRET}hunter2hunter2'",
+    f"password: {SECRET}",
+]
+
+
+@pytest.mark.parametrize("text", LEAKS)
+def test_secrets_never_reach_an_error(text: str) -> None:
+    error = TxnLogError(text, help=f"try {text}")
+    other = errors.TxnLogMirrorError("x", location=text, table=text)
+    for shown in (str(error), repr(error), str(error.args), error.help, str(other), repr(other)):
+        assert SECRET not in shown
+    assert all(SECRET not in str(value) for value in other.fields.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "file:///data/user@example.com/x",
+        "http://localhost:8080/x",
+        "unexpected token: foo",
+        "table crm.tokens has no column secret_santa",
+        "at 2026-01-01T12:00:00 by ann@example.com",
+        "deltasql://postgres/db/schema/table?version=3",
+        "s3://bucket/a=1/b=2/part-0.parquet",
+    ],
+)
+def test_plain_text_is_left_alone(text: str) -> None:
+    assert redact(text) == text
+
+
+@given(st.text() | st.sampled_from(LEAKS), st.text(alphabet="ab:@/='\"& {},pw*", max_size=30))
+def test_redacting_twice_changes_nothing_more(text: str, tail: str) -> None:
+    once = redact(text + tail)
+    assert redact(once) == once
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("password", True),
+        ("AWS_ACCESS_KEY_ID", True),
+        ("sas_token", True),
+        ("azure_storage_sas_key", True),
+        ("table", False),
+        ("path_key", False),
+        ("region", False),
+    ],
+)
+def test_secret_names(name: str, secret: bool) -> None:
+    assert is_secret_name(name) is secret
+
+
+def test_importing_the_tree_costs_little_more_than_deltalake() -> None:
+    code = "import deltalake.exceptions, sys; before = set(sys.modules); import deltasql.exceptions"
+    code += "; print(*sorted(m for m in set(sys.modules) - before if not m.startswith('deltasql')))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == []
