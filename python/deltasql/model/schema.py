@@ -127,6 +127,7 @@ class LeafColumn:
     path: tuple[str, ...]
     physical_path: tuple[str, ...]
     type: DataType
+    metadata: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def type_name(self) -> str:
@@ -207,6 +208,7 @@ def resolve_column(
         tuple(f.name for f in found),
         tuple(f.physical_name(column_mapping_mode) for f in found),
         here,
+        found[-1].metadata if found else {},
     )
 
 
@@ -331,7 +333,7 @@ def _walk_leaves(
         if isinstance(member.type, StructType):
             yield from _walk_leaves(member.type, mode, here, there)
         else:
-            yield LeafColumn(here, there, member.type)
+            yield LeafColumn(here, there, member.type, member.metadata)
 
 
 def _split(text: str, separator: str) -> list[str]:

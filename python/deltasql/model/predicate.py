@@ -1,0 +1,192 @@
+"""Predicates: SQL text or filter lists, resolved against a table and ready to prune files.
+
+The SQL is Spark's: backquotes around names, single quotes around text, with `''` and a backslash
+as escapes. Double quotes name a column when the table has one of that name, otherwise they are
+text: predicates written for DataFusion and for Spark both work. Column names are found in any
+case. A timestamp without a zone is UTC.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, SqlglotError
+
+from deltasql import _core
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.filters import filters_to_condition
+from deltasql.model.pruning import Compiler, column_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deltasql.model.literals import Node
+    from deltasql.model.schema import LeafColumn, StructType
+
+LOWEST = b""
+HIGHEST = b"\xff"
+_RANDOM = (exp.Rand, exp.Randn, exp.Uuid)
+
+
+class PredicateDialect(Spark):
+    """Spark's SQL with double quotes around names and `''` inside text."""
+
+    class Tokenizer(Spark.Tokenizer):
+        QUOTES = ["'"]  # noqa: RUF012  (sqlglot's own form)
+        IDENTIFIERS = ["`", '"']  # noqa: RUF012
+        STRING_ESCAPES = ["'", "\\"]  # noqa: RUF012
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What every matching file meets: maximum >= low and minimum <= high, as keys.
+
+    `b""` is below and `b"\\xff"` above every key.
+    """
+
+    path: tuple[str, ...]
+    type: str
+    low: bytes = LOWEST
+    high: bytes = HIGHEST
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A condition on the rows of one table."""
+
+    sql: str
+    tree: Node = field(repr=False)
+    columns: tuple[LeafColumn, ...]
+    partition_only: bool
+    expression: exp.Expr = field(repr=False, compare=False)
+
+    def to_pruning_json(self) -> str:
+        """Return the pruning tree as `_core.Predicate` takes it."""
+        return json.dumps(self.tree, separators=(",", ":"), ensure_ascii=False)
+
+    def to_sql(self, dialect: str) -> str:
+        """Return the condition in the SQL of an engine, `duckdb` or `spark`."""
+        return self.expression.sql(dialect=dialect)
+
+    def bounds(self) -> list[Bound]:
+        """List the ranges that are AND-ed on data columns, one per column."""
+        parts = self.tree["args"] if self.tree["op"] == "and" else [self.tree]
+        found: dict[tuple[str, ...], Bound] = {}
+        for part in parts:
+            if "column" not in part or part.get("partition"):
+                continue
+            path = tuple(part["column"])
+            low, high = _key_range(part)
+            if (low, high) != (LOWEST, HIGHEST):
+                held = found.get(path, Bound(path, part["type"]))
+                found[path] = Bound(path, held.type, max(held.low, low), min(held.high, high))
+        return list(found.values())
+
+
+def parse_predicate(
+    predicate: object,
+    schema: StructType,
+    partition_columns: Sequence[str] = (),
+    column_mapping_mode: str | None = None,
+) -> Predicate:
+    """Resolve a predicate, as SQL or as filters, against a table's schema.
+
+    >>> from deltasql.model.schema import StructField, StructType
+    >>> table = StructType((StructField("day", "date"), StructField("n", "integer")))
+    >>> parse_predicate("day >= '2024-05-01' AND n < 2.5", table, ["day"]).to_pruning_json()
+    '{"op":"and","args":[{"op":">=","column":["day"],"type":"date","partition":true,\
+"value":"2024-05-01"},{"op":"<=","column":["n"],"type":"integer","value":"2"}]}'
+    """
+    compiler = Compiler(schema, partition_columns, column_mapping_mode)
+    if isinstance(predicate, str):
+        condition = _parse(predicate, schema)
+        text = predicate
+    elif isinstance(predicate, list | tuple):
+        condition = filters_to_condition(predicate, schema, partition_columns)
+        text = condition.sql(dialect=PredicateDialect)
+    else:
+        raise TxnLogSchemaError(
+            f"cannot make a predicate of {type(predicate).__name__}",
+            help="Give SQL text, or filters such as [('day', '=', '2024-05-01')].",
+        )
+    used = {column.path: column for column in map(compiler.column, _references(condition))}
+    only_partitions = all(compiler.is_partition(column) for column in used.values())
+    return Predicate(
+        sql=text,
+        tree=compiler.tree(condition),
+        columns=tuple(used.values()),
+        partition_only=only_partitions and condition.find(exp.Query, *_RANDOM) is None,
+        expression=condition,
+    )
+
+
+def _parse(text: str, schema: StructType) -> exp.Expr:
+    try:
+        parsed = sqlglot.parse_one(text, read=PredicateDialect, into=exp.Condition)
+    except SqlglotError as error:
+        raise TxnLogSchemaError(
+            f"cannot parse the predicate {text!r}{_position(error)}",
+            help="Write a SQL condition such as: day >= '2024-05-01' AND amount > 10.",
+        ) from error
+    if not isinstance(parsed, exp.Condition):
+        raise TxnLogSchemaError(
+            f"the predicate {text!r} is not one condition",
+            help="Give a single SQL condition, without statements or semicolons.",
+        )
+    return parsed.transform(lambda node: _double_quoted_text(node, text, schema))
+
+
+def _double_quoted_text(node: exp.Expr, text: str, schema: StructType) -> exp.Expr:
+    if not isinstance(node, exp.Column) or len(node.parts) != 1 or isinstance(node.parent, exp.Dot):
+        return node
+    start = node.this.meta.get("start")
+    quoted = isinstance(start, int) and text[start : start + 1] == '"'
+    return exp.Literal.string(node.name) if quoted and not schema.find(node.name) else node
+
+
+def _position(error: SqlglotError) -> str:
+    if not isinstance(error, ParseError) or not error.errors:
+        return ""
+    first = error.errors[0]
+    return f" near {first.get('highlight')!r}, line {first.get('line')} column {first.get('col')}"
+
+
+def _references(condition: exp.Expr) -> Iterator[exp.Expr]:
+    """Every column reference of this table, as the outermost node that names it."""
+    # Names in a subquery belong to its own tables.
+    for node in condition.walk(prune=lambda inner: isinstance(inner, exp.Query)):
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            reference: exp.Expr = node
+            while isinstance(reference.parent, exp.Dot) and column_path(reference.parent):
+                reference = reference.parent
+            yield reference
+
+
+def _key_range(part: Node) -> tuple[bytes, bytes]:
+    data_type, op = part["type"], part["op"]
+    if op == "between":
+        return _keys(data_type, part["low"])[0], _keys(data_type, part["high"])[1]
+    if op == "in":
+        pairs = [_keys(data_type, text) for text in part["values"]]
+        return min(low for low, _ in pairs), max(high for _, high in pairs)
+    if "value" not in part or op == "<>":
+        return LOWEST, HIGHEST
+    low, high = _keys(data_type, part["value"])
+    if op == "starts_with":
+        # No byte of UTF-8 is 0xff: above every text with this prefix.
+        return low, high + b"\xff"
+    if op in ("<", "<="):
+        return LOWEST, high
+    if op == "=":
+        return low, high
+    # NaN is above every number, and a maximum may not tell of it.
+    return (LOWEST if data_type in ("float", "double") else low), HIGHEST
+
+
+def _keys(data_type: str, text: str) -> tuple[bytes, bytes]:
+    return _core.key_bounds(data_type, text) or (LOWEST, HIGHEST)
