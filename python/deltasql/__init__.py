@@ -1,1 +1,38 @@
 """The Delta Lake transaction log, in a database you already run."""
+
+from deltasql._core import __version__
+from deltasql.api.catalog import Catalog
+from deltasql.api.connect import begin, connect
+from deltasql.api.transaction import MultiTableTransaction
+from deltasql.api.write import write_deltalake
+from deltasql.commit.staged import ReadSet
+from deltasql.model.actions import (
+    AddCdcFile,
+    AddFile,
+    CommitInfo,
+    DeletionVector,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+)
+
+__all__ = [
+    "AddCdcFile",
+    "AddFile",
+    "Catalog",
+    "CommitInfo",
+    "DeletionVector",
+    "DomainMetadata",
+    "Metadata",
+    "MultiTableTransaction",
+    "Protocol",
+    "ReadSet",
+    "RemoveFile",
+    "SetTransaction",
+    "__version__",
+    "begin",
+    "connect",
+    "write_deltalake",
+]

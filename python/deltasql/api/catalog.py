@@ -1,0 +1,312 @@
+"""Catalog: the tables of one database, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from deltasql.api.table import CatalogTable
+from deltasql.api.transaction import MultiTableTransaction
+from deltasql.commit.transaction import Committer
+from deltasql.config import Config
+from deltasql.exceptions import (
+    TableExistsError,
+    TxnLogConfigError,
+    TxnLogTableNotFoundError,
+    TxnLogTransactionError,
+)
+from deltasql.operations.create import stage_create
+from deltasql.snapshot.cache import FileCache
+from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+from deltasql.store.append import live_name
+from deltasql.store.dialect import Fault, Session
+from deltasql.store.migrations import latest_version
+from deltasql.store.records import TableRow
+from deltasql.store.store import now_ms, open_store
+from deltasql.uri import join_table_name, parse_uri, split_table_name
+
+if TYPE_CHECKING:
+    from deltasql.commit.staged import Staged
+    from deltasql.uri import DeltaSqlUri
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a catalog can be used, and what was found."""
+
+    ok: bool
+    backend: str
+    schema_version: int
+    tables: int
+    pool: Mapping[str, int]
+
+
+class Catalog:
+    """Every table whose log lives in one database; use it as a context manager.
+
+    >>> import tempfile, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Catalog(f"deltasql://sqlite/{folder.name}/meta.db") as catalog:
+    ...     orders = catalog.create_table("orders", pa.schema([("id", pa.int64())]))
+    ...     [table.name for table in catalog.tables()]
+    ['orders']
+    """
+
+    def __init__(
+        self, uri: str | DeltaSqlUri, config: Config | None = None, *, migrate: bool = True
+    ) -> None:
+        parsed = parse_uri(uri) if isinstance(uri, str) else uri
+        self.uri = parsed.catalog()
+        self.config = config if config is not None else Config.load()
+        self.store = open_store(self.uri, self.config, migrate=migrate)
+        self.committer = Committer(self.store, self.config)
+        self.cache = FileCache(self.config.cache.max_bytes, self.config.cache.max_entries)
+        self.mirror_mode = self.uri.mirror or self.config.mirror.mode
+
+    def __repr__(self) -> str:
+        return f"Catalog({str(self.uri)!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back every connection; safe to call twice."""
+        self.store.close()
+
+    # Tables
+
+    def tables(self, namespace: str | None = None) -> list[CatalogTable]:
+        """List live tables by namespace and name, with one statement."""
+        rows = self.store.query("list_tables", namespace=namespace)
+        return [CatalogTable(self, TableRow.from_row(row)) for row in rows]
+
+    def table(self, name: str) -> CatalogTable:
+        """Return a table by name: `sales`, or `crm.sales` in another namespace."""
+        return CatalogTable(self, self.resolve(name))
+
+    def exists(self, name: str) -> bool:
+        """Tell whether a live table has this name."""
+        return self.store.find_table(*split_table_name(name), fresh=True) is not None
+
+    def create_table(
+        self,
+        name: str,
+        schema: object,
+        *,
+        location: str | None = None,
+        partition_by: Sequence[str] | str | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+        if_exists: str = "error",
+    ) -> CatalogTable:
+        """Create an empty table at version 0.
+
+        `schema` is a pyarrow, deltalake or Spark schema. `if_exists="ignore"` returns the
+        table that is there.
+        """
+        if if_exists not in ("error", "ignore"):
+            raise ValueError(f"if_exists is 'error' or 'ignore', got {if_exists!r}")
+        try:
+            with self.begin() as tx:
+                tx.create_table(
+                    name,
+                    schema,
+                    location=location,
+                    partition_by=partition_by,
+                    properties=properties,
+                    description=description,
+                )
+        except TableExistsError:
+            if if_exists == "error":
+                raise
+        return self.table(name)
+
+    def rename(self, name: str, new_name: str) -> CatalogTable:
+        """Give a table another name or namespace; its files stay where they are."""
+        namespace, short = split_table_name(new_name)
+        with self._locked(name) as (session, table):
+            params = {
+                "namespace": namespace,
+                "name": short,
+                "live_name": live_name(namespace, short),
+            }
+            self._taking_name(session, "rename_table", new_name, table_id=table.table_id, **params)
+        return self.table(new_name)
+
+    def drop(self, name: str) -> None:
+        """Take a table out of the catalog; `undrop` brings it back, no file is deleted."""
+        with self._locked(name) as (session, table):
+            session.execute("drop_table", table_id=table.table_id, dropped_at_ms=now_ms())
+
+    def undrop(self, name: str) -> CatalogTable:
+        """Bring back the table that was dropped last under this name."""
+        namespace, short = split_table_name(name)
+        for row in self.store.query("list_dropped"):
+            table = TableRow.from_row(row)
+            if (table.namespace, table.name) == (namespace, short):
+                break
+        else:
+            raise TxnLogTableNotFoundError(
+                f"no dropped table is called {name}",
+                table=name,
+                help="catalog.dropped() lists them.",
+            )
+        with self.store.dialect.write_turn(), self.store.session() as session:
+            self.store.begin_locked(session, [table.table_id])
+            params = {
+                "namespace": namespace,
+                "name": short,
+                "live_name": live_name(namespace, short),
+            }
+            self._taking_name(session, "undrop_table", name, table_id=table.table_id, **params)
+            session.commit()
+        return self.table(name)
+
+    def dropped(self) -> list[TableRow]:
+        """List dropped tables, the last one first."""
+        return [TableRow.from_row(row) for row in self.store.query("list_dropped")]
+
+    def describe(self, name: str) -> dict[str, Any]:
+        """Return what is known of a table: location, version, schema, protocol, totals."""
+        return self.table(name).describe()
+
+    # Namespaces
+
+    def namespaces(self) -> list[str]:
+        """List namespaces that were created or hold a table."""
+        return [row[0] for row in self.store.query("list_namespaces")]
+
+    def create_namespace(self, namespace: str) -> None:
+        """Create a namespace; creating it again does nothing. Tables also create theirs."""
+        split_table_name(join_table_name(namespace, "t"))  # the same rules as for a table's name
+        with self.store.dialect.write_turn(), self.store.session() as session:
+            session.insert("insert_namespace", [(namespace, now_ms())])
+
+    def drop_namespace(self, namespace: str) -> None:
+        """Drop an empty namespace."""
+        names = [table.name for table in self.tables(namespace)]
+        if names:
+            raise TxnLogTransactionError(
+                f"namespace {namespace} still holds {len(names)} tables: {', '.join(names[:5])}",
+                help="Drop or rename its tables first.",
+            )
+        with self.store.dialect.write_turn(), self.store.session() as session:
+            session.execute("delete_namespace", namespace=namespace)
+
+    # Transactions and time
+
+    def begin(self) -> MultiTableTransaction:
+        """Start a transaction over any number of tables."""
+        return MultiTableTransaction(self)
+
+    def as_of(self, timestamp: datetime) -> dict[str, Snapshot]:
+        """Return every table as it was at one moment."""
+        moment = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+        at_ms = int(moment.timestamp() * 1000)
+        out = {}
+        for table_id, namespace, name, version in self.store.query(
+            "versions_as_of", timestamp_ms=at_ms
+        ):
+            table = TableRow.from_row(self.store.query("table_by_id", table_id=table_id)[0])
+            snapshot = open_snapshot(self.store, table, self.cache, version=version)
+            out[join_table_name(namespace, name)] = snapshot
+        return out
+
+    # Care
+
+    def health(self) -> Health:
+        """Ask the database for an answer and return what was found."""
+        rows = self.store.query("applied_migrations")
+        tables = self.store.query("list_tables", namespace=None)
+        version = max((row[0] for row in rows), default=0)
+        return Health(
+            ok=version == latest_version(),
+            backend=self.store.dialect.name,
+            schema_version=version,
+            tables=len(tables),
+            pool=self.store.dialect.usage(),
+        )
+
+    def migrate(self) -> list[int]:
+        """Bring the schema up to date; returns the numbers of the migrations applied."""
+        return self.store.migrate()
+
+    # For the rooms of the API
+
+    def resolve(self, name: str) -> TableRow:
+        """Return a live table's row, or an error that names the nearest one."""
+        found = self.store.find_table(*split_table_name(name))
+        if found is None:
+            known = [join_table_name(t.row.namespace, t.row.name) for t in self.tables()]
+            near = get_close_matches(name, known, n=1)
+            raise TxnLogTableNotFoundError(
+                f"table {name} does not exist in {self.uri}",
+                table=name,
+                help=f"Did you mean {near[0]}?"
+                if near
+                else "catalog.tables() lists what is there.",
+            )
+        return found
+
+    def stage_create(
+        self, name: str, schema: object, location: str | None, **options: Any
+    ) -> Staged:
+        """Stage a new table at its location."""
+        namespace, short = split_table_name(name)
+        place = location or self.uri.location or self._default_location(namespace, short)
+        return stage_create(namespace, short, schema, location=place, config=self.config, **options)
+
+    def _default_location(self, namespace: str, name: str) -> str:
+        root = self.config.table.data_root
+        if root is None and (self.uri.backend == "postgres" or self.uri.is_memory):
+            raise TxnLogConfigError(
+                "a new table needs a location: this catalog has no data root",
+                help="Pass location=, add ?location= to the URI, or set table.data_root "
+                "(DELTASQL_TABLE__DATA_ROOT).",
+            )
+        if root is None:
+            database = Path(self.uri.database).absolute()
+            root = str(database.with_name(f"{database.stem}_data"))
+        base = f"{root.rstrip('/')}/{namespace}/{name}"
+        # A dropped table may still own the plain folder: its files must not be mixed with ours.
+        taken = {row[0] for row in self.store.query("locations_like", prefix=base)}
+        place, number = base, 1
+        while place in taken:
+            number += 1
+            place = f"{base}-{number}"
+        return place
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[tuple[Session, TableRow]]:
+        """Lock a table's head, so that no commit is under way while its name changes."""
+        table = self.resolve(name)
+        with self.store.dialect.write_turn(), self.store.session() as session:
+            heads = self.store.begin_locked(session, [table.table_id])
+            head = heads.get(table.table_id)
+            self.store.forget_table(table)
+            if head is None or head.live_name != live_name(table.namespace, table.name):
+                raise TxnLogTableNotFoundError(f"table {name} was renamed or dropped", table=name)
+            yield session, table
+            session.commit()
+
+    def _taking_name(self, session: Session, statement: str, name: str, **params: Any) -> None:
+        try:
+            session.execute(statement, **params)
+        except self.store.errors as error:
+            if self.store.classify(error) is not Fault.DUPLICATE:
+                raise
+            raise TableExistsError(f"table {name} already exists", table=name) from error

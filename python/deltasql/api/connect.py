@@ -1,0 +1,84 @@
+"""Open catalogs by URI, and keep them open between calls that name only a URI."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from deltasql.api.catalog import Catalog
+from deltasql.api.transaction import MultiTableTransaction
+from deltasql.config import Config
+from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
+
+_MAX_SHARED = 16
+_shared: OrderedDict[str, Catalog] = OrderedDict()
+_guard = threading.Lock()
+
+
+def connect(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> Catalog:
+    """Open a catalog by URI or by its name in the configuration; close it, or use `with`.
+
+    Keyword arguments are settings: `connect(uri, mirror={"mode": "off"})`.
+    """
+    chosen = _config(config, settings)
+    return Catalog(_resolve(uri, chosen), chosen)
+
+
+def begin(
+    catalog: str | DeltaSqlUri | Catalog, config: Config | None = None, **settings: Any
+) -> MultiTableTransaction:
+    """Start a transaction over the tables of a catalog.
+
+    With a URI the catalog stays open for the next call, so that a loop of transactions does not
+    connect each time; `deltasql.api.connect.close_all` closes such catalogs at once.
+    """
+    if isinstance(catalog, Catalog):
+        return catalog.begin()
+    return shared(catalog, _config(config, settings)).begin()
+
+
+def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
+    """Return the open catalog of a URI, opening it at the first call."""
+    resolved = _resolve(uri, config).catalog()
+    key = f"{resolved.to_string()} {hash(config.model_dump_json())}"
+    with _guard:
+        found = _shared.get(key)
+        if found is None:
+            found = _shared[key] = Catalog(resolved, config)
+        _shared.move_to_end(key)
+        while len(_shared) > _MAX_SHARED:
+            _, oldest = _shared.popitem(last=False)
+            oldest.close()
+    return found
+
+
+def close_all() -> None:
+    """Close every catalog that was opened by a URI alone."""
+    with _guard:
+        for catalog in _shared.values():
+            catalog.close()
+        _shared.clear()
+
+
+@contextmanager
+def table_of(uri: str) -> Iterator[tuple[Catalog, str]]:
+    """Yield the catalog and the table name of a table URI."""
+    parsed = parse_uri(uri)
+    yield shared(parsed, Config.load()), parsed.table_name or ""
+
+
+def _config(config: Config | None, settings: dict[str, Any]) -> Config:
+    return config if config is not None and not settings else Config.load(**settings)
+
+
+def _resolve(uri: str | DeltaSqlUri, config: Config) -> DeltaSqlUri:
+    if isinstance(uri, DeltaSqlUri):
+        return uri
+    return parse_uri(uri) if is_deltasql_uri(uri) or "://" in uri else config.catalog(uri)
+
+
+atexit.register(close_all)

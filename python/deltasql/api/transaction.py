@@ -1,0 +1,190 @@
+"""MultiTableTransaction: stage changes to any number of tables, commit them as one."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from deltasql.commit.staged import ReadSet, Staged, actions_from
+from deltasql.engine.arrow import batches
+from deltasql.exceptions import TableExistsError, TransactionClosedError
+from deltasql.mirror.publish import publish
+from deltasql.model.actions import CommitInfo
+from deltasql.model.schema import StructType
+from deltasql.operations.write import stage_write
+from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+from deltasql.uri import join_table_name, split_table_name
+
+if TYPE_CHECKING:
+    from deltasql.api.catalog import Catalog
+    from deltasql.commit.transaction import Ratified
+
+
+class MultiTableTransaction:
+    """All or nothing over many tables; commits when the `with` block ends without an error.
+
+    Nothing is locked before the commit, and nothing is visible to others until it is ratified.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.txn_id = str(uuid.uuid4())
+        self.versions: dict[str, int] = {}
+        self._staged: dict[tuple[str, str], Staged] = {}
+        self._names: dict[tuple[str, str], str] = {}
+        self._snapshots: dict[tuple[str, str], Snapshot] = {}
+        self._state = "open"
+
+    def __repr__(self) -> str:
+        return f"MultiTableTransaction({self.txn_id!r}, {self._state}, tables={sorted(self._names.values())})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None and self._state == "open":
+            self.commit()
+        elif self._state == "open":
+            self.rollback()
+
+    def stage_table(
+        self,
+        table: str,
+        actions: object,
+        *,
+        read_version: int | None = None,
+        reads: ReadSet | None = None,
+        operation: str | None = None,
+        operation_parameters: Mapping[str, Any] | None = None,
+        operation_metrics: Mapping[str, Any] | None = None,
+        user_metadata: str | None = None,
+    ) -> None:
+        """Stage Delta actions for a table: our classes, JSON dicts, JSON lines, AddAction.
+
+        `read_version` is the version the actions were computed from: commits after it are
+        checked for conflicts. Without it, files that are only added go on top of whatever is
+        there (a blind append); anything else is checked against the version of this moment.
+        """
+        staged = self._stage(table)
+        staged.extend(actions_from(actions))
+        if reads is not None:
+            staged.reads = staged.reads.merge(reads)
+        if read_version is not None:
+            staged.read_version = read_version
+        elif staged.read_version is None and not staged.creates and not staged.is_blind_append:
+            staged.read_version = self.snapshot(table).version
+        staged.info = CommitInfo(
+            operation=operation or staged.info.operation,
+            operation_parameters=operation_parameters or staged.info.operation_parameters,
+            operation_metrics=operation_metrics or staged.info.operation_metrics,
+            user_metadata=user_metadata or staged.info.user_metadata,
+            engine_info=staged.info.engine_info,
+            extra=staged.info.extra,
+        )
+
+    def create_table(
+        self,
+        name: str,
+        schema: object,
+        *,
+        location: str | None = None,
+        partition_by: Sequence[str] | str | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+    ) -> None:
+        """Stage a new table: it exists for everybody, or for nobody, with the rest of the commit."""
+        self._check_open()
+        key = split_table_name(name)
+        if key in self._staged:
+            raise TableExistsError(f"table {name} is already part of this transaction", table=name)
+        self._staged[key] = self.catalog.stage_create(
+            name,
+            schema,
+            location,
+            partition_by=partition_by,
+            properties=properties,
+            description=description,
+        )
+        self._names[key] = name
+
+    def write(self, table: str, data: object, *, mode: str = "append") -> None:
+        """Write rows as files now and stage them: they become visible with the commit."""
+        if mode not in ("append", "overwrite"):
+            raise ValueError(f"mode is 'append' or 'overwrite', got {mode!r}")
+        staged = self._stage(table)
+        metadata = staged.metadata or self.snapshot(table).metadata
+        replaced = self.snapshot(table) if mode == "overwrite" and not staged.creates else None
+        stage_write(
+            staged,
+            batches(data),
+            StructType.from_json(metadata.schema_string),
+            metadata.partition_columns,
+            replaces=replaced,
+        )
+        parameters = {
+            "mode": mode.capitalize(),
+            "partitionBy": json.dumps(list(metadata.partition_columns)),
+        }
+        staged.info = replace(staged.info, operation="WRITE", operation_parameters=parameters)
+
+    def snapshot(self, table: str) -> Snapshot:
+        """Return the table as this transaction sees it: the same version at every call."""
+        self._check_open()
+        key = split_table_name(table)
+        found = self._snapshots.get(key)
+        if found is None:
+            catalog = self.catalog
+            found = open_snapshot(catalog.store, catalog.resolve(table), catalog.cache)
+            self._snapshots[key] = found
+        return found
+
+    def commit(self) -> dict[str, int]:
+        """Ratify everything that was staged and publish it; returns the versions by name."""
+        self._check_open()
+        staged = [each for each in self._staged.values() if each.creates or not each.is_empty]
+        keys = [key for key, each in self._staged.items() if each.creates or not each.is_empty]
+        self._state = "failed"
+        ratified = self.catalog.committer.commit(staged, self.txn_id) if staged else []
+        self._state = "committed"
+        self.versions = {
+            self._names[key]: each.version for key, each in zip(keys, ratified, strict=True)
+        }
+        self._publish(ratified)
+        return self.versions
+
+    def rollback(self) -> None:
+        """Forget everything that was staged."""
+        self._check_open()
+        self._staged.clear()
+        self._state = "rolled back"
+
+    def _publish(self, ratified: list[Ratified]) -> None:
+        if self.catalog.mirror_mode == "sync":
+            for each in ratified:
+                publish(self.catalog.store, each.table, each.version)
+
+    def _stage(self, table: str) -> Staged:
+        self._check_open()
+        key = split_table_name(table)
+        staged = self._staged.get(key)
+        if staged is None:
+            staged = self._staged[key] = Staged(self.catalog.resolve(table))
+            self._names[key] = table
+        return staged
+
+    def _check_open(self) -> None:
+        if self._state != "open":
+            raise TransactionClosedError(
+                f"this transaction is {self._state}",
+                txn_id=self.txn_id,
+                help="Start another one with deltasql.begin().",
+            )

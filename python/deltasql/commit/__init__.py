@@ -1,0 +1,1 @@
+"""From staged actions to a ratified commit: validation, conflict rules, the retry loop."""

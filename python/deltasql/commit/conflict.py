@@ -1,0 +1,199 @@
+"""Delta's conflict rules: may our commit follow the ones that got in first?
+
+Each rule compares one thing we did with one commit that won, and raises an error that names
+the table, both versions and the winner. A commit that passes every rule is rebased: it keeps
+its actions and takes the next version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from deltasql import _core
+from deltasql.exceptions import (
+    CommitConflictError,
+    ConcurrentAppendError,
+    ConcurrentDeleteDeleteError,
+    ConcurrentDeleteReadError,
+    ConcurrentDomainMetadataError,
+    ConcurrentTransactionError,
+    MetadataChangedError,
+    ProtocolChangedError,
+)
+
+if TYPE_CHECKING:
+    from deltasql.commit.staged import Staged
+    from deltasql.model.actions import AddFile, RemoveFile
+    from deltasql.store.records import VersionRow
+
+
+class Isolation(Enum):
+    """How much of what others did meanwhile a commit tolerates."""
+
+    SERIALIZABLE = "Serializable"
+    WRITE_SERIALIZABLE = "WriteSerializable"
+    SNAPSHOT = "SnapshotIsolation"
+
+
+@dataclass(slots=True)
+class Winner:
+    """A commit that was ratified after the version we read."""
+
+    row: VersionRow
+    adds: list[AddFile] = field(default_factory=list)
+    removes: list[RemoveFile] = field(default_factory=list)
+    changes_metadata: bool = False
+    changes_protocol: bool = False
+    app_ids: set[str] = field(default_factory=set)
+    domains: set[str] = field(default_factory=set)
+
+    @property
+    def is_blind_append(self) -> bool:
+        return bool(self.row.info.is_blind_append)
+
+
+def isolation_for(staged: Staged, level: str) -> Isolation:
+    """Return the level that applies: a commit that changes no data only needs its snapshot."""
+    if not staged.changes_data and (staged.adds or staged.removes):
+        return Isolation.SNAPSHOT
+    return Isolation(level)
+
+
+def check_conflicts(staged: Staged, winners: Sequence[Winner], isolation: Isolation) -> None:
+    """Raise the first conflict with a winning commit; return when ours may follow them all.
+
+    Our commit must be able to follow every winner, in the order they were ratified.
+    """
+    head_version = winners[-1].row.version if winners else staged.read_version
+    for winner in winners:
+        conflict = Conflict(staged, winner, head_version or 0)
+        for rule in RULES:
+            rule(conflict, isolation)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One of our commits against one that won."""
+
+    ours: Staged
+    winner: Winner
+    head_version: int
+
+    def error(
+        self, kind: type[CommitConflictError], message: str, **fields: str
+    ) -> CommitConflictError:
+        row = self.winner.row
+        return kind(
+            message,
+            table=self.ours.table.full_name,
+            expected_version=self.ours.read_version,
+            actual_version=self.head_version,
+            winning_version=row.version,
+            winning_txn_id=row.txn_id,
+            winning_operation=row.info.operation,
+            **fields,
+        )
+
+
+def protocol_unchanged(c: Conflict, _: Isolation) -> None:
+    """A protocol change voids what was validated against the old one."""
+    if c.winner.changes_protocol:
+        raise c.error(ProtocolChangedError, "the table's protocol changed since it was read")
+
+
+def metadata_unchanged(c: Conflict, _: Isolation) -> None:
+    """A change of schema, partitioning or properties voids files written for the old ones."""
+    if c.winner.changes_metadata:
+        raise c.error(MetadataChangedError, "the table's metadata changed since it was read")
+
+
+def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
+    """Files that we would have read, had they been there, must not have been added.
+
+    WriteSerializable lets a blind append be ordered after us, whenever it was ratified.
+    """
+    reads = c.ours.reads
+    if isolation is Isolation.SNAPSHOT or not (reads.whole_table or reads.predicates):
+        return
+    if isolation is Isolation.WRITE_SERIALIZABLE and c.winner.is_blind_append:
+        return
+    tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in reads.predicates]
+    for add in c.winner.adds:
+        if not add.data_change:
+            continue
+        partition = json.dumps(dict(add.partition_values))
+        if reads.whole_table or any(test.may_match(add.stats, partition) for test in tests):
+            raise c.error(
+                ConcurrentAppendError,
+                f"a concurrent commit added {add.path!r}, which this one should have read",
+            )
+
+
+def no_delete_of_read(c: Conflict, _: Isolation) -> None:
+    """Files that we read must still be there."""
+    reads = c.ours.reads
+    tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in reads.predicates]
+    removed_by_us = {remove.path for remove in c.ours.removes}
+    for remove in c.winner.removes:
+        if remove.path in removed_by_us:
+            continue
+        partition = (
+            None if remove.partition_values is None else json.dumps(dict(remove.partition_values))
+        )
+        if (
+            remove.path in reads.paths
+            or (reads.whole_table and remove.data_change)
+            or (remove.data_change and any(t.may_match(remove.stats, partition) for t in tests))
+        ):
+            raise c.error(
+                ConcurrentDeleteReadError,
+                f"a concurrent commit deleted {remove.path!r}, which this one read",
+            )
+
+
+def no_delete_twice(c: Conflict, _: Isolation) -> None:
+    """A file is removed by one commit only."""
+    removed = {remove.path for remove in c.winner.removes}
+    for remove in c.ours.removes:
+        if remove.path in removed:
+            raise c.error(
+                ConcurrentDeleteDeleteError,
+                f"a concurrent commit deleted {remove.path!r}, which this one deletes too",
+            )
+
+
+def no_same_application(c: Conflict, _: Isolation) -> None:
+    """Two runs of one application must not both count."""
+    for txn in c.ours.txns:
+        if txn.app_id in c.winner.app_ids:
+            raise c.error(
+                ConcurrentTransactionError,
+                f"application {txn.app_id!r} committed concurrently",
+                app_id=txn.app_id,
+            )
+
+
+def no_same_domain(c: Conflict, _: Isolation) -> None:
+    """A metadata domain has one writer at a time."""
+    for domain in c.ours.domains:
+        if domain.domain in c.winner.domains:
+            raise c.error(
+                ConcurrentDomainMetadataError,
+                f"a concurrent commit changed the metadata domain {domain.domain!r}",
+                domain=domain.domain,
+            )
+
+
+RULES: tuple[Callable[[Conflict, Isolation], None], ...] = (
+    protocol_unchanged,
+    metadata_unchanged,
+    no_append_into_read,
+    no_delete_of_read,
+    no_delete_twice,
+    no_same_application,
+    no_same_domain,
+)

@@ -1,0 +1,177 @@
+"""What a transaction wants to do to one table, and what it read to decide so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from deltasql.exceptions import InvalidActionError
+from deltasql.model.actions import (
+    Action,
+    AddCdcFile,
+    AddFile,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    SetTransaction,
+    action_from_dict,
+)
+
+if TYPE_CHECKING:
+    from deltasql.model.predicate import Predicate
+    from deltasql.store.records import TableRow
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSet:
+    """What a transaction read from a table: a later commit may not have changed it."""
+
+    whole_table: bool = False
+    predicates: tuple[Predicate, ...] = ()
+    paths: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return self.whole_table or bool(self.predicates) or bool(self.paths)
+
+    def merge(self, other: ReadSet) -> ReadSet:
+        """Return what both read."""
+        return ReadSet(
+            self.whole_table or other.whole_table,
+            self.predicates + other.predicates,
+            self.paths | other.paths,
+        )
+
+
+@dataclass(slots=True)
+class Staged:
+    """Actions for one table, not yet ratified."""
+
+    table: TableRow
+    creates: bool = False
+    read_version: int | None = None
+    reads: ReadSet = field(default_factory=ReadSet)
+    adds: list[AddFile] = field(default_factory=list)
+    removes: list[RemoveFile] = field(default_factory=list)
+    cdc: list[AddCdcFile] = field(default_factory=list)
+    metadata: Metadata | None = None
+    protocol: Protocol | None = None
+    txns: list[SetTransaction] = field(default_factory=list)
+    domains: list[DomainMetadata] = field(default_factory=list)
+    info: CommitInfo = field(default_factory=CommitInfo)
+
+    def extend(self, actions: Iterable[Action]) -> None:
+        """Sort actions into their kinds; a second metaData, protocol or commitInfo is refused."""
+        for action in actions:
+            match action:
+                case AddFile():
+                    self.adds.append(action)
+                case RemoveFile():
+                    self.removes.append(action)
+                case AddCdcFile():
+                    self.cdc.append(action)
+                case SetTransaction():
+                    self.txns.append(action)
+                case DomainMetadata():
+                    self.domains.append(action)
+                case Metadata():
+                    self._refuse_second(self.metadata, action)
+                    self.metadata = action
+                case Protocol():
+                    self._refuse_second(self.protocol, action)
+                    self.protocol = action
+                case CommitInfo():
+                    self.info = action
+                case _:
+                    raise InvalidActionError(
+                        f"a commit cannot hold a {action.kind} action",
+                        help="Sidecars and checkpoint metadata belong to checkpoints.",
+                    )
+
+    def _refuse_second(self, present: Action | None, action: Action) -> None:
+        if present is not None and present != action:
+            raise InvalidActionError(
+                f"a second {action.kind} action for {self.table.full_name} in one transaction",
+                help="Stage one metaData and one protocol per table and transaction.",
+            )
+
+    @property
+    def is_empty(self) -> bool:
+        return not (
+            self.adds
+            or self.removes
+            or self.cdc
+            or self.metadata
+            or self.protocol
+            or self.txns
+            or self.domains
+            or self.info.operation
+        )
+
+    @property
+    def is_blind_append(self) -> bool:
+        """Whether files are only added, without having looked at the table."""
+        return bool(self.adds) and not (
+            self.removes or self.reads or self.metadata or self.protocol
+        )
+
+    @property
+    def changes_data(self) -> bool:
+        return any(f.data_change for f in self.adds) or any(f.data_change for f in self.removes)
+
+
+def actions_from(items: object) -> list[Action]:
+    """Accept what users hold: our actions, Delta JSON dicts, JSON lines, deltalake's AddAction.
+
+    >>> actions_from('{"txn": {"appId": "etl", "version": 1}}')
+    [SetTransaction(app_id='etl', version=1, last_updated=None, extra={})]
+    """
+    if isinstance(items, bytes):
+        return actions_from(items.decode())
+    if isinstance(items, str):
+        return [_action(json.loads(line)) for line in items.splitlines() if line.strip()]
+    if isinstance(items, Action | Mapping) or _is_add_action(items):
+        return [_action(items)]
+    if not isinstance(items, Iterable):
+        raise InvalidActionError(
+            f"cannot take actions from {type(items).__name__}",
+            help="Give actions of deltasql.model.actions, Delta JSON dicts or JSON lines.",
+        )
+    return [action for item in items for action in _each(item)]
+
+
+def _each(item: Any) -> list[Action]:
+    return actions_from(item) if isinstance(item, str | bytes) else [_action(item)]
+
+
+def _action(item: Any) -> Action:
+    if isinstance(item, Action):
+        return item
+    if isinstance(item, Mapping):
+        try:
+            return action_from_dict(item)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidActionError(
+                f"not a Delta action: {error}", help='An action looks like {"add": {"path": …}}.'
+            ) from error
+    if _is_add_action(item):
+        return AddFile(
+            path=item.path,
+            partition_values=item.partition_values,
+            size=item.size,
+            modification_time=item.modification_time,
+            data_change=item.data_change,
+            stats=item.stats,
+        )
+    raise InvalidActionError(
+        f"not a Delta action: {type(item).__name__}",
+        help="Give actions of deltasql.model.actions, Delta JSON dicts or JSON lines.",
+    )
+
+
+def _is_add_action(item: object) -> bool:
+    # deltalake.transaction.AddAction, told by its fields: importing deltalake costs half a second.
+    return type(item).__name__ == "AddAction" and hasattr(item, "partition_values")

@@ -1,0 +1,70 @@
+"""What a commit must know of a table: derived once per metadata and protocol, then remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deltasql.model.properties import TableProperties
+from deltasql.model.protocol import check_writable, writer_features
+from deltasql.model.schema import StructType, column_mapping_mode, skipping_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltasql.model.actions import Metadata, Protocol
+    from deltasql.store.records import SkippingColumn
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """Metadata and protocol in force, and what follows from them."""
+
+    metadata: Metadata
+    protocol: Protocol
+    features: frozenset[str]
+    partition_columns: tuple[str, ...]
+    partition_keys: frozenset[str]
+    append_only: bool
+    in_commit_timestamps: bool
+    isolation_level: str | None
+    skipping: tuple[tuple[tuple[str, ...], str], ...]
+    active_columns: tuple[SkippingColumn, ...] = ()
+
+
+def table_state(
+    metadata: Metadata, protocol: Protocol, active_columns: tuple[SkippingColumn, ...] = ()
+) -> TableState:
+    """Derive a table's state; refuses a table that we may not write."""
+    schema = StructType.from_json(metadata.schema_string)
+    check_writable(protocol, schema)
+    properties = TableProperties(metadata.configuration)
+    features = writer_features(protocol)
+    partitions = physical_partition_columns(metadata, schema)
+    return TableState(
+        metadata=metadata,
+        protocol=protocol,
+        features=features,
+        partition_columns=partitions,
+        partition_keys=frozenset(partitions),
+        append_only="appendOnly" in features and properties.append_only,
+        in_commit_timestamps="inCommitTimestamp" in features and properties.in_commit_timestamps,
+        isolation_level=_isolation_level(metadata.configuration),
+        skipping=tuple(
+            skipping_columns(schema, metadata.partition_columns, metadata.configuration)
+        ),
+        active_columns=active_columns,
+    )
+
+
+def physical_partition_columns(metadata: Metadata, schema: StructType) -> tuple[str, ...]:
+    """Return the partition columns under the names their values have in the log."""
+    mode = column_mapping_mode(metadata.configuration)
+    fields = {field.name: field for field in schema.fields}
+    return tuple(fields[name].physical_name(mode) for name in metadata.partition_columns)
+
+
+def _isolation_level(configuration: Mapping[str, str]) -> str | None:
+    if "delta.isolationLevel" not in configuration:
+        return None
+    return TableProperties(configuration).isolation_level

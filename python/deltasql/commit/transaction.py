@@ -1,0 +1,334 @@
+"""Ratify staged commits: one SQL transaction over all tables, tried until the answer is certain.
+
+The heads of all tables are locked in id order, the conflict rules run against what got in
+first, and everything is written and committed together. A transaction id is unique in SQL, so
+a COMMIT whose answer was lost is looked up under the same locks and never applied twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from deltasql import telemetry
+from deltasql.commit.conflict import check_conflicts, isolation_for
+from deltasql.commit.state import TableState, table_state
+from deltasql.commit.validate import validate_against, validate_staged, validate_table
+from deltasql.commit.winners import load_winners
+from deltasql.exceptions import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    RetriesExhaustedError,
+    TableChangedError,
+    TableExistsError,
+    TxnLogTransactionError,
+    VersionNotFoundError,
+)
+from deltasql.store.append import live_name
+from deltasql.store.dialect import Fault
+from deltasql.store.records import Commit, Head, TableRow
+from deltasql.store.store import now_ms
+
+if TYPE_CHECKING:
+    from deltasql.commit.staged import Staged
+    from deltasql.config import Config
+    from deltasql.model.actions import Metadata
+    from deltasql.store.dialect import Session
+    from deltasql.store.store import Store
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratified:
+    """One table's part of a commit that happened."""
+
+    table: TableRow
+    version: int
+    committed_at_ms: int
+
+
+class Committer:
+    """Commits to one store; remembers what it derived from each table's metadata."""
+
+    def __init__(self, store: Store, config: Config) -> None:
+        self._store, self._config = store, config
+        self._states: dict[tuple[int, int, int], TableState] = {}
+
+    def commit(self, staged: Sequence[Staged], txn_id: str) -> list[Ratified]:
+        """Ratify all or nothing; returns one entry per staged table, in order."""
+        for each in staged:
+            validate_staged(each)
+        with telemetry.span("commit", tables=len(staged)), telemetry.timed("commit_latency_ms"):
+            try:
+                ratified = self._until_certain(staged, txn_id)
+            except CommitConflictError as conflict:
+                telemetry.count("commit_conflicts_total", kind=type(conflict).__name__)
+                raise
+        telemetry.count("versions_committed_total", len(ratified))
+        return ratified
+
+    def _until_certain(self, staged: Sequence[Staged], txn_id: str) -> list[Ratified]:
+        attempt = _Attempt(careful=self._store.dialect.name == "duckdb")
+        limit = self._config.retry.max_attempts
+        errors = self._store.errors
+        while True:
+            attempt.number += 1
+            try:
+                return self._once(staged, txn_id, attempt)
+            except errors as error:
+                fault = self._store.classify(error)
+                if fault is Fault.OTHER:
+                    raise self._store.translate(error) from error
+                if fault is Fault.DUPLICATE:
+                    self._on_duplicate(staged, attempt, error)
+                if attempt.number >= limit:
+                    raise self._give_up(staged, txn_id, attempt, fault) from error
+                telemetry.count("commit_retries_total", kind=fault.name.lower())
+                telemetry.log(
+                    _log, logging.DEBUG, "commit retried", fault=fault.name, attempt=attempt.number
+                )
+                time.sleep(self._backoff_s(attempt.number))
+
+    def _once(self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt) -> list[Ratified]:
+        store = self._store
+        ids = [each.table.table_id for each in staged if not each.creates]
+        with store.dialect.write_turn(), store.session() as session:
+            heads = store.begin_locked(session, ids)
+            if attempt.number > 1:
+                done = self._already_ratified(session, staged, txn_id)
+                if done is not None:
+                    return done
+            timestamp_ms = max([now_ms(), *(head.committed_at_ms + 1 for head in heads.values())])
+            commits = [
+                self._build(session, each, heads, timestamp_ms, txn_id, len(staged))
+                for each in staged
+            ]
+            _add_group(commits)
+            attempt.sent = True
+            store.append_commits(session, commits, careful=attempt.careful)
+        return [Ratified(c.table, c.version, c.committed_at_ms) for c in commits]
+
+    def _build(
+        self,
+        session: Session,
+        staged: Staged,
+        heads: dict[int, Head],
+        timestamp_ms: int,
+        txn_id: str,
+        group_size: int,
+    ) -> Commit:
+        if staged.creates:
+            table, head, state = _insert_table(session, staged), None, self._created_state(staged)
+        else:
+            table, head = staged.table, heads.get(staged.table.table_id)
+            if head is None or head.live_name != live_name(table.namespace, table.name):
+                self._store.forget_table(table)
+                raise _table_changed(staged, head)
+            state = self._current_state(session, staged, head, timestamp_ms)
+        validate_against(staged, state)
+        blind = staged.is_blind_append
+        isolation = isolation_for(
+            staged, state.isolation_level or self._config.table.isolation_level
+        )
+        if head is not None and staged.read_version is not None:
+            if staged.read_version > head.version:
+                raise VersionNotFoundError(
+                    f"{table.full_name} has no version {staged.read_version}",
+                    version=staged.read_version,
+                    latest=head.version,
+                )
+            if staged.read_version < head.version:
+                winners = load_winners(session, table.table_id, staged.read_version, head)
+                check_conflicts(staged, winners, isolation)
+        info = replace(
+            staged.info,
+            timestamp=timestamp_ms,
+            in_commit_timestamp=timestamp_ms if state.in_commit_timestamps else None,
+            operation=staged.info.operation or ("CREATE TABLE" if staged.creates else "WRITE"),
+            operation_parameters=staged.info.operation_parameters or {},
+            read_version=staged.read_version,
+            isolation_level=isolation.value,
+            is_blind_append=blind,
+            engine_info=staged.info.engine_info or ENGINE_INFO,
+            txn_id=txn_id,
+        )
+        return Commit(
+            table=table,
+            head=head,
+            version=head.version + 1 if head else 0,
+            committed_at_ms=timestamp_ms,
+            txn_id=txn_id,
+            group_size=group_size,
+            info=info,
+            adds=staged.adds,
+            removes=[
+                r
+                if r.deletion_timestamp is not None
+                else replace(r, deletion_timestamp=timestamp_ms)
+                for r in staged.removes
+            ],
+            metadata=state.metadata if staged.metadata is not None else None,
+            protocol=staged.protocol,
+            txns=staged.txns,
+            domains=staged.domains,
+            cdc=staged.cdc,
+            partition_columns=state.partition_columns,
+            skipping=state.skipping,
+            active_columns=state.active_columns,
+        )
+
+    def _created_state(self, staged: Staged) -> TableState:
+        if staged.metadata is None or staged.protocol is None:
+            raise TxnLogTransactionError(
+                f"{staged.table.full_name} would be created without metadata and protocol",
+                table=staged.table.full_name,
+            )
+        validate_table(staged.metadata, staged.protocol)
+        return table_state(staged.metadata, staged.protocol)
+
+    def _current_state(
+        self, session: Session, staged: Staged, head: Head, timestamp_ms: int
+    ) -> TableState:
+        """Return the state after this commit: cached unless it changes metadata or protocol."""
+        store, table_id = self._store, head.table_id
+        key = (table_id, head.metadata_version, head.protocol_version)
+        state = self._states.get(key)
+        if state is None:
+            state = table_state(
+                store.metadata(table_id, head.metadata_version, session),
+                store.protocol(table_id, head.protocol_version, session),
+                tuple(
+                    column
+                    for column in store.skipping_columns(table_id, head.metadata_version, session)
+                    if column.end_file_id is None
+                ),
+            )
+            self._states[key] = state
+        if staged.metadata is None and staged.protocol is None:
+            return state
+        protocol = staged.protocol or state.protocol
+        metadata = staged.metadata or state.metadata
+        if staged.metadata is not None:
+            metadata = _enable_timestamps(metadata, state, head.version + 1, timestamp_ms)
+        validate_table(metadata, protocol)
+        return table_state(metadata, protocol, state.active_columns)
+
+    def _already_ratified(
+        self, session: Session, staged: Sequence[Staged], txn_id: str
+    ) -> list[Ratified] | None:
+        """Look for our own commit. The heads are locked, so the answer cannot change any more."""
+        rows = session.query("group_members", txn_id=txn_id)
+        if not rows:
+            return None
+        by_name = {(namespace, name): (i, v, ms) for i, namespace, name, v, ms in rows}
+        out = []
+        for each in staged:
+            table_id, version, committed_at_ms = by_name[each.table.namespace, each.table.name]
+            out.append(Ratified(replace(each.table, table_id=table_id), version, committed_at_ms))
+        return out
+
+    def _on_duplicate(
+        self, staged: Sequence[Staged], attempt: _Attempt, error: BaseException
+    ) -> None:
+        for each in staged:
+            if each.creates and self._store.find_table(
+                each.table.namespace, each.table.name, fresh=True
+            ):
+                raise TableExistsError(
+                    f"table {each.table.full_name} already exists",
+                    table=each.table.full_name,
+                ) from error
+        if attempt.careful and attempt.duplicates > 2:
+            raise self._store.translate(error) from error
+        # A path that is already live was added again: the careful way ends its first life.
+        attempt.duplicates += 1
+        attempt.careful = True
+
+    def _give_up(
+        self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt, fault: Fault
+    ) -> TxnLogTransactionError:
+        names = ", ".join(each.table.full_name for each in staged)
+        if fault is Fault.LOST and attempt.sent:
+            return CommitOutcomeUnknownError(
+                f"the database went away during COMMIT and did not come back after {attempt.number} attempts",
+                table=names,
+                txn_id=txn_id,
+            )
+        return RetriesExhaustedError(
+            f"the commit did not get through: {fault.value}",
+            table=names,
+            txn_id=txn_id,
+            attempts=attempt.number,
+        )
+
+    def _backoff_s(self, attempt: int) -> float:
+        retry = self._config.retry
+        ceiling = min(retry.max_backoff_ms, retry.initial_backoff_ms * 2 ** (attempt - 1))
+        return ceiling * (1 - retry.jitter * random.random()) / 1000
+
+
+@dataclass(slots=True)
+class _Attempt:
+    careful: bool
+    number: int = 0
+    sent: bool = False
+    duplicates: int = 0
+
+
+ENGINE_INFO = "deltasql"
+
+
+def _insert_table(session: Session, staged: Staged) -> TableRow:
+    table = staged.table
+    rows = session.query(
+        "insert_table",
+        table_uuid=table.table_uuid,
+        namespace=table.namespace,
+        name=table.name,
+        live_name=live_name(table.namespace, table.name),
+        location=table.location,
+        created_at_ms=table.created_at_ms,
+        properties="{}",
+    )
+    return replace(table, table_id=rows[0][0])
+
+
+def _add_group(commits: list[Commit]) -> None:
+    """Tell every log which other tables and versions belong to the same transaction."""
+    if len(commits) < 2:
+        return
+    participants = [
+        {"table": c.table.full_name, "id": c.table.table_uuid, "version": c.version}
+        for c in commits
+    ]
+    for commit in commits:
+        group = {"id": commit.txn_id, "participants": participants}
+        commit.info = replace(commit.info, extra={**commit.info.extra, "group": group})
+
+
+def _enable_timestamps(
+    metadata: Metadata, before: TableState, version: int, timestamp_ms: int
+) -> Metadata:
+    """Record since when in-commit timestamps hold, when a later commit turns them on."""
+    turns_on = metadata.configuration.get("delta.enableInCommitTimestamps") == "true"
+    if not turns_on or before.in_commit_timestamps:
+        return metadata
+    marks = {
+        "delta.inCommitTimestampEnablementVersion": str(version),
+        "delta.inCommitTimestampEnablementTimestamp": str(timestamp_ms),
+    }
+    return replace(metadata, configuration={**metadata.configuration, **marks})
+
+
+def _table_changed(staged: Staged, head: Head | None) -> CommitConflictError:
+    return TableChangedError(
+        "the table was renamed, dropped or replaced since it was opened",
+        table=staged.table.full_name,
+        expected_version=staged.read_version,
+        actual_version=head.version if head else None,
+    )

@@ -1,0 +1,98 @@
+"""Is a staged commit lawful: well-formed, inside the table's protocol and schema?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import InvalidActionError, TxnLogTransactionError
+from deltasql.model.properties import check_properties
+from deltasql.model.protocol import check_lawful, check_writable, required_features, writer_features
+from deltasql.model.schema import StructType, column_mapping_mode
+from deltasql.model.schema_rules import validate_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deltasql.commit.staged import Staged
+    from deltasql.commit.state import TableState
+    from deltasql.model.actions import Metadata, Protocol
+
+
+def validate_staged(staged: Staged) -> None:
+    """Check what can be known without the database."""
+    table = staged.table.full_name
+    added = Counter(
+        (f.path, f.deletion_vector and f.deletion_vector.unique_id) for f in staged.adds
+    )
+    removed = Counter(
+        (f.path, f.deletion_vector and f.deletion_vector.unique_id) for f in staged.removes
+    )
+    _refuse(table, "adds a file twice", (k[0] for k, n in added.items() if n > 1))
+    _refuse(table, "removes a file twice", (k[0] for k, n in removed.items() if n > 1))
+    _refuse(table, "adds and removes the same file", (k[0] for k in added.keys() & removed.keys()))
+    _refuse(table, "adds a file without a path", ("''" for f in staged.adds if not f.path))
+    _refuse(
+        table,
+        "adds a file with a negative size or time",
+        (f.path for f in staged.adds if f.size < 0 or f.modification_time < 0),
+    )
+    apps = Counter(txn.app_id for txn in staged.txns)
+    _refuse(table, "sets an application's version twice", (a for a, n in apps.items() if n > 1))
+    domains = Counter(domain.domain for domain in staged.domains)
+    _refuse(table, "sets a metadata domain twice", (d for d, n in domains.items() if n > 1))
+
+
+def validate_against(staged: Staged, state: TableState) -> None:
+    """Check the commit against the table as it will be: its protocol, schema and properties."""
+    table = staged.table.full_name
+    expected = state.partition_keys
+    for add in staged.adds:
+        if add.partition_values.keys() != expected:
+            raise InvalidActionError(
+                f"{add.path!r} has partition values for {sorted(add.partition_values)}, "
+                f"but {table} is partitioned by {list(state.partition_columns)}",
+                help="Give every partition column a value, or null.",
+            )
+    if "deletionVectors" not in state.features:
+        _refuse(
+            table,
+            "has a deletion vector but the table does not support the feature deletionVectors",
+            (f.path for f in staged.adds if f.deletion_vector),
+        )
+    if staged.domains and "domainMetadata" not in state.features:
+        raise InvalidActionError(
+            f"{table} does not support the feature domainMetadata",
+            help="Enable the table feature domainMetadata first.",
+        )
+    if state.append_only and any(f.data_change for f in staged.removes):
+        raise TxnLogTransactionError(
+            "Delta table is append-only",
+            table=table,
+            help="Set delta.appendOnly to false to delete or change rows.",
+        )
+
+
+def validate_table(metadata: Metadata, protocol: Protocol) -> None:
+    """Check new metadata and protocol: a lawful schema, known properties, the features they need."""
+    schema = StructType.from_json(metadata.schema_string)
+    validate_schema(schema, metadata.partition_columns, column_mapping_mode(metadata.configuration))
+    check_properties(metadata.configuration)
+    check_lawful(protocol)
+    check_writable(protocol, schema)
+    missing = required_features(schema, metadata.configuration) - writer_features(protocol)
+    if missing:
+        raise InvalidActionError(
+            f"the schema or properties need table features the protocol lacks: {', '.join(sorted(missing))}",
+            help="Stage a protocol action with these features in the same commit.",
+        )
+
+
+def _refuse(table: str, what: str, paths: Iterable[str]) -> None:
+    shown = sorted(paths)
+    if shown:
+        more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+        raise InvalidActionError(
+            f"a commit to {table} {what}: {', '.join(shown[:3])}{more}",
+            help="Each file, application and domain appears once in a commit.",
+        )

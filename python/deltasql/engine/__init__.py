@@ -1,0 +1,1 @@
+"""The data plane: who reads and writes Parquet."""

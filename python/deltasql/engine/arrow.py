@@ -1,0 +1,171 @@
+"""Write Arrow data as Parquet files with Delta statistics, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltasql.exceptions import TxnLogEngineError
+from deltasql.model.actions import AddFile
+from deltasql.store.store import now_ms
+
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_STRING_PREFIX = 32  # characters of a string that statistics keep
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """Where and how to write."""
+
+    root: Path
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+
+
+def batches(data: object) -> pa.RecordBatchReader:
+    """Read anything that speaks Arrow's C interface, record by record."""
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data])
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    if hasattr(data, "__arrow_c_array__"):
+        batch = pa.record_batch(data)
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    raise TxnLogEngineError(
+        f"cannot read rows from {type(data).__name__}",
+        help="Give Arrow, pandas, polars or anything that offers the Arrow C stream interface.",
+    )
+
+
+def write_parquet(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile]:
+    """Write one file per partition and batch; a file without a commit is invisible."""
+    files = []
+    for batch in reader:
+        table = _conform(pa.Table.from_batches([batch]), plan.schema)
+        for values, part in _partitions(table, plan.partition_columns):
+            if part.num_rows:
+                files.append(_write_one(part, values, plan))
+    return files
+
+
+def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    return table.select(schema.names).cast(schema)
+
+
+def _partitions(
+    table: pa.Table, columns: Sequence[str]
+) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+    if not columns:
+        yield {}, table
+        return
+    data = [name for name in table.column_names if name not in columns]
+    for key in table.select(list(columns)).group_by(list(columns)).aggregate([]).to_pylist():
+        mask = pa.array([True] * table.num_rows)
+        for name, value in key.items():
+            column = table[name]
+            same = (
+                pc.is_null(column)
+                if value is None
+                else pc.equal(column, pa.scalar(value, column.type))
+            )
+            mask = pc.and_(mask, pc.fill_null(same, False))
+        yield {n: _partition_text(v) for n, v in key.items()}, table.filter(mask).select(data)
+
+
+def _write_one(table: pa.Table, values: dict[str, str | None], plan: WritePlan) -> AddFile:
+    folder = "".join(f"{_escape(name)}={_escape(value)}/" for name, value in values.items())
+    name = f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+    target = plan.root / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, target, compression="snappy")
+    return AddFile(
+        path=quote(name, safe="/=-_.~!$&'()*+,;@"),
+        partition_values=values,
+        size=target.stat().st_size,
+        modification_time=now_ms(),
+        stats=json.dumps(_statistics(table), separators=(",", ":"), ensure_ascii=False),
+    )
+
+
+def _statistics(table: pa.Table) -> dict[str, Any]:
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for field, column in zip(table.schema, table.columns, strict=True):
+        nulls[field.name] = column.null_count
+        if not _has_order(field.type) or column.null_count == table.num_rows:
+            continue
+        if pa.types.is_floating(field.type) and pc.any(pc.is_nan(column)).as_py():
+            continue  # the order of NaN differs between engines: no bounds is always right
+        bounds = pc.min_max(column)
+        low[field.name] = _stat(bounds["min"].as_py(), upper=False)
+        high[field.name] = _stat(bounds["max"].as_py(), upper=True)
+    return {
+        "numRecords": table.num_rows,
+        "minValues": low,
+        "maxValues": {name: value for name, value in high.items() if value is not None},
+        "nullCount": nulls,
+    }
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_timestamp(kind)
+    )
+
+
+def _stat(value: Any, *, upper: bool) -> Any:
+    match value:
+        case datetime():
+            zone = "Z" if value.tzinfo else ""
+            return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + zone
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return float(value)
+        case str() if len(value) > _STRING_PREFIX:
+            prefix = value[:_STRING_PREFIX]
+            # Nothing sorts after this character, so the cut value stays an upper bound.
+            return prefix + "\U0010ffff" if upper else prefix
+        case _:
+            return value
+
+
+def _partition_text(value: Any) -> str | None:
+    match value:
+        case None | "":
+            return None
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            zone = "Z" if value.tzinfo else ""
+            return (
+                value.replace(tzinfo=None).isoformat(
+                    sep="T" if zone else " ", timespec="microseconds"
+                )
+                + zone
+            )
+        case _:
+            return str(value)
+
+
+def _escape(value: str | None) -> str:
+    return _NULL_PARTITION if value is None else quote(value, safe="-_.~ ")

@@ -1,0 +1,60 @@
+"""WRITE: append rows to a table, or put them in the place of what it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltasql.commit.staged import ReadSet
+from deltasql.engine.arrow import WritePlan, write_parquet
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.actions import RemoveFile
+from deltasql.model.schema_convert import schema_to_arrow
+from deltasql.storage import local_path
+from deltasql.store.records import load, load_dv
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltasql.commit.staged import Staged
+    from deltasql.model.schema import StructType
+    from deltasql.snapshot.snapshot import Snapshot
+
+
+def stage_write(
+    staged: Staged,
+    reader: pa.RecordBatchReader,
+    schema: StructType,
+    partition_columns: tuple[str, ...],
+    *,
+    replaces: Snapshot | None = None,
+) -> None:
+    """Write the rows as files and stage them; `replaces` is the snapshot an overwrite removes."""
+    target = schema_to_arrow(schema)
+    missing = [name for name in target.names if name not in reader.schema.names]
+    unknown = [name for name in reader.schema.names if name not in target.names]
+    if missing or unknown:
+        raise TxnLogSchemaError(
+            f"the data does not fit {staged.table.full_name}: "
+            f"missing columns {missing}, unknown columns {unknown}",
+            help="Give the data the table's columns.",
+        )
+    plan = WritePlan(local_path(staged.table.location), target, partition_columns)
+    staged.extend(write_parquet(reader, plan))
+    if replaces is not None:
+        staged.extend(_removals(replaces))
+        staged.read_version = replaces.version
+        staged.reads = staged.reads.merge(ReadSet(whole_table=True))
+
+
+def _removals(snapshot: Snapshot) -> list[RemoveFile]:
+    return [
+        RemoveFile(
+            path=row["path"],
+            data_change=True,
+            extended_file_metadata=True,
+            partition_values=load(row["partition"]),
+            size=row["size"],
+            deletion_vector=load_dv(row["deletion_vector"]),
+        )
+        for row in snapshot.scan().arrow.to_pylist()
+    ]

@@ -1,0 +1,1 @@
+"""A table at one version: its metadata, its files, and the files a predicate can match."""

@@ -1,0 +1,100 @@
+"""A bounded memory of live files, kept as Arrow and refreshed by what later versions changed."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.snapshot.files import SCHEMAS, from_arrow, from_rows
+
+if TYPE_CHECKING:
+    from deltasql.snapshot.snapshot import Snapshot
+
+Columns = Literal["files_all", "files_brief"]
+# A refresh appends a chunk; so many of them are joined into one now and then.
+_MAX_CHUNKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    version: int
+    next_file_id: int
+    files: pa.Table
+
+
+class FileCache:
+    """Live files of recently used tables, at most `max_bytes` in all."""
+
+    def __init__(self, max_bytes: int, max_entries: int) -> None:
+        self._max_bytes, self._max_entries = max_bytes, max_entries
+        self._entries: OrderedDict[tuple[int, Columns], _Entry] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def files(self, snapshot: Snapshot, columns: Columns) -> pa.Table:
+        """Return the files of a snapshot: remembered, refreshed, or fetched."""
+        key = (snapshot.table.table_id, columns)
+        with self._guard:
+            entry = self._entries.get(key)
+        if entry is not None and entry.version == snapshot.version:
+            return entry.files
+        if entry is not None and entry.version < snapshot.version:
+            files = _refresh(snapshot, columns, entry)
+        else:
+            files = _fetch(snapshot, columns, first_file_id=0)
+            if entry is not None:
+                return files  # an older version: the newer entry is worth more
+        self._remember(key, _Entry(snapshot.version, snapshot.next_file_id, files))
+        return files
+
+    def _remember(self, key: tuple[int, Columns], entry: _Entry) -> None:
+        with self._guard:
+            self._entries[key] = entry
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._max_entries or (
+                self._entries
+                and sum(e.files.nbytes for e in self._entries.values()) > self._max_bytes
+            ):
+                self._entries.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._guard:
+            self._entries.clear()
+
+
+def _fetch(snapshot: Snapshot, columns: Columns, *, first_file_id: int) -> pa.Table:
+    table = snapshot.store.arrow(
+        columns,
+        table_id=snapshot.table.table_id,
+        version=snapshot.version,
+        first_file_id=first_file_id,
+        next_file_id=snapshot.next_file_id,
+    )
+    return from_arrow(table, SCHEMAS[columns])
+
+
+def _refresh(snapshot: Snapshot, columns: Columns, entry: _Entry) -> pa.Table:
+    """Apply only what changed between the remembered version and this one."""
+    table_id = snapshot.table.table_id
+    removed = snapshot.store.query(
+        "removed_ids_between", table_id=table_id, after=entry.version, last=snapshot.version
+    )
+    files = entry.files
+    if removed:
+        gone = pa.array([row[0] for row in removed], pa.int64())
+        files = files.filter(pc.invert(pc.is_in(files["file_id"], value_set=gone)))
+    if snapshot.next_file_id > entry.next_file_id:
+        rows = snapshot.store.query(
+            columns,
+            table_id=table_id,
+            version=snapshot.version,
+            first_file_id=entry.next_file_id,
+            next_file_id=snapshot.next_file_id,
+        )
+        files = pa.concat_tables([files, from_rows(rows, SCHEMAS[columns])])
+    return files.combine_chunks() if files["file_id"].num_chunks > _MAX_CHUNKS else files

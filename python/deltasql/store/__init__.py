@@ -1,0 +1,1 @@
+"""The metadata plane: the only room that speaks SQL."""

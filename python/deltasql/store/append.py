@@ -1,0 +1,207 @@
+"""Turn commits into rows: first what must be read, then everything written in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltasql import _core
+from deltasql.exceptions import InvalidActionError
+from deltasql.store.dialect import Row, Session
+from deltasql.store.records import (
+    UNPARTITIONED,
+    Commit,
+    SkippingColumn,
+    cdc_rows,
+    domain_rows,
+    dump,
+    load,
+    metadata_row,
+    protocol_row,
+    remove_rows,
+    txn_rows,
+    version_row,
+)
+
+# From this many rows the bulk paths of a driver are used, which cannot travel in a batch.
+BULK_ROWS = 64
+
+
+@dataclass(slots=True)
+class Plan:
+    """The rows one commit becomes."""
+
+    commit: Commit
+    next_file_id: int
+    files: list[Row] = field(default_factory=list)
+    stats: list[Row] = field(default_factory=list)
+    new_partitions: list[Row] = field(default_factory=list)
+    partitions: dict[str, int] = field(default_factory=dict)
+    removed_ids: list[int] = field(default_factory=list)
+    new_columns: list[Row] = field(default_factory=list)
+    ended_columns: list[int] = field(default_factory=list)
+
+
+def live_name(namespace: str, name: str) -> str:
+    """Return the key under which a live table is unique; a name never holds a slash."""
+    return f"{namespace}/{name}"
+
+
+def prepare(session: Session, commit: Commit, known: dict[str, int], *, careful: bool) -> Plan:
+    """Work out the rows of a commit; reads only what the caller does not already know."""
+    table_id = commit.table.table_id
+    first_file_id = commit.head.next_file_id if commit.head else 1
+    plan = Plan(commit, first_file_id + len(commit.adds), partitions={})
+    columns = _skipping_columns(session, commit, first_file_id, plan)
+    if commit.removes:
+        plan.removed_ids = _removed_ids(session, commit)
+    if not commit.adds:
+        return plan
+    indexed = _core.index_files(commit.adds, columns, commit.partition_columns, first_file_id)
+    if careful:
+        keys = [row[2] for row in indexed.files]
+        superseded = session.query("live_by_key", table_id=table_id, keys=keys)
+        plan.removed_ids += [row[1] for row in superseded if row[1] not in plan.removed_ids]
+    _partition_ids(session, plan, indexed.partitions, known)
+    ids, version = plan.partitions, commit.version
+    plan.files = [(table_id, r[0], r[1], r[2], ids[r[3]], *r[4:], version) for r in indexed.files]
+    plan.stats = [(table_id, *row) for row in indexed.stats]
+    return plan
+
+
+def write(session: Session, plans: Sequence[Plan]) -> None:
+    """Send every row of every plan and COMMIT."""
+    bulk = any(len(p.files) >= BULK_ROWS or len(p.commit.removes) >= BULK_ROWS for p in plans)
+    with nullcontext() if bulk else session.batch():
+        for plan in plans:
+            _write_one(session, plan)
+        session.execute("clear_staged_files", txn_id=plans[0].commit.txn_id)
+        session.commit()
+
+
+def _write_one(session: Session, plan: Plan) -> None:
+    commit = plan.commit
+    table_id, version = commit.table.table_id, commit.version
+    if plan.removed_ids:
+        session.execute(
+            "mark_removed", table_id=table_id, version=version, file_ids=plan.removed_ids
+        )
+    for column_id in plan.ended_columns:
+        session.execute(
+            "end_skipping_column",
+            table_id=table_id,
+            column_id=column_id,
+            end_file_id=plan.next_file_id - len(plan.files),
+        )
+    _insert(session, "insert_skipping_column", plan.new_columns)
+    _insert(session, "insert_partition", plan.new_partitions)
+    _insert(session, "insert_add_file", plan.files)
+    _insert(session, "insert_file_stats", plan.stats)
+    _insert(session, "insert_remove_file", remove_rows(table_id, version, commit.removes))
+    if commit.metadata is not None:
+        session.insert("insert_metadata", [metadata_row(table_id, version, commit.metadata)])
+    if commit.protocol is not None:
+        session.insert("insert_protocol", [protocol_row(table_id, version, commit.protocol)])
+    _insert(session, "insert_txn", txn_rows(table_id, version, commit.txns))
+    _insert(session, "insert_domain_metadata", domain_rows(table_id, version, commit.domains))
+    _insert(session, "insert_cdc_file", cdc_rows(table_id, version, commit.cdc))
+    session.insert("insert_version", [version_row(commit, plan.next_file_id)])
+    _move_head(session, plan)
+
+
+def _move_head(session: Session, plan: Plan) -> None:
+    commit, head = plan.commit, plan.commit.head
+    changed_metadata = commit.metadata is not None or head is None
+    changed_protocol = commit.protocol is not None or head is None
+    params: dict[str, Any] = {
+        "table_id": commit.table.table_id,
+        "version": commit.version,
+        "committed_at_ms": commit.committed_at_ms,
+        "next_file_id": plan.next_file_id,
+        "metadata_version": commit.version if changed_metadata else head.metadata_version,  # type: ignore[union-attr]
+        "protocol_version": commit.version if changed_protocol else head.protocol_version,  # type: ignore[union-attr]
+    }
+    if head is None:
+        session.insert("insert_head", [tuple(params.values())])
+    else:
+        session.execute("move_head", **params)
+
+
+def _insert(session: Session, name: str, rows: list[Row]) -> None:
+    if rows:
+        session.insert(name, rows)
+
+
+def _removed_ids(session: Session, commit: Commit) -> list[int]:
+    keys = {
+        _core.path_key(r.path, r.deletion_vector.unique_id if r.deletion_vector else None): r
+        for r in commit.removes
+    }
+    rows = session.query("live_by_key", table_id=commit.table.table_id, keys=list(keys))
+    found = {bytes(row[0]) for row in rows}
+    for key, remove in keys.items():
+        if key not in found:
+            raise InvalidActionError(
+                f"cannot remove {remove.path!r}: it is not a live file of {commit.table.full_name}",
+                help="Remove files of the current snapshot, with the deletion vector they have there.",
+            )
+    return [row[1] for row in rows]
+
+
+def _partition_ids(session: Session, plan: Plan, wanted: list[str], known: dict[str, int]) -> None:
+    table_id = plan.commit.table.table_id
+    if wanted == ["{}"]:
+        plan.partitions = {"{}": UNPARTITIONED}
+        if plan.commit.head is not None and "{}" not in known:
+            rows = session.query("partitions_by_value", table_id=table_id, partition_values=wanted)
+            if rows:
+                return
+        elif plan.commit.head is not None:
+            return
+        plan.new_partitions = [(table_id, UNPARTITIONED, "{}")]
+        return
+    plan.partitions = {value: known[value] for value in wanted if value in known}
+    missing = [value for value in wanted if value not in plan.partitions]
+    if missing and plan.commit.head is not None:
+        rows = session.query("partitions_by_value", table_id=table_id, partition_values=missing)
+        plan.partitions.update(dict(rows))
+        missing = [value for value in missing if value not in plan.partitions]
+    if not missing:
+        return
+    last = 0
+    if plan.commit.head is not None:
+        last = session.query("last_partition_id", table_id=table_id)[0][0]
+    for offset, value in enumerate(missing, start=1):
+        plan.partitions[value] = last + offset
+        plan.new_partitions.append((table_id, last + offset, value))
+
+
+def _skipping_columns(
+    session: Session, commit: Commit, first_file_id: int, plan: Plan
+) -> list[tuple[int, tuple[str, ...], str]]:
+    """Return (column id, path, type) of the indexed columns; registers those a new schema brings."""
+    if commit.metadata is None and not commit.adds:
+        return []
+    if commit.metadata is None:
+        return [(c.column_id, c.path, c.type) for c in commit.active_columns]
+    rows = (
+        []
+        if commit.head is None
+        else session.query("skipping_columns", table_id=commit.table.table_id)
+    )
+    registered = [SkippingColumn(r[0], tuple(load(r[1])), r[2], r[3], r[4]) for r in rows]
+    active = {(c.path, c.type): c for c in registered if c.end_file_id is None}
+    wanted = dict.fromkeys(commit.skipping)
+    plan.ended_columns = [c.column_id for key, c in active.items() if key not in wanted]
+    out = [(c.column_id, c.path, c.type) for key, c in active.items() if key in wanted]
+    next_id = max((c.column_id for c in registered), default=0) + 1
+    for path, type_name in wanted:
+        if (path, type_name) not in active:
+            plan.new_columns.append(
+                (commit.table.table_id, next_id, dump(list(path)), type_name, first_file_id)
+            )
+            out.append((next_id, path, type_name))
+            next_id += 1
+    return out

@@ -1,0 +1,84 @@
+"""What a database must offer: connections, sessions, types, and a name for each kind of failure."""
+
+from __future__ import annotations
+
+import enum
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
+
+Row = tuple[Any, ...]
+
+
+class Fault(enum.Enum):
+    """Why a statement failed, as far as the caller must act differently."""
+
+    RETRY = "another transaction was in the way; the same work may succeed when tried again"
+    LOST = "the connection is gone; whether a COMMIT happened must be looked up"
+    DUPLICATE = "a unique key is taken"
+    OTHER = "the statement itself is wrong, or the database refuses it"
+
+
+class Session(Protocol):
+    """One connection while it is borrowed: statements by name, in or out of a transaction."""
+
+    def query(self, name: str, /, **params: Any) -> list[Row]: ...
+
+    def execute(self, name: str, /, **params: Any) -> int:
+        """Run one statement and return how many rows it changed."""
+
+    def insert(self, name: str, rows: Sequence[Row]) -> None:
+        """Insert rows given in the block's column order, by the fastest way for their number."""
+
+    def begin(self) -> None:
+        """Start a transaction that may write."""
+
+    def begin_read(self) -> None:
+        """Start a transaction in which all reads see one state."""
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None:
+        """Give up the transaction; does nothing when there is none."""
+
+    def script(self, text: str) -> None:
+        """Run several statements without parameters (migrations)."""
+
+    def batch(self) -> AbstractContextManager[None]:
+        """Statements inside need no answer before the end, so they may travel together."""
+
+
+class Dialect(Protocol):
+    """One kind of database."""
+
+    name: str
+    types: dict[str, str]
+
+    def session(self) -> AbstractContextManager[Session]:
+        """Borrow a connection from the pool."""
+
+    def arrow(self, name: str, /, **params: Any) -> pa.Table:
+        """Run a bulk read and return its rows as Arrow."""
+
+    def classify(self, error: BaseException) -> Fault: ...
+
+    def errors(self) -> tuple[type[BaseException], ...]:
+        """The driver's exception classes, for `except`."""
+
+    def write_turn(self) -> AbstractContextManager[None]:
+        """Wait for this process's turn to write, where the database has no fair queue."""
+
+    def close(self) -> None: ...
+
+
+def chunks(items: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
+    """Split a list for databases that limit the number of parameters.
+
+    >>> [list(part) for part in chunks([1, 2, 3], 2)]
+    [[1, 2], [3]]
+    """
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,0 +1,217 @@
+"""DuckDB as the authority: one process, transactions on its own threads, Arrow in and out."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from deltasql.exceptions import MissingDriverError, StoreClosedError, StoreUnavailableError
+from deltasql.store.dialect import Fault, Row
+from deltasql.store.statements import LIST_PARAMETER, PARAMETER, insert_shape, statement
+
+try:
+    import duckdb
+except ImportError as error:
+    raise MissingDriverError(
+        "DuckDB needs the package duckdb", help="pip install 'deltasql[duckdb]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from deltasql.config import Config
+
+TYPES = {
+    "text": "VARCHAR",
+    "bigint": "BIGINT",
+    "blob": "BLOB",
+    "bool": "BOOLEAN",
+    "true": "TRUE",
+    "strict": "",
+    "without_rowid": "",
+    "hot_rows": "",
+    "table_id_sequence": "CREATE SEQUENCE dl_table_ids;",
+    "table_id_key": "BIGINT PRIMARY KEY DEFAULT nextval('dl_table_ids')",
+    # DuckDB has no partial index; its scans skip row groups by their own min and max.
+    "live_path_index": "",
+    "partition_index": "",
+    "removed_index": "",
+}
+
+_ARROW_FROM = 16  # rows from which a scan of an Arrow table beats single inserts
+_PHYSICAL = {
+    "BIGINT": pa.int64(),
+    "VARCHAR": pa.string(),
+    "BLOB": pa.binary(),
+    "BOOLEAN": pa.bool_(),
+}
+# Within the one process that may open the file, writers take turns instead of clashing at COMMIT.
+_turns: dict[str, threading.RLock] = {}
+_turns_guard = threading.Lock()
+
+
+class DuckdbSession:
+    """One DuckDB cursor while it is borrowed."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._in_transaction = False
+
+    def query(self, name: str, /, **params: Any) -> list[Row]:
+        return self._connection.execute(_text(name), _used(name, params)).fetchall()
+
+    def execute(self, name: str, /, **params: Any) -> int:
+        row = self._connection.execute(_text(name), _used(name, params)).fetchone()
+        return int(row[0]) if row and isinstance(row[0], int) else 0
+
+    def insert(self, name: str, rows: Sequence[Row]) -> None:
+        if len(rows) < _ARROW_FROM:
+            self._connection.executemany(_positional(name), rows)
+            return
+        table, columns = insert_shape(name, "duckdb")
+        types = self._column_types(table)
+        arrays = [
+            pa.array(values, _PHYSICAL[types[column]])
+            for column, values in zip(columns, zip(*rows, strict=True), strict=True)
+        ]
+        self._connection.register("dl_rows", pa.table(arrays, names=list(columns)))
+        try:
+            self._connection.execute(_from_arrow(name))
+        finally:
+            self._connection.unregister("dl_rows")
+
+    def _column_types(self, table: str) -> dict[str, str]:
+        rows = self._connection.execute(
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $table",
+            {"table": table},
+        ).fetchall()
+        return dict(rows)
+
+    def begin(self) -> None:
+        self._connection.execute("BEGIN TRANSACTION")
+        self._in_transaction = True
+
+    def begin_read(self) -> None:
+        self.begin()
+
+    def commit(self) -> None:
+        # DuckDB reports a clash at COMMIT, not at INSERT, and the transaction is over either way.
+        self._in_transaction = False
+        self._connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        if self._in_transaction:
+            self._in_transaction = False
+            self._connection.execute("ROLLBACK")
+
+    def script(self, text: str) -> None:
+        self._connection.execute(text)
+
+    def batch(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class DuckdbDialect:
+    """A DuckDB file, or memory, as the authority."""
+
+    name = "duckdb"
+    types = TYPES
+
+    def __init__(self, path: Path | None, config: Config) -> None:
+        self._path = path
+        self._pid = os.getpid()
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._root = duckdb.connect(str(path) if path else ":memory:")
+        except (duckdb.IOException, duckdb.ConnectionException) as error:
+            raise StoreUnavailableError(
+                f"cannot open the DuckDB database {str(path)!r}: {error}",
+                help="Only one process can hold a DuckDB file: close the other one, "
+                "or keep the log in SQLite or PostgreSQL.",
+            ) from error
+        key = str(path.resolve()) if path else f":memory:{id(self)}"
+        with _turns_guard:
+            self._turn = _turns.setdefault(key, threading.RLock())
+        self._closed = False
+
+    @contextmanager
+    def session(self) -> Iterator[DuckdbSession]:
+        if self._closed:
+            raise StoreClosedError(
+                "the store is closed", help="Open it again with deltasql.connect()."
+            )
+        if self._pid != os.getpid():
+            raise StoreUnavailableError(
+                "this DuckDB database was opened before a fork and belongs to the parent process",
+                help="Open the catalog after the fork, or keep the log in SQLite or PostgreSQL.",
+            )
+        session = DuckdbSession(self._root.cursor())
+        try:
+            yield session
+        finally:
+            session.rollback()
+            session._connection.close()
+
+    def arrow(self, name: str, /, **params: Any) -> pa.Table:
+        with self.session() as session:
+            reader = session._connection.execute(_text(name), _used(name, params))
+            return reader.to_arrow_table()
+
+    def classify(self, error: BaseException) -> Fault:
+        if isinstance(error, duckdb.TransactionException):
+            return Fault.RETRY
+        if isinstance(error, duckdb.ConstraintException):
+            return Fault.DUPLICATE
+        return Fault.OTHER
+
+    def errors(self) -> tuple[type[BaseException], ...]:
+        return (duckdb.Error,)
+
+    @contextmanager
+    def write_turn(self) -> Iterator[None]:
+        with self._turn:
+            yield
+
+    def usage(self) -> dict[str, int]:
+        return {"lent": 0, "idle": 0, "max": 0}
+
+    def close(self) -> None:
+        if not self._closed and self._pid == os.getpid():
+            self._root.close()
+        self._closed = True
+
+
+@cache
+def _text(name: str) -> str:
+    return LIST_PARAMETER.sub(r"IN (SELECT unnest($\1))", statement(name, "duckdb"))
+
+
+@cache
+def _positional(name: str) -> str:
+    return PARAMETER.sub("?", _text(name))
+
+
+@cache
+def _parameters(name: str) -> frozenset[str]:
+    return frozenset(PARAMETER.findall(_text(name)))
+
+
+def _used(name: str, params: dict[str, Any]) -> dict[str, Any]:
+    # DuckDB refuses a parameter the statement does not mention.
+    wanted = _parameters(name)
+    return params if len(wanted) == len(params) else {k: params[k] for k in wanted}
+
+
+@cache
+def _from_arrow(name: str) -> str:
+    table, columns = insert_shape(name, "duckdb")
+    listed = ", ".join(columns)
+    return "INSERT INTO " + table + " (" + listed + ") SELECT " + listed + " FROM dl_rows"

@@ -1,0 +1,95 @@
+"""Bring a database to the schema this release speaks: numbered, checksummed, all or nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import MigrationError, SchemaVersionError
+from deltasql.store.statements import migration_files
+
+if TYPE_CHECKING:
+    from deltasql.store.dialect import Dialect, Session
+
+_TOKEN = re.compile(r"\{(\w+)\}")
+
+_CREATE_LEDGER = """
+CREATE TABLE IF NOT EXISTS dl_migrations (
+  version {bigint} PRIMARY KEY,
+  name {text} NOT NULL,
+  checksum {text} NOT NULL,
+  applied_at_ms {bigint} NOT NULL
+){strict}
+"""
+
+
+def latest_version() -> int:
+    """Return the schema version this release speaks."""
+    return migration_files()[-1][0]
+
+
+def migrate(dialect: Dialect, *, up_to: int | None = None) -> list[int]:
+    """Apply what is missing and return the numbers applied; refuse a newer or altered schema."""
+    with dialect.write_turn(), dialect.session() as session:
+        if up_to is None and _is_current(dialect, session):
+            return []
+        session.begin()
+        # Two processes may open a fresh catalog at once: the second waits here, then finds it done.
+        session.execute(f"lock_schema_{dialect.name}")
+        session.script(render(_CREATE_LEDGER, dialect))
+        applied = _applied(session)
+        _check(applied)
+        done = []
+        for number, name, text in migration_files():
+            if number in applied or (up_to is not None and number > up_to):
+                continue
+            session.script(render(text, dialect))
+            row = (number, name, checksum(text), int(time.time() * 1000))
+            session.insert("insert_migration", [row])
+            done.append(number)
+        session.commit()
+        return done
+
+
+def render(text: str, dialect: Dialect) -> str:
+    """Put a database's own type names and clauses into a migration."""
+    return _TOKEN.sub(lambda match: dialect.types[match[1]], text)
+
+
+def checksum(text: str) -> str:
+    """Identify a migration's text, whatever the line ends."""
+    return hashlib.sha256("\n".join(text.split()).encode()).hexdigest()
+
+
+def _is_current(dialect: Dialect, session: Session) -> bool:
+    if not session.query(f"has_ledger_{dialect.name}"):
+        return False
+    applied = _applied(session)
+    _check(applied)
+    return max(applied, default=0) == latest_version()
+
+
+def _applied(session: Session) -> dict[int, str]:
+    return {number: found for number, found in session.query("applied_migrations")}
+
+
+def _check(applied: dict[int, str]) -> None:
+    known = {number: (name, checksum(text)) for number, name, text in migration_files()}
+    newest = max(applied, default=0)
+    if newest > latest_version():
+        raise SchemaVersionError(
+            f"the catalog has schema version {newest}, this release knows {latest_version()}",
+            found=newest,
+            supported=latest_version(),
+            help="Upgrade deltasql; an older release must not write to a newer catalog.",
+        )
+    for number, found in applied.items():
+        name, expected = known[number]
+        if found != expected:
+            raise MigrationError(
+                f"migration {number} ({name}) of this catalog differs from the one of this release",
+                help="The schema was changed by hand or by an unreleased build; "
+                "restore the catalog from a backup or rebuild it from the lake.",
+            )

@@ -1,0 +1,84 @@
+-- name: table_by_name
+SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties
+FROM dl_tables t WHERE t.live_name = $live_name;
+
+-- name: table_by_id
+SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties
+FROM dl_tables t WHERE t.table_id = $table_id;
+
+-- name: list_tables
+SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties
+FROM dl_tables t
+WHERE t.dropped_at_ms IS NULL AND ($namespace IS NULL OR t.namespace = $namespace)
+ORDER BY t.namespace, t.name;
+
+-- name: list_tables [postgres]
+SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties
+FROM dl_tables t
+WHERE t.dropped_at_ms IS NULL AND ($namespace::text IS NULL OR t.namespace = $namespace)
+ORDER BY t.namespace, t.name;
+
+-- name: list_dropped
+SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties
+FROM dl_tables t
+WHERE t.dropped_at_ms IS NOT NULL
+ORDER BY t.dropped_at_ms DESC, t.table_id DESC;
+
+-- name: insert_table
+INSERT INTO dl_tables (table_uuid, namespace, name, live_name, location, created_at_ms, properties)
+VALUES ($table_uuid, $namespace, $name, $live_name, $location, $created_at_ms, $properties)
+RETURNING table_id;
+
+-- name: rename_table
+UPDATE dl_tables SET namespace = $namespace, name = $name, live_name = $live_name WHERE table_id = $table_id;
+
+-- name: drop_table
+UPDATE dl_tables SET live_name = NULL, dropped_at_ms = $dropped_at_ms
+WHERE table_id = $table_id AND dropped_at_ms IS NULL;
+
+-- name: undrop_table
+UPDATE dl_tables SET live_name = $live_name, namespace = $namespace, name = $name, dropped_at_ms = NULL
+WHERE table_id = $table_id AND dropped_at_ms IS NOT NULL;
+
+-- name: set_table_properties
+UPDATE dl_tables SET properties = $properties WHERE table_id = $table_id;
+
+-- name: list_namespaces
+SELECT namespace FROM dl_namespaces
+UNION
+SELECT DISTINCT namespace FROM dl_tables WHERE dropped_at_ms IS NULL
+ORDER BY namespace;
+
+-- name: insert_namespace
+INSERT INTO dl_namespaces (namespace, created_at_ms) VALUES ($namespace, $created_at_ms)
+ON CONFLICT (namespace) DO NOTHING;
+
+-- name: delete_namespace
+DELETE FROM dl_namespaces WHERE namespace = $namespace;
+
+-- name: get_meta
+SELECT value FROM dl_meta WHERE key = $key;
+
+-- name: set_meta
+INSERT INTO dl_meta (key, value) VALUES ($key, $value)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: catalog_overview
+SELECT t.table_id, t.namespace, t.name, t.location, h.version, h.committed_at_ms
+FROM dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
+WHERE t.dropped_at_ms IS NULL
+ORDER BY t.namespace, t.name;
+
+-- name: versions_as_of
+SELECT t.table_id, t.namespace, t.name, max(v.version)
+FROM dl_tables t JOIN dl_table_versions v ON v.table_id = t.table_id
+WHERE v.committed_at_ms <= $timestamp_ms AND t.created_at_ms <= $timestamp_ms
+  AND (t.dropped_at_ms IS NULL OR t.dropped_at_ms > $timestamp_ms)
+GROUP BY t.table_id, t.namespace, t.name
+ORDER BY t.namespace, t.name;
+
+-- name: locations_like
+SELECT location FROM dl_tables WHERE substr(location, 1, length($prefix)) = $prefix;
+
+-- name: locations_like [postgres]
+SELECT location FROM dl_tables WHERE starts_with(location, $prefix);

@@ -1,0 +1,119 @@
+-- name: lock_heads
+SELECT h.table_id, h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version, t.live_name
+FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
+WHERE h.table_id {in:table_ids}
+ORDER BY h.table_id;
+
+-- name: lock_heads [postgres]
+SELECT h.table_id, h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version, t.live_name
+FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
+WHERE h.table_id {in:table_ids}
+ORDER BY h.table_id
+FOR UPDATE OF h;
+
+-- name: read_head
+SELECT h.table_id, h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version, t.live_name
+FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
+WHERE h.table_id = $table_id;
+
+-- name: insert_head
+INSERT INTO dl_table_heads (table_id, version, committed_at_ms, next_file_id, metadata_version, protocol_version)
+VALUES ($table_id, $version, $committed_at_ms, $next_file_id, $metadata_version, $protocol_version);
+
+-- name: move_head
+UPDATE dl_table_heads
+SET version = $version, committed_at_ms = $committed_at_ms, next_file_id = $next_file_id,
+    metadata_version = $metadata_version, protocol_version = $protocol_version
+WHERE table_id = $table_id;
+
+-- name: find_txn
+SELECT table_id, version, committed_at_ms FROM dl_table_versions WHERE txn_id = $txn_id;
+
+-- name: insert_version
+INSERT INTO dl_table_versions (table_id, version, committed_at_ms, txn_id, group_size, operation, operation_parameters,
+  operation_metrics, engine_info, user_metadata, is_blind_append, read_version, isolation_level, commit_timestamp,
+  in_commit_timestamp, extra, next_file_id)
+VALUES ($table_id, $version, $committed_at_ms, $txn_id, $group_size, $operation, $operation_parameters,
+  $operation_metrics, $engine_info, $user_metadata, $is_blind_append, $read_version, $isolation_level, $commit_timestamp,
+  $in_commit_timestamp, $extra, $next_file_id);
+
+-- name: insert_add_file
+INSERT INTO dl_add_files (table_id, file_id, path, path_key, partition_id, size, modification_time, data_change, stats,
+  num_records, tags, deletion_vector, base_row_id, default_row_commit_version, clustering_provider, extra, added_version)
+VALUES ($table_id, $file_id, $path, $path_key, $partition_id, $size, $modification_time, $data_change, $stats,
+  $num_records, $tags, $deletion_vector, $base_row_id, $default_row_commit_version, $clustering_provider, $extra,
+  $added_version);
+
+-- name: insert_file_stats
+INSERT INTO dl_file_stats (table_id, column_id, file_id, last_file_id, min_key, max_key, null_count, num_records)
+VALUES ($table_id, $column_id, $file_id, $last_file_id, $min_key, $max_key, $null_count, $num_records);
+
+-- name: insert_remove_file
+INSERT INTO dl_remove_files (table_id, version, ordinal, path, deletion_timestamp, data_change, extended_file_metadata,
+  partition_values, size, stats, tags, deletion_vector, base_row_id, default_row_commit_version, extra)
+VALUES ($table_id, $version, $ordinal, $path, $deletion_timestamp, $data_change, $extended_file_metadata,
+  $partition_values, $size, $stats, $tags, $deletion_vector, $base_row_id, $default_row_commit_version, $extra);
+
+-- name: live_by_key
+SELECT path_key, file_id, path FROM dl_add_files
+WHERE table_id = $table_id AND removed_version IS NULL AND path_key {in:keys};
+
+-- name: mark_removed
+UPDATE dl_add_files SET removed_version = $version
+WHERE table_id = $table_id AND file_id {in:file_ids};
+
+-- name: insert_partition
+INSERT INTO dl_partitions (table_id, partition_id, partition_values)
+VALUES ($table_id, $partition_id, $partition_values);
+
+-- name: partitions_by_value
+SELECT partition_values, partition_id FROM dl_partitions
+WHERE table_id = $table_id AND partition_values {in:partition_values};
+
+-- name: last_partition_id
+SELECT coalesce(max(partition_id), 0) FROM dl_partitions WHERE table_id = $table_id;
+
+-- name: insert_skipping_column
+INSERT INTO dl_skipping_columns (table_id, column_id, path, type, first_file_id)
+VALUES ($table_id, $column_id, $path, $type, $first_file_id);
+
+-- name: end_skipping_column
+UPDATE dl_skipping_columns SET end_file_id = $end_file_id WHERE table_id = $table_id AND column_id = $column_id;
+
+-- name: skipping_columns
+SELECT column_id, path, type, first_file_id, end_file_id FROM dl_skipping_columns
+WHERE table_id = $table_id ORDER BY column_id;
+
+-- name: insert_metadata
+INSERT INTO dl_metadata_updates (table_id, version, id, name, description, schema_string, partition_columns,
+  configuration, format, created_time, extra)
+VALUES ($table_id, $version, $id, $name, $description, $schema_string, $partition_columns,
+  $configuration, $format, $created_time, $extra);
+
+-- name: insert_protocol
+INSERT INTO dl_protocol_updates (table_id, version, min_reader_version, min_writer_version, reader_features,
+  writer_features, extra)
+VALUES ($table_id, $version, $min_reader_version, $min_writer_version, $reader_features,
+  $writer_features, $extra);
+
+-- name: insert_txn
+INSERT INTO dl_txn_actions (table_id, app_id, version, txn_version, last_updated, extra)
+VALUES ($table_id, $app_id, $version, $txn_version, $last_updated, $extra);
+
+-- name: insert_domain_metadata
+INSERT INTO dl_domain_metadata (table_id, domain, version, configuration, removed, extra)
+VALUES ($table_id, $domain, $version, $configuration, $removed, $extra);
+
+-- name: insert_cdc_file
+INSERT INTO dl_cdc_files (table_id, version, ordinal, path, partition_values, size, data_change, tags, extra)
+VALUES ($table_id, $version, $ordinal, $path, $partition_values, $size, $data_change, $tags, $extra);
+
+-- name: insert_staged_file
+INSERT INTO dl_staged_files (txn_id, table_id, path, staged_at_ms) VALUES ($txn_id, $table_id, $path, $staged_at_ms);
+
+-- name: clear_staged_files
+DELETE FROM dl_staged_files WHERE txn_id = $txn_id;
+
+-- name: staged_files_before
+SELECT s.txn_id, s.table_id, s.path, s.staged_at_ms FROM dl_staged_files s
+WHERE s.staged_at_ms < $before_ms ORDER BY s.staged_at_ms, s.path;

@@ -1,0 +1,174 @@
+-- name: metadata_at
+SELECT version, id, name, description, schema_string, partition_columns, configuration, format, created_time, extra
+FROM dl_metadata_updates WHERE table_id = $table_id AND version <= $version
+ORDER BY version DESC LIMIT 1;
+
+-- name: protocol_at
+SELECT version, min_reader_version, min_writer_version, reader_features, writer_features, extra
+FROM dl_protocol_updates WHERE table_id = $table_id AND version <= $version
+ORDER BY version DESC LIMIT 1;
+
+-- name: version_row
+SELECT version, committed_at_ms, txn_id, group_size, operation, operation_parameters, operation_metrics, engine_info,
+  user_metadata, is_blind_append, read_version, isolation_level, commit_timestamp, in_commit_timestamp, extra, next_file_id
+FROM dl_table_versions WHERE table_id = $table_id AND version = $version;
+
+-- name: history
+SELECT version, committed_at_ms, txn_id, group_size, operation, operation_parameters, operation_metrics, engine_info,
+  user_metadata, is_blind_append, read_version, isolation_level, commit_timestamp, in_commit_timestamp, extra, next_file_id
+FROM dl_table_versions WHERE table_id = $table_id AND version <= $last AND version >= $first
+ORDER BY version DESC LIMIT $limit;
+
+-- name: version_bounds
+SELECT min(version), max(version) FROM dl_table_versions WHERE table_id = $table_id;
+
+-- name: version_at_time
+SELECT version, committed_at_ms FROM dl_table_versions
+WHERE table_id = $table_id AND committed_at_ms <= $timestamp_ms
+ORDER BY committed_at_ms DESC, version DESC LIMIT 1;
+
+-- name: group_members
+SELECT t.table_id, t.namespace, t.name, v.version, v.committed_at_ms
+FROM dl_table_versions v JOIN dl_tables t ON t.table_id = v.table_id
+WHERE v.txn_id = $txn_id ORDER BY t.table_id;
+
+-- name: adds_between
+SELECT f.file_id, f.path, p.partition_values, f.size, f.modification_time, f.data_change, f.stats, f.tags,
+  f.deletion_vector, f.base_row_id, f.default_row_commit_version, f.clustering_provider, f.extra, f.added_version
+FROM dl_add_files f
+JOIN dl_partitions p ON p.table_id = f.table_id AND p.partition_id = f.partition_id
+WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id
+ORDER BY f.file_id;
+
+-- name: removes_between
+SELECT path, deletion_timestamp, data_change, extended_file_metadata, partition_values, size, stats, tags,
+  deletion_vector, base_row_id, default_row_commit_version, extra, version
+FROM dl_remove_files WHERE table_id = $table_id AND version > $after AND version <= $last
+ORDER BY version, ordinal;
+
+-- name: metadata_between
+SELECT version, id, name, description, schema_string, partition_columns, configuration, format, created_time, extra
+FROM dl_metadata_updates WHERE table_id = $table_id AND version > $after AND version <= $last ORDER BY version;
+
+-- name: protocol_between
+SELECT version, min_reader_version, min_writer_version, reader_features, writer_features, extra
+FROM dl_protocol_updates WHERE table_id = $table_id AND version > $after AND version <= $last ORDER BY version;
+
+-- name: txns_between
+SELECT version, app_id, txn_version, last_updated, extra
+FROM dl_txn_actions WHERE table_id = $table_id AND version > $after AND version <= $last ORDER BY version, app_id;
+
+-- name: domains_between
+SELECT version, domain, configuration, removed, extra
+FROM dl_domain_metadata WHERE table_id = $table_id AND version > $after AND version <= $last ORDER BY version, domain;
+
+-- name: cdc_between
+SELECT version, path, partition_values, size, data_change, tags, extra
+FROM dl_cdc_files WHERE table_id = $table_id AND version > $after AND version <= $last ORDER BY version, ordinal;
+
+-- name: txn_version_of
+SELECT txn_version FROM dl_txn_actions
+WHERE table_id = $table_id AND app_id = $app_id AND version <= $version
+ORDER BY version DESC LIMIT 1;
+
+-- name: txn_versions
+SELECT a.app_id, a.txn_version, a.last_updated, a.extra FROM dl_txn_actions a
+JOIN (SELECT app_id, max(version) AS version FROM dl_txn_actions
+      WHERE table_id = $table_id AND version <= $version GROUP BY app_id) latest
+  ON latest.app_id = a.app_id AND latest.version = a.version
+WHERE a.table_id = $table_id ORDER BY a.app_id;
+
+-- name: domains_at
+SELECT d.domain, d.configuration, d.removed, d.extra FROM dl_domain_metadata d
+JOIN (SELECT domain, max(version) AS version FROM dl_domain_metadata
+      WHERE table_id = $table_id AND version <= $version GROUP BY domain) latest
+  ON latest.domain = d.domain AND latest.version = d.version
+WHERE d.table_id = $table_id ORDER BY d.domain;
+
+-- name: partitions
+SELECT partition_id, partition_values FROM dl_partitions WHERE table_id = $table_id ORDER BY partition_id;
+
+-- name: live_totals
+SELECT count(*), coalesce(sum(size), 0), sum(num_records), count(num_records) FROM dl_add_files
+WHERE table_id = $table_id AND added_version <= $version AND (removed_version IS NULL OR removed_version > $version);
+
+-- name: removed_ids_between
+SELECT file_id FROM dl_add_files
+WHERE table_id = $table_id AND removed_version > $after AND removed_version <= $last;
+
+-- name: files_all
+SELECT file_id, path, partition_id, size, modification_time, data_change, coalesce(stats, '') AS stats,
+  coalesce(num_records, -1) AS num_records, coalesce(tags, '') AS tags, coalesce(deletion_vector, '') AS deletion_vector,
+  coalesce(base_row_id, -1) AS base_row_id, coalesce(default_row_commit_version, -1) AS default_row_commit_version,
+  coalesce(clustering_provider, '') AS clustering_provider, coalesce(extra, '') AS extra, added_version
+FROM dl_add_files
+WHERE table_id = $table_id AND file_id >= $first_file_id AND file_id < $next_file_id
+  AND added_version <= $version AND (removed_version IS NULL OR removed_version > $version)
+ORDER BY file_id;
+
+-- name: files_brief
+SELECT file_id, path, partition_id, size, modification_time, coalesce(num_records, -1) AS num_records, added_version
+FROM dl_add_files
+WHERE table_id = $table_id AND file_id >= $first_file_id AND file_id < $next_file_id
+  AND added_version <= $version AND (removed_version IS NULL OR removed_version > $version)
+ORDER BY file_id;
+
+-- name: files_in_partitions
+SELECT file_id, path, partition_id, size, modification_time, data_change, coalesce(stats, '') AS stats,
+  coalesce(num_records, -1) AS num_records, coalesce(tags, '') AS tags, coalesce(deletion_vector, '') AS deletion_vector,
+  coalesce(base_row_id, -1) AS base_row_id, coalesce(default_row_commit_version, -1) AS default_row_commit_version,
+  coalesce(clustering_provider, '') AS clustering_provider, coalesce(extra, '') AS extra, added_version
+FROM dl_add_files
+WHERE table_id = $table_id AND partition_id {in:partition_ids} AND partition_id > 0
+  AND added_version <= $version AND (removed_version IS NULL OR removed_version > $version)
+ORDER BY file_id;
+
+-- name: stats_ranges_overlapping
+SELECT file_id, last_file_id FROM dl_file_stats
+WHERE table_id = $table_id AND column_id = $column_id AND file_id < $next_file_id
+  AND (min_key IS NULL OR (min_key <= $high AND max_key >= $low))
+ORDER BY file_id;
+
+-- name: stats_ranges_with_nulls
+SELECT file_id, last_file_id FROM dl_file_stats
+WHERE table_id = $table_id AND column_id = $column_id AND file_id < $next_file_id
+  AND (null_count IS NULL OR null_count > 0)
+ORDER BY file_id;
+
+-- name: files_in_ranges [sqlite]
+SELECT f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.data_change, coalesce(f.stats, '') AS stats,
+  coalesce(f.num_records, -1) AS num_records, coalesce(f.tags, '') AS tags,
+  coalesce(f.deletion_vector, '') AS deletion_vector, coalesce(f.base_row_id, -1) AS base_row_id,
+  coalesce(f.default_row_commit_version, -1) AS default_row_commit_version,
+  coalesce(f.clustering_provider, '') AS clustering_provider, coalesce(f.extra, '') AS extra, f.added_version
+FROM json_each($pairs) r
+CROSS JOIN dl_add_files f ON f.table_id = $table_id
+  AND f.file_id BETWEEN json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')
+WHERE f.added_version <= $version AND (f.removed_version IS NULL OR f.removed_version > $version)
+ORDER BY f.file_id;
+
+-- name: files_in_ranges [postgres]
+SELECT f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.data_change, coalesce(f.stats, '') AS stats,
+  coalesce(f.num_records, -1) AS num_records, coalesce(f.tags, '') AS tags,
+  coalesce(f.deletion_vector, '') AS deletion_vector, coalesce(f.base_row_id, -1) AS base_row_id,
+  coalesce(f.default_row_commit_version, -1) AS default_row_commit_version,
+  coalesce(f.clustering_provider, '') AS clustering_provider, coalesce(f.extra, '') AS extra, f.added_version
+FROM unnest($firsts::bigint[], $lasts::bigint[]) AS r (first_id, last_id)
+CROSS JOIN LATERAL (
+  SELECT * FROM dl_add_files g WHERE g.table_id = $table_id AND g.file_id BETWEEN r.first_id AND r.last_id
+) f
+WHERE f.added_version <= $version AND (f.removed_version IS NULL OR f.removed_version > $version)
+ORDER BY f.file_id;
+
+-- name: files_in_ranges [duckdb]
+SELECT f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.data_change, coalesce(f.stats, '') AS stats,
+  coalesce(f.num_records, -1) AS num_records, coalesce(f.tags, '') AS tags,
+  coalesce(f.deletion_vector, '') AS deletion_vector, coalesce(f.base_row_id, -1) AS base_row_id,
+  coalesce(f.default_row_commit_version, -1) AS default_row_commit_version,
+  coalesce(f.clustering_provider, '') AS clustering_provider, coalesce(f.extra, '') AS extra, f.added_version
+FROM dl_add_files f
+WHERE f.table_id = $table_id
+  AND f.file_id >= list_aggregate($firsts, 'min') AND f.file_id <= list_aggregate($lasts, 'max')
+  AND list_any_value(list_filter(list_zip($firsts, $lasts), r -> f.file_id BETWEEN r[1] AND r[2])) IS NOT NULL
+  AND f.added_version <= $version AND (f.removed_version IS NULL OR f.removed_version > $version)
+ORDER BY f.file_id;

@@ -1,0 +1,255 @@
+"""SQLite: the embedded default. WAL, fully durable, many processes, one writer at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltasql.exceptions import StoreUnavailableError
+from deltasql.store.dialect import Fault, Row, chunks
+from deltasql.store.pool import Pool
+from deltasql.store.statements import LIST_PARAMETER, PARAMETER, statement
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    import pyarrow as pa
+
+    from deltasql.config import Config
+
+TYPES = {
+    "text": "TEXT",
+    "bigint": "INTEGER",
+    "blob": "BLOB",
+    "bool": "INTEGER",
+    "true": "1",
+    "strict": " STRICT",
+    "without_rowid": ", WITHOUT ROWID",
+    "hot_rows": "",
+    "table_id_sequence": "",
+    "table_id_key": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "live_path_index": "CREATE UNIQUE INDEX dl_add_files_live ON dl_add_files (table_id, path_key) "
+    "WHERE removed_version IS NULL;",
+    "partition_index": "CREATE INDEX dl_add_files_partition ON dl_add_files (table_id, partition_id) "
+    "WHERE partition_id > 0;",
+    "removed_index": "CREATE INDEX dl_add_files_removed ON dl_add_files (table_id, removed_version) "
+    "WHERE removed_version IS NOT NULL;",
+}
+
+# SQLite allows 32,766 parameters per statement; a smaller number keeps statements cached.
+_LIST_CHUNK = 500
+
+
+class SqliteSession:
+    """One SQLite connection while it is borrowed."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def query(self, name: str, /, **params: Any) -> list[Row]:
+        listed = _list_parameter(name)
+        if listed is None:
+            bound = params if not _has_list(params) else _as_json(params)
+            return self._connection.execute(_text(name), bound).fetchall()
+        rows: list[Row] = []
+        for part in chunks(params.pop(listed), _LIST_CHUNK):
+            rows += self._connection.execute(*_expand(name, listed, part, params)).fetchall()
+        return rows
+
+    def execute(self, name: str, /, **params: Any) -> int:
+        listed = _list_parameter(name)
+        if listed is None:
+            return self._connection.execute(_text(name), params).rowcount
+        changed = 0
+        for part in chunks(params.pop(listed), _LIST_CHUNK):
+            changed += self._connection.execute(*_expand(name, listed, part, params)).rowcount
+        return changed
+
+    def insert(self, name: str, rows: Sequence[Row]) -> None:
+        self._connection.executemany(_positional(name), rows)
+
+    def begin(self) -> None:
+        # IMMEDIATE takes the write lock at once: upgrading a read lock later fails without waiting.
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def begin_read(self) -> None:
+        self._connection.execute("BEGIN DEFERRED")
+
+    def commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def script(self, text: str) -> None:
+        for part in text.split(";\n"):
+            if part.strip():
+                self._connection.execute(part)
+
+    def batch(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class SqliteDialect:
+    """A SQLite file as the authority."""
+
+    name = "sqlite"
+    types = TYPES
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self._path, self._config = path, config
+        self._arrow_lock = threading.Lock()
+        self._arrow_connection: Any = None
+        self._arrow_pid = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pool = config.pool
+        self._pool: Pool[sqlite3.Connection] = Pool(
+            self._connect,
+            sqlite3.Connection.close,
+            _is_healthy,
+            max_size=pool.max_size,
+            timeout_s=pool.timeout_s,
+            max_lifetime_s=pool.max_lifetime_s,
+        )
+
+    def _connect(self) -> sqlite3.Connection:
+        store = self._config.store
+        try:
+            connection = sqlite3.connect(
+                self._path,
+                timeout=store.busy_timeout_ms / 1000,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(_SYNCHRONOUS[store.synchronous])
+            connection.execute("PRAGMA cache_size = -65536")
+        except sqlite3.Error as error:
+            raise StoreUnavailableError(
+                f"cannot open the SQLite database {str(self._path)!r}: {error}",
+                help="Check that the folder exists, is writable, and that the file is a SQLite database.",
+            ) from error
+        return connection
+
+    @contextmanager
+    def session(self) -> Iterator[SqliteSession]:
+        with self._pool.lend() as connection:
+            session = SqliteSession(connection)
+            try:
+                yield session
+            finally:
+                session.rollback()
+
+    def arrow(self, name: str, /, **params: Any) -> pa.Table:
+        import adbc_driver_sqlite.dbapi as adbc
+
+        listed = _list_parameter(name)
+        text = (
+            _text(name) if listed is None else _inline_ints(_text(name), listed, params.pop(listed))
+        )
+        with self._arrow_lock:
+            if self._arrow_connection is None or self._arrow_pid != os.getpid():
+                self._arrow_connection = adbc.connect(f"file:{self._path}?mode=ro")
+                self._arrow_pid = os.getpid()
+            # The driver binds by position only; every parameter of a bulk read is an integer.
+            text = PARAMETER.sub(lambda match: str(int(params[match[1]])), text)
+            with self._arrow_connection.cursor() as cursor:
+                cursor.execute(text)
+                table = cursor.fetch_arrow_table()
+            # The driver opens a transaction for the read; a later read must see later commits.
+            self._arrow_connection.rollback()
+            return table
+
+    def classify(self, error: BaseException) -> Fault:
+        code = getattr(error, "sqlite_errorcode", 0) or 0
+        if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return Fault.RETRY
+        if code in (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY):
+            return Fault.DUPLICATE
+        return Fault.OTHER
+
+    def errors(self) -> tuple[type[BaseException], ...]:
+        return (sqlite3.Error,)
+
+    @contextmanager
+    def write_turn(self) -> Iterator[None]:
+        # SQLite's busy handler polls and starves; the kernel queues waiters of a file lock.
+        descriptor = os.open(f"{self._path}-queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def usage(self) -> dict[str, int]:
+        return self._pool.usage()
+
+    def close(self) -> None:
+        self._pool.close()
+        with self._arrow_lock:
+            if self._arrow_connection is not None and self._arrow_pid == os.getpid():
+                self._arrow_connection.close()
+            self._arrow_connection = None
+
+
+_SYNCHRONOUS = {
+    "full": "PRAGMA synchronous = FULL",
+    "normal": "PRAGMA synchronous = NORMAL",
+    "off": "PRAGMA synchronous = OFF",
+}
+
+
+def _is_healthy(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.execute("SELECT 1")
+    except sqlite3.Error:
+        return False
+    return True
+
+
+@cache
+def _text(name: str) -> str:
+    return statement(name, "sqlite")
+
+
+@cache
+def _positional(name: str) -> str:
+    return PARAMETER.sub("?", _text(name))
+
+
+@cache
+def _list_parameter(name: str) -> str | None:
+    match = LIST_PARAMETER.search(_text(name))
+    return match[1] if match else None
+
+
+def _has_list(params: dict[str, Any]) -> bool:
+    return any(type(value) is list for value in params.values())
+
+
+def _as_json(params: dict[str, Any]) -> dict[str, Any]:
+    # SQLite has no arrays; a statement takes a list apart with json_each.
+    return {k: json.dumps(v) if type(v) is list else v for k, v in params.items()}
+
+
+def _expand(
+    name: str, listed: str, values: Sequence[Any], params: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    bound = {f"{listed}_{position}": value for position, value in enumerate(values)}
+    names = ", ".join(f"${key}" for key in bound)
+    return LIST_PARAMETER.sub(f"IN ({names})", _text(name)), {**params, **bound}
+
+
+def _inline_ints(text: str, listed: str, values: Sequence[int]) -> str:
+    numbers = ", ".join(str(int(value)) for value in values)
+    return LIST_PARAMETER.sub(f"IN ({numbers})", text)

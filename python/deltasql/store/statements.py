@@ -1,0 +1,74 @@
+"""Every SQL statement, by name.
+
+A file under `sql/` holds blocks that start with `-- name: verb_noun`, written once with
+`$name` parameters. A block marked `[postgres]` replaces the common one for that database.
+`{in:ids}` stands for membership in a list parameter, which each database spells its own way.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+
+_HEADER = re.compile(r"^-- name: (\w+)(?: \[(\w+)\])?\s*$")
+PARAMETER = re.compile(r"\$(\w+)")
+LIST_PARAMETER = re.compile(r"\{in:(\w+)\}")
+
+
+@cache
+def blocks() -> dict[str, dict[str | None, str]]:
+    """Return every block as name → database (None = all) → text."""
+    found: dict[str, dict[str | None, str]] = {}
+    for file in sorted(_sql_files(), key=lambda item: item[0]):
+        name, database, lines = "", None, list[str]()
+        for line in [*file[1].splitlines(), "-- name: end"]:
+            header = _HEADER.match(line)
+            if header is None:
+                if name and not line.startswith("--"):
+                    lines.append(line)
+                continue
+            if name:
+                found.setdefault(name, {})[database] = "\n".join(lines).strip().rstrip(";")
+            name, database, lines = header[1], header[2], []
+    return found
+
+
+@cache
+def statement(name: str, database: str) -> str:
+    """Return the text of one block for a database, parameters still as `$name`.
+
+    >>> "FOR UPDATE" in statement("lock_heads", "postgres")
+    True
+    """
+    variants = blocks()[name]
+    return variants.get(database) or variants[None]
+
+
+@cache
+def insert_shape(name: str, database: str) -> tuple[str, tuple[str, ...]]:
+    """Return the table and the columns of an insert block, in order.
+
+    >>> insert_shape("insert_namespace", "sqlite")
+    ('dl_namespaces', ('namespace', 'created_at_ms'))
+    """
+    match = re.match(r"INSERT INTO (\w+) \(([^)]*)\)", statement(name, database))
+    if match is None:
+        raise ValueError(f"{name} is not an insert")
+    return match[1], tuple(column.strip() for column in match[2].split(","))
+
+
+def migration_files() -> list[tuple[int, str, str]]:
+    """Return (number, name, text) of every migration, in order."""
+    folder = resources.files(__package__).joinpath("sql", "migrations")
+    out = []
+    for entry in folder.iterdir():
+        if entry.name.endswith(".sql"):
+            number, _, rest = entry.name.partition("_")
+            out.append((int(number), rest.removesuffix(".sql"), entry.read_text("utf-8")))
+    return sorted(out)
+
+
+def _sql_files() -> list[tuple[str, str]]:
+    folder = resources.files(__package__).joinpath("sql")
+    return [(f.name, f.read_text("utf-8")) for f in folder.iterdir() if f.name.endswith(".sql")]

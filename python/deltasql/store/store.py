@@ -1,0 +1,242 @@
+"""The store: one catalog's log in one database.
+
+It guarantees that a commit over any number of tables is one SQL transaction, that a version
+number is taken once, and that a transaction id is recorded once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltasql import telemetry
+from deltasql.exceptions import StoreUnavailableError, TxnLogUriError
+from deltasql.store import append, migrations
+from deltasql.store.dialect import Dialect, Fault, Row, Session
+from deltasql.store.records import (
+    Commit,
+    Head,
+    SkippingColumn,
+    TableRow,
+    load,
+    metadata_from_row,
+    protocol_from_row,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltasql.config import Config
+    from deltasql.model.actions import Metadata, Protocol
+    from deltasql.uri import DeltaSqlUri
+
+
+def open_store(uri: DeltaSqlUri, config: Config, *, migrate: bool = True) -> Store:
+    """Connect to the database a URI names and bring its schema up to date."""
+    store = Store(_dialect(uri, config))
+    if migrate:
+        store.migrate()
+    return store
+
+
+class Store:
+    """Statements and transactions over one database, with what never changes kept in memory."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self._names: dict[str, TableRow] = {}
+        self._metadata: dict[tuple[int, int], Metadata] = {}
+        self._protocols: dict[tuple[int, int], Protocol] = {}
+        self._skipping: dict[tuple[int, int], list[SkippingColumn]] = {}
+        self._partitions: dict[int, dict[str, int]] = {}
+        self._guard = threading.Lock()
+
+    # Life cycle
+
+    def migrate(self, *, up_to: int | None = None) -> list[int]:
+        """Apply missing migrations; return their numbers."""
+        with self._translated():
+            return migrations.migrate(self.dialect, up_to=up_to)
+
+    def close(self) -> None:
+        """Close every connection; safe to call twice."""
+        self.dialect.close()
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """Borrow a connection."""
+        with self.dialect.session() as session:
+            yield session
+
+    def classify(self, error: BaseException) -> Fault:
+        return self.dialect.classify(error)
+
+    @property
+    def errors(self) -> tuple[type[BaseException], ...]:
+        """The driver's exception classes."""
+        return self.dialect.errors()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn a driver's error into ours."""
+        try:
+            yield
+        except self.dialect.errors() as error:
+            raise self.translate(error) from error
+
+    def translate(self, error: BaseException) -> StoreUnavailableError:
+        """Return our error for a driver's."""
+        return StoreUnavailableError(
+            f"{self.dialect.name} failed: {str(error).strip() or type(error).__name__}",
+            help="See the cause. If the database is reachable and the disk is not full, run deltasql doctor.",
+        )
+
+    # Reads
+
+    def query(self, name: str, /, **params: Any) -> list[Row]:
+        """Run one read on a connection of its own, once more if the connection was dead."""
+        try:
+            with self.session() as session:
+                return session.query(name, **params)
+        except self.dialect.errors() as error:
+            if self.classify(error) is not Fault.LOST:
+                raise self.translate(error) from error
+        with self._translated(), self.session() as session:
+            return session.query(name, **params)
+
+    def arrow(self, name: str, /, **params: Any) -> pa.Table:
+        """Run one bulk read and return Arrow."""
+        return self.dialect.arrow(name, **params)
+
+    def find_table(self, namespace: str, name: str, *, fresh: bool = False) -> TableRow | None:
+        """Return a live table by name. A remembered answer is checked again by the commit's lock."""
+        live_name = append.live_name(namespace, name)
+        if not fresh and (known := self._names.get(live_name)) is not None:
+            return known
+        rows = self.query("table_by_name", live_name=live_name)
+        if not rows:
+            self._names.pop(live_name, None)
+            return None
+        table = TableRow.from_row(rows[0])
+        self._names[live_name] = table
+        return table
+
+    def forget_table(self, table: TableRow) -> None:
+        """Forget a name that turned out to be renamed or dropped."""
+        self._names.pop(append.live_name(table.namespace, table.name), None)
+
+    def head(self, table_id: int) -> Head | None:
+        """Return the head row: one indexed read, whatever the size of the log."""
+        with telemetry.timed("metadata_open_latency_ms"):
+            rows = self.query("read_head", table_id=table_id)
+        return Head(*rows[0]) if rows else None
+
+    def metadata(self, table_id: int, version: int, session: Session | None = None) -> Metadata:
+        """Return the metadata written by exactly this version (see Head.metadata_version)."""
+        key = (table_id, version)
+        found = self._metadata.get(key)
+        if found is None:
+            row = self._one("metadata_at", session, table_id=table_id, version=version)
+            found = self._metadata[key] = metadata_from_row(row)
+        return found
+
+    def protocol(self, table_id: int, version: int, session: Session | None = None) -> Protocol:
+        """Return the protocol written by exactly this version (see Head.protocol_version)."""
+        key = (table_id, version)
+        found = self._protocols.get(key)
+        if found is None:
+            row = self._one("protocol_at", session, table_id=table_id, version=version)
+            found = self._protocols[key] = protocol_from_row(row)
+        return found
+
+    def skipping_columns(
+        self, table_id: int, metadata_version: int, session: Session | None = None
+    ) -> list[SkippingColumn]:
+        """Return the indexed columns as the metadata of that version left them."""
+        key = (table_id, metadata_version)
+        found = self._skipping.get(key)
+        if found is None:
+            params = {"table_id": table_id}
+            rows = (
+                session.query("skipping_columns", **params)
+                if session
+                else self.query("skipping_columns", **params)
+            )
+            found = [SkippingColumn(r[0], tuple(load(r[1])), r[2], r[3], r[4]) for r in rows]
+            if session is None:
+                self._skipping[key] = found
+        return found
+
+    def partition_values(self, table_id: int) -> dict[int, str]:
+        """Return every partition of a table as id → canonical JSON."""
+        return dict(self.query("partitions", table_id=table_id))
+
+    def _one(self, name: str, session: Session | None, /, **params: Any) -> Row:
+        rows = session.query(name, **params) if session else self.query(name, **params)
+        return rows[0]
+
+    # Commits
+
+    def begin_locked(self, session: Session, table_ids: Sequence[int]) -> dict[int, Head]:
+        """Start the commit's transaction and lock the heads, in id order so that none can deadlock."""
+        if not table_ids:
+            session.begin()
+            return {}
+        with session.batch():
+            session.begin()
+            rows = session.query("lock_heads", table_ids=sorted(table_ids))
+        return {row[0]: Head(*row) for row in rows}
+
+    def append_commits(self, session: Session, commits: Sequence[Commit], *, careful: bool) -> None:
+        """Write every commit and COMMIT: after this returns they are ratified.
+
+        `careful` looks for files that are added while already live, which the fast way leaves
+        to a unique index where the database has one.
+        """
+        known = {c.table.table_id: self._partitions.get(c.table.table_id, {}) for c in commits}
+        plans = [
+            append.prepare(session, commit, known[commit.table.table_id], careful=careful)
+            for commit in commits
+        ]
+        append.write(session, plans)
+        for plan in plans:
+            self._learn(plan)
+
+    def _learn(self, plan: append.Plan) -> None:
+        # Only what is ratified may be remembered: a rolled-back partition id would be reused.
+        table = plan.commit.table
+        with self._guard:
+            self._partitions.setdefault(table.table_id, {}).update(plan.partitions)
+            self._names[append.live_name(table.namespace, table.name)] = table
+
+    def committed_versions(self, txn_id: str) -> dict[int, int]:
+        """Return table id → version of what a transaction id has committed; empty if it has not."""
+        return {row[0]: row[1] for row in self.query("find_txn", txn_id=txn_id)}
+
+
+def now_ms() -> int:
+    """Return the wall clock in Delta's unit."""
+    return time.time_ns() // 1_000_000
+
+
+def _dialect(uri: DeltaSqlUri, config: Config) -> Dialect:
+    if uri.backend == "postgres":
+        from deltasql.store.postgres import PostgresDialect, conninfo
+
+        return PostgresDialect(conninfo(uri, config), config, pool_size=uri.pool_size)
+    if uri.backend == "duckdb":
+        from deltasql.store.duckdb import DuckdbDialect
+
+        return DuckdbDialect(None if uri.is_memory else Path(uri.database), config)
+    if uri.is_memory:
+        raise TxnLogUriError(
+            "SQLite in memory cannot be shared between connections",
+            help="Name a file, or use deltasql://duckdb/:memory:.",
+        )
+    from deltasql.store.sqlite import SqliteDialect
+
+    return SqliteDialect(Path(uri.database), config)

