@@ -1,6 +1,15 @@
 //! Delta log logic without I/O: actions, codec, replay, pruning.
+pub mod actions;
+pub mod codec;
+mod columns;
 pub mod decimal;
+pub mod error;
+pub mod files;
 pub mod index;
 pub mod keys;
+pub mod predicate;
+pub mod prune;
+pub mod replay;
+mod schema;
 pub mod stats;
 pub mod time;

@@ -1,35 +1,38 @@
 //! Errors of the core as the package's own exception classes.
+use deltasql_core::error::Error;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// An action that cannot be written: `InvalidActionError`, with the Python error as its cause.
 pub fn invalid_action(py: Python<'_>, message: &str, cause: Option<PyErr>) -> PyErr {
-    let error = build(py, "InvalidActionError", message, None, None);
+    let error = build(py, "InvalidActionError", message, &PyDict::new(py));
     error.set_cause(py, cause);
     error
 }
 
-/// A log that cannot be read: `LogParseError` with the line and the path.
-pub fn log_parse(py: Python<'_>, message: &str, line: Option<usize>, path: Option<&str>) -> PyErr {
-    build(py, "LogParseError", message, line, path)
+/// The exception for an error of the core; `path` names the log file it came from.
+pub fn core_error(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr {
+    let line = match error {
+        Error::Line { line, .. } => Some(*line),
+        Error::Version { .. } => None,
+        Error::Predicate(_) | Error::Files(_) => return PyValueError::new_err(error.to_string()),
+    };
+    let fields = PyDict::new(py);
+    let filled = fields
+        .set_item("line", line)
+        .and_then(|()| fields.set_item("path", path));
+    match filled {
+        Ok(()) => build(py, "LogParseError", &error.to_string(), &fields),
+        Err(failed) => failed,
+    }
 }
 
-fn build(
-    py: Python<'_>,
-    class: &str,
-    message: &str,
-    line: Option<usize>,
-    path: Option<&str>,
-) -> PyErr {
+// Imported when needed: the exceptions module pulls in deltalake for its base classes.
+fn build(py: Python<'_>, class: &str, message: &str, fields: &Bound<'_, PyDict>) -> PyErr {
     let make = || -> PyResult<PyErr> {
-        let kwargs = PyDict::new(py);
-        if class == "LogParseError" {
-            kwargs.set_item("line", line)?;
-            kwargs.set_item("path", path)?;
-        }
-        let module = py.import("deltasql.exceptions")?;
-        let error = module.getattr(class)?.call((message,), Some(&kwargs))?;
-        Ok(PyErr::from_value(error))
+        let class = py.import("deltasql.exceptions")?.getattr(class)?;
+        Ok(PyErr::from_value(class.call((message,), Some(fields))?))
     };
     make().unwrap_or_else(|error| error)
 }

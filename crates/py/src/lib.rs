@@ -1,17 +1,30 @@
 //! Python bindings of `deltasql-core`.
+mod actions;
+mod commit;
 mod errors;
+mod files;
 mod index;
 mod json;
+mod predicate;
+mod table;
 
 use pyo3::prelude::*;
 
 #[pymodule]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add_class::<commit::Commit>()?;
+    m.add_class::<files::File>()?;
+    m.add_class::<files::FileIterator>()?;
+    m.add_class::<files::FileList>()?;
     m.add_class::<index::IndexedFiles>()?;
+    m.add_class::<predicate::Predicate>()?;
+    m.add_class::<table::Table>()?;
+    m.add_function(wrap_pyfunction!(commit::encode_commit, m)?)?;
+    m.add_function(wrap_pyfunction!(commit::parse_commit, m)?)?;
     m.add_function(wrap_pyfunction!(index::encode_key, m)?)?;
+    m.add_function(wrap_pyfunction!(index::index_files, m)?)?;
     m.add_function(wrap_pyfunction!(index::key_bounds, m)?)?;
     m.add_function(wrap_pyfunction!(index::path_key, m)?)?;
-    m.add_function(wrap_pyfunction!(index::index_files, m)?)?;
     Ok(())
 }

@@ -1,0 +1,167 @@
+//! A list of files as Arrow columns: a million files without a million objects.
+use std::sync::Arc;
+
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_schema::SchemaRef;
+use serde::de::DeserializeOwned;
+use serde_json::Map;
+
+use crate::actions::AddFile;
+use crate::columns::{
+    batch_of, boolean, file_schema, files_error, long, readable_batch, readable_schema, Texts,
+};
+use crate::error::Error;
+use crate::predicate::Predicate;
+use crate::prune::PartitionFacts;
+
+/// Small enough that the texts of a batch stay below Arrow's 2 GB.
+const BATCH_ROWS: usize = 65_536;
+/// From here on the files are worth the price of threads.
+const PARALLEL_ROWS: usize = 20_000;
+
+/// Live files of a table, in the order they came.
+#[derive(Clone, Debug)]
+pub struct FileList {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    /// The row at which each batch starts, and the number of all rows at the end.
+    starts: Vec<usize>,
+}
+
+impl FileList {
+    /// Wrap Arrow batches with at least a `path` column.
+    pub fn try_new(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<Self, Error> {
+        let readable = readable_schema(schema)?;
+        let cast = batches.iter().map(|batch| readable_batch(batch, &readable));
+        let batches = cast.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::of(readable, batches))
+    }
+
+    /// Columns of the files of a replayed table.
+    pub fn from_adds(adds: &[Arc<AddFile>], partition_columns: &[String]) -> Result<Self, Error> {
+        let batches = adds
+            .chunks(BATCH_ROWS)
+            .map(|chunk| batch_of(chunk, partition_columns));
+        let batches = batches.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::of(file_schema(), batches))
+    }
+
+    fn of(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
+        let mut starts = vec![0];
+        for batch in &batches {
+            starts.push(starts[starts.len() - 1] + batch.num_rows());
+        }
+        Self {
+            schema,
+            batches,
+            starts,
+        }
+    }
+
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    pub fn batches(&self) -> &[RecordBatch] {
+        &self.batches
+    }
+
+    pub fn len(&self) -> usize {
+        self.starts[self.starts.len() - 1]
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.batches.iter().flat_map(|batch| {
+            let paths = Texts::of(batch, "path");
+            (0..batch.num_rows()).map(move |row| paths.get(row).unwrap_or_default())
+        })
+    }
+
+    /// The file at `index`, which must be in range.
+    pub fn get(&self, index: usize) -> Result<AddFile, Error> {
+        let batch_index = self.starts.partition_point(|start| *start <= index) - 1;
+        let row = index - self.starts[batch_index];
+        let batch = self
+            .batches
+            .get(batch_index)
+            .ok_or_else(|| Error::Files(format!("no file {index} among {}", self.len())))?;
+        let owned = |name| Texts::of(batch, name).get(row).map(str::to_owned);
+        Ok(AddFile {
+            path: owned("path").unwrap_or_default(),
+            partition_values: parsed(batch, "partition", row)?.unwrap_or_default(),
+            size: long(batch, "size", row).unwrap_or_default(),
+            modification_time: long(batch, "modification_time", row).unwrap_or_default(),
+            data_change: boolean(batch, "data_change", row).unwrap_or(true),
+            stats: owned("stats"),
+            tags: parsed(batch, "tags", row)?,
+            deletion_vector: parsed(batch, "deletion_vector", row)?,
+            base_row_id: long(batch, "base_row_id", row),
+            default_row_commit_version: long(batch, "default_row_commit_version", row),
+            clustering_provider: owned("clustering_provider"),
+            extra: parsed::<Map<_, _>>(batch, "extra", row)?.unwrap_or_default(),
+        })
+    }
+
+    /// Which files may hold a row that satisfies the predicate, batch by batch.
+    pub fn mask(&self, predicate: &Predicate) -> Vec<BooleanArray> {
+        let masks_of =
+            |batches: &[RecordBatch]| batches.iter().map(|b| mask_of(b, predicate)).collect();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        if threads == 1 || self.batches.len() == 1 || self.len() < PARALLEL_ROWS {
+            return masks_of(&self.batches);
+        }
+        let per_thread = self.batches.len().div_ceil(threads);
+        std::thread::scope(|scope| {
+            let start = |batches| scope.spawn(move || -> Vec<_> { masks_of(batches) });
+            let running: Vec<_> = self.batches.chunks(per_thread).map(start).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<BooleanArray>>| {
+                thread
+                    .join()
+                    .unwrap_or_else(|p| std::panic::resume_unwind(p))
+            };
+            running.into_iter().flat_map(join).collect()
+        })
+    }
+
+    /// Keep the files that may match.
+    pub fn prune(&self, predicate: &Predicate) -> Result<Self, Error> {
+        let masks = self.mask(predicate);
+        let kept = self.batches.iter().zip(&masks).map(|(batch, mask)| {
+            arrow_select::filter::filter_record_batch(batch, mask).map_err(files_error)
+        });
+        let batches = kept.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::of(Arc::clone(&self.schema), batches))
+    }
+}
+
+fn mask_of(batch: &RecordBatch, predicate: &Predicate) -> BooleanArray {
+    let stats = Texts::of(batch, "stats");
+    let partitions = Texts::of(batch, "partition");
+    let mut last: Option<(Option<&str>, PartitionFacts)> = None;
+    let mut keep = Vec::with_capacity(batch.num_rows());
+    for row in 0..batch.num_rows() {
+        let partition = partitions.get(row);
+        // Files lie partition by partition: the values are read once per run.
+        if last.as_ref().is_none_or(|(text, _)| *text != partition) {
+            last = Some((partition, predicate.partition_facts(partition)));
+        }
+        let may_match = last
+            .as_ref()
+            .is_none_or(|(_, facts)| predicate.may_match(stats.get(row), facts));
+        keep.push(may_match);
+    }
+    BooleanArray::from(keep)
+}
+
+fn parsed<T: DeserializeOwned>(
+    batch: &RecordBatch,
+    name: &str,
+    row: usize,
+) -> Result<Option<T>, Error> {
+    let parse = |json| serde_json::from_str(json).map_err(|e| Error::Files(format!("{name}: {e}")));
+    Texts::of(batch, name).get(row).map(parse).transpose()
+}

@@ -1,0 +1,157 @@
+//! `Commit`, `parse_commit`, `encode_commit`.
+use std::sync::Arc;
+
+use deltasql_core::actions::Action;
+use deltasql_core::codec;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::actions::{action_from_python, action_to_dict, action_to_python};
+use crate::errors::core_error;
+use crate::files::File;
+
+/// The actions of one commit file; Python objects are made when asked for.
+#[pyclass(frozen, module = "deltasql._core")]
+pub struct Commit {
+    #[pyo3(get)]
+    version: Option<i64>,
+    actions: Vec<Action>,
+}
+
+/// Read a commit file.
+#[pyfunction]
+#[pyo3(signature = (data, *, version=None, path=None))]
+pub fn parse_commit(
+    py: Python<'_>,
+    data: &[u8],
+    version: Option<i64>,
+    path: Option<&str>,
+) -> PyResult<Commit> {
+    let actions = py
+        .detach(|| codec::parse(data))
+        .map_err(|error| core_error(py, &error, path))?;
+    Ok(Commit { version, actions })
+}
+
+/// Write the canonical commit file of the actions.
+#[pyfunction]
+pub fn encode_commit<'py>(
+    py: Python<'py>,
+    actions: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let mut read = Vec::with_capacity(actions.len().unwrap_or_default());
+    for action in actions.try_iter()? {
+        read.push(action_from_python(&action?)?);
+    }
+    let data = py.detach(|| codec::encode(&read));
+    Ok(PyBytes::new(py, &data))
+}
+
+impl Commit {
+    pub fn actions(&self) -> &[Action] {
+        &self.actions
+    }
+
+    fn all<'py>(
+        &self,
+        py: Python<'py>,
+        wanted: fn(&Action) -> bool,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let found = self.actions.iter().filter(|action| wanted(action));
+        found
+            .filter_map(|action| action_to_python(py, action).transpose())
+            .collect()
+    }
+
+    // The last one wins, as it does in a replay.
+    fn last<'py>(
+        &self,
+        py: Python<'py>,
+        wanted: fn(&Action) -> bool,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.actions.iter().rev().find(|action| wanted(action)) {
+            Some(action) => action_to_python(py, action),
+            None => Ok(None),
+        }
+    }
+}
+
+#[pymethods]
+impl Commit {
+    #[getter]
+    fn adds(&self) -> Vec<File> {
+        let add = |action: &Action| match action {
+            Action::Add(add) => Some(File::new(Arc::clone(add))),
+            _ => None,
+        };
+        self.actions.iter().filter_map(add).collect()
+    }
+
+    #[getter]
+    fn removes<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.all(py, |action| matches!(action, Action::Remove(_)))
+    }
+
+    #[getter]
+    fn cdc<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.all(py, |action| matches!(action, Action::Cdc(_)))
+    }
+
+    #[getter]
+    fn txns<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.all(py, |action| matches!(action, Action::Txn(_)))
+    }
+
+    #[getter]
+    fn domain_metadata<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.all(py, |action| matches!(action, Action::DomainMetadata(_)))
+    }
+
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.last(py, |action| matches!(action, Action::Metadata(_)))
+    }
+
+    #[getter]
+    fn protocol<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.last(py, |action| matches!(action, Action::Protocol(_)))
+    }
+
+    #[getter]
+    fn commit_info<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.last(py, |action| matches!(action, Action::CommitInfo(_)))
+    }
+
+    /// Actions of kinds that this release does not know, as `{kind: body}`.
+    #[getter]
+    fn unknown<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for action in &self.actions {
+            if matches!(action, Action::Unknown { .. }) {
+                list.append(action_to_dict(py, action)?)?;
+            }
+        }
+        Ok(list)
+    }
+
+    /// All actions of known kinds as dataclasses, in the order of the file.
+    #[pyo3(name = "actions")]
+    fn py_actions<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.all(py, |_| true)
+    }
+
+    /// The canonical commit file, unknown kinds and fields included.
+    fn to_ndjson<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let data = py.detach(|| codec::encode(&self.actions));
+        PyBytes::new(py, &data)
+    }
+
+    fn __len__(&self) -> usize {
+        self.actions.len()
+    }
+
+    fn __repr__(&self) -> String {
+        let version = self.version.map_or("None".to_owned(), |v| v.to_string());
+        format!("Commit(version={version}, actions={})", self.actions.len())
+    }
+}
