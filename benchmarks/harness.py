@@ -61,6 +61,18 @@ class Contender(ABC):
         """Commit one file to each table, in one transaction where the system can; timed."""
         raise NotImplementedError
 
+    def open(self) -> Native:
+        """Open table t0 from nothing, connection included; timed in a fresh process."""
+        raise NotImplementedError
+
+    def list_files(self, handle: Native) -> int:
+        """List every file of an opened table as Arrow and return how many; timed."""
+        raise NotImplementedError
+
+    def plan(self, handle: Native, predicate: str) -> int:
+        """Return how many files of an opened table can match; timed."""
+        raise NotImplementedError
+
     @abstractmethod
     def count(self, table: int) -> int:
         """Count the commits that are really there (files or versions, one per commit)."""

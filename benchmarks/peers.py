@@ -92,7 +92,20 @@ class Deltalake(Contender):
             lines = [{"commitInfo": info}, {"add": add_json(file)}]
             text = "\n".join(json.dumps(line, separators=(",", ":")) for line in lines)
             (log / f"{version:020d}.json").write_text(text)
+        self.checkpoint(table)
+
+    def checkpoint(self, table: int) -> None:
+        """Write a checkpoint of the newest version."""
         DeltaTable(self.path(table)).create_checkpoint()
+
+    def open(self) -> Native:
+        return DeltaTable(self.path(0))
+
+    def list_files(self, handle: Native) -> int:
+        return len(handle.get_add_actions())
+
+    def plan(self, handle: Native, predicate: str) -> int:
+        return len(handle.file_uris(file_pruning_predicate=predicate))
 
 
 def add_json(file: Facts) -> dict[str, Any]:
@@ -150,6 +163,20 @@ class DuckLake(Contender):
         self._db = ducklake_connection()
         self._db.execute(self.attach_sql())
 
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """DuckDB with the catalog attached as `lake`."""
+        return self._db
+
+    def open(self) -> Native:
+        self.connect()
+        return self._db
+
+    def plan(self, handle: Native, predicate: str) -> int:
+        # EXPLAIN does not look for files. The first row needs the plan and one open file;
+        # LIMIT keeps the rest closed.
+        return len(handle.execute(f"SELECT id FROM lake.t0 WHERE {predicate} LIMIT 1").fetchall())
+
     def attach_sql(self) -> str:
         """Return the statement that opens the catalog."""
         catalog = {
@@ -196,4 +223,5 @@ def ducklake_connection() -> duckdb.DuckDBPyConnection:
         folder = Path(next(iter(package.__path__)))
         extension = f"extensions/v{duckdb.__version__}/{name}.duckdb_extension"
         db.execute(f"LOAD '{folder / extension}'")
+    db.execute("SET enable_progress_bar = false")
     return db

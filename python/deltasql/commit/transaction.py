@@ -28,6 +28,7 @@ from deltasql.exceptions import (
     TxnLogTransactionError,
     VersionNotFoundError,
 )
+from deltasql.phases import reached
 from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault
 from deltasql.store.records import Commit, Head, TableRow
@@ -63,6 +64,7 @@ class Committer:
         """Ratify all or nothing; returns one entry per staged table, in order."""
         for each in staged:
             validate_staged(each)
+        reached("staged")
         with telemetry.span("commit", tables=len(staged)), telemetry.timed("commit_latency_ms"):
             try:
                 ratified = self._until_certain(staged, txn_id)
@@ -99,6 +101,7 @@ class Committer:
         ids = [each.table.table_id for each in staged if not each.creates]
         with store.dialect.write_turn(), store.session() as session:
             heads = store.begin_locked(session, ids)
+            reached("locked")
             if attempt.number > 1:
                 done = self._already_ratified(session, staged, txn_id)
                 if done is not None:
@@ -109,8 +112,10 @@ class Committer:
                 for each in staged
             ]
             _add_group(commits)
+            reached("checked")
             attempt.sent = True
             store.append_commits(session, commits, careful=attempt.careful)
+        reached("ratified")
         return [Ratified(c.table, c.version, c.committed_at_ms) for c in commits]
 
     def _build(

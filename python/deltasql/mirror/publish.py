@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from deltasql import telemetry
 from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError
 from deltasql.mirror.log_files import commit_bytes, commit_file
+from deltasql.phases import reached
 from deltasql.storage import Storage
 from deltasql.store.store import now_ms
 
@@ -41,6 +42,7 @@ def publish(store: Store, table: TableRow, version: int) -> bool:
                 )
                 _record(store, table, each, "FAILED", str(error))
                 return False
+            reached("published")
             _record(store, table, each, "COMPLETE", None)
     return True
 

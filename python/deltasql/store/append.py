@@ -9,6 +9,7 @@ from typing import Any
 
 from deltasql import _core
 from deltasql.exceptions import InvalidActionError
+from deltasql.phases import reached
 from deltasql.store.dialect import Row, Session
 from deltasql.store.records import (
     UNPARTITIONED,
@@ -77,7 +78,9 @@ def write(session: Session, plans: Sequence[Plan]) -> None:
     with nullcontext() if bulk else session.batch():
         for plan in plans:
             _write_one(session, plan)
+            reached("inserting")
         session.execute("clear_staged_files", txn_id=plans[0].commit.txn_id)
+        reached("committing")
         session.commit()
 
 

@@ -1,0 +1,46 @@
+"""Named points on the way of a commit, at which a test can pause, fail or kill the process.
+
+Nothing happens at them unless a hook is set.
+
+>>> seen = []
+>>> with hooked(seen.append):
+...     reached("locked")
+>>> seen
+['locked']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+Phase = Literal[
+    "staged",  # actions are validated, the database was not touched
+    "locked",  # the heads are locked
+    "checked",  # conflict rules have passed
+    "inserting",  # between two tables' rows
+    "committing",  # all rows are sent, COMMIT is not
+    "ratified",  # COMMIT was acknowledged
+    "published",  # one table's commit file is written
+]
+PHASES: tuple[Phase, ...] = Phase.__args__  # type: ignore[attr-defined]
+
+_hook: Callable[[str], None] | None = None
+
+
+def reached(phase: Phase) -> None:
+    """Tell the hook, if there is one."""
+    if _hook is not None:
+        _hook(phase)
+
+
+@contextmanager
+def hooked(hook: Callable[[str], None]) -> Iterator[None]:
+    """Call a function at every point while the block runs."""
+    global _hook
+    before, _hook = _hook, hook
+    try:
+        yield
+    finally:
+        _hook = before
