@@ -37,7 +37,7 @@ rust-test:  ## tests of the pure Rust core
 	cargo test --quiet -p deltasql-core
 
 python-test: setup  ## all Python tests, with an embedded PostgreSQL
-	$(BIN)/python tests/run.py
+	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup
 
 bench: setup  ## benchmarks beside deltalake, DuckLake and the bare-SQL floor
 	$(BIN)/python -m benchmarks

@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
@@ -13,6 +14,9 @@ import pytest
 import deltasql
 from deltasql.api.catalog import Catalog
 from deltasql.uri import DeltaSqlUri
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 BACKENDS = ("sqlite", "duckdb", "postgres")
 
@@ -95,3 +99,20 @@ def add_file(path: str, low: int = 0, high: int = 9, **fields: object) -> deltas
     )
     values = {"partition_values": {}, "size": 100, "modification_time": 0, "stats": stats, **fields}
     return deltasql.AddFile(path=quote(path), **values)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One local Spark session for all tests of this process."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()

@@ -18,15 +18,12 @@ from deltasql.snapshot.files import FULL, from_arrow, from_rows, with_partitions
 from deltasql.snapshot.ranges import Ranges
 
 if TYPE_CHECKING:
-    from deltasql.model.predicate import Conjunct, Predicate
+    from deltasql.model.predicate import Bound, Predicate
     from deltasql.snapshot.snapshot import Snapshot
-    from deltasql.store.dialect import Row
 
 # Above this share of all files one sequential read beats many index probes.
 _FETCH_ALL_SHARE = 0.3
 _BULK_FILES = 10_000
-# Every key lies between these; the range of a column that is all null lies outside.
-_LOWEST, _HIGHEST = b"\x00", b"\xfe"
 
 
 class Scan:
@@ -61,7 +58,7 @@ class Scan:
         partition_ids = self._partition_ids(tree)
         if partition_ids is not None and not partition_ids:
             return self._with_partitions(FULL.empty_table())
-        ranges = self._ranges(predicate.conjuncts())
+        ranges = self._ranges(predicate.bounds())
         candidates = self._with_partitions(self._fetch(partition_ids, ranges))
         mask = _core.FileList.from_arrow(candidates).mask(tree)
         return candidates.filter(pa.array(mask, pa.bool_()))
@@ -81,40 +78,30 @@ class Scan:
         matching = [number for number, text in known.items() if tree.may_match(None, text)]
         return None if len(matching) == len(known) else matching
 
-    def _ranges(self, conjuncts: list[Conjunct]) -> Ranges | None:
+    def _ranges(self, bounds: list[Bound]) -> Ranges | None:
         """Return the ranges of file ids whose indexed bounds can match; None without an index."""
-        if not conjuncts:
+        if not bounds:
             return None
         snapshot = self.snapshot
         columns = snapshot.skipping_columns()
         found: Ranges | None = None
-        for conjunct in conjuncts:
+        for bound in bounds:
             for column in columns:
-                if column.path != conjunct.column or column.type != conjunct.type:
+                if (column.path, column.type) != (bound.path, bound.type):
                     continue
-                rows = self._matching_rows(conjunct, column.column_id)
-                if rows is None:
-                    continue
+                rows = snapshot.store.query(
+                    "stats_ranges_overlapping",
+                    table_id=snapshot.table.table_id,
+                    column_id=column.column_id,
+                    next_file_id=snapshot.next_file_id,
+                    low=bound.low,
+                    high=bound.high,
+                )
                 # Files outside the column's span were never indexed for it: they all stay.
                 end = column.end_file_id or snapshot.next_file_id
                 kept = Ranges(rows).outside(column.first_file_id, end, snapshot.next_file_id)
                 found = kept if found is None else found.intersect(kept)
         return found
-
-    def _matching_rows(self, conjunct: Conjunct, column_id: int) -> list[Row] | None:
-        snapshot = self.snapshot
-        where = {
-            "table_id": snapshot.table.table_id,
-            "column_id": column_id,
-            "next_file_id": snapshot.next_file_id,
-        }
-        if conjunct.op == "range":
-            low = _LOWEST if conjunct.low is None else conjunct.low
-            high = _HIGHEST if conjunct.high is None else conjunct.high
-            return snapshot.store.query("stats_ranges_overlapping", low=low, high=high, **where)
-        if conjunct.op == "is_null":
-            return snapshot.store.query("stats_ranges_with_nulls", **where)
-        return None
 
     def _fetch(self, partition_ids: list[int] | None, ranges: Ranges | None) -> pa.Table:
         snapshot, store = self.snapshot, self.snapshot.store

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import MigrationError, SchemaVersionError
+from deltasql.store.dialect import Fault
 from deltasql.store.statements import migration_files
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ def latest_version() -> int:
 def migrate(dialect: Dialect, *, up_to: int | None = None) -> list[int]:
     """Apply what is missing and return the numbers applied; refuse a newer or altered schema."""
     with dialect.write_turn(), dialect.session() as session:
-        if up_to is None and _is_current(dialect, session):
+        if up_to is None and _is_current(session):
             return []
         session.begin()
         # Two processes may open a fresh catalog at once: the second waits here, then finds it done.
-        session.execute(f"lock_schema_{dialect.name}")
+        session.query("lock_schema")
         session.script(render(_CREATE_LEDGER, dialect))
         applied = _applied(session)
         _check(applied)
@@ -45,12 +46,21 @@ def migrate(dialect: Dialect, *, up_to: int | None = None) -> list[int]:
         for number, name, text in migration_files():
             if number in applied or (up_to is not None and number > up_to):
                 continue
-            session.script(render(text, dialect))
+            _apply(dialect, session, f"{number:04d}_{name}", text)
             row = (number, name, checksum(text), int(time.time() * 1000))
             session.insert("insert_migration", [row])
             done.append(number)
         session.commit()
         return done
+
+
+def _apply(dialect: Dialect, session: Session, name: str, text: str) -> None:
+    try:
+        session.script(render(text, dialect))
+    except dialect.errors() as error:
+        if dialect.classify(error) is not Fault.OTHER:
+            raise
+        raise MigrationError(f"migration {name} failed: {error}", migration=name) from error
 
 
 def render(text: str, dialect: Dialect) -> str:
@@ -63,8 +73,8 @@ def checksum(text: str) -> str:
     return hashlib.sha256("\n".join(text.split()).encode()).hexdigest()
 
 
-def _is_current(dialect: Dialect, session: Session) -> bool:
-    if not session.query(f"has_ledger_{dialect.name}"):
+def _is_current(session: Session) -> bool:
+    if not session.query("has_ledger"):
         return False
     applied = _applied(session)
     _check(applied)
@@ -90,6 +100,7 @@ def _check(applied: dict[int, str]) -> None:
         if found != expected:
             raise MigrationError(
                 f"migration {number} ({name}) of this catalog differs from the one of this release",
+                migration=f"{number:04d}_{name}",
                 help="The schema was changed by hand or by an unreleased build; "
                 "restore the catalog from a backup or rebuild it from the lake.",
             )

@@ -40,9 +40,6 @@ WHERE table_id = $table_id AND dropped_at_ms IS NULL;
 UPDATE dl_tables SET live_name = $live_name, namespace = $namespace, name = $name, dropped_at_ms = NULL
 WHERE table_id = $table_id AND dropped_at_ms IS NOT NULL;
 
--- name: set_table_properties
-UPDATE dl_tables SET properties = $properties WHERE table_id = $table_id;
-
 -- name: list_namespaces
 SELECT namespace FROM dl_namespaces
 UNION
@@ -55,19 +52,6 @@ ON CONFLICT (namespace) DO NOTHING;
 
 -- name: delete_namespace
 DELETE FROM dl_namespaces WHERE namespace = $namespace;
-
--- name: get_meta
-SELECT value FROM dl_meta WHERE key = $key;
-
--- name: set_meta
-INSERT INTO dl_meta (key, value) VALUES ($key, $value)
-ON CONFLICT (key) DO UPDATE SET value = excluded.value;
-
--- name: catalog_overview
-SELECT t.table_id, t.namespace, t.name, t.location, h.version, h.committed_at_ms
-FROM dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
-WHERE t.dropped_at_ms IS NULL
-ORDER BY t.namespace, t.name;
 
 -- name: versions_as_of
 SELECT t.table_id, t.namespace, t.name, max(v.version)

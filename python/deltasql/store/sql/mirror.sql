@@ -8,7 +8,3 @@ SET status = excluded.status, attempts = dl_mirror_status.attempts + 1, last_err
 -- name: last_published
 SELECT max(version) FROM dl_mirror_status
 WHERE table_id = $table_id AND target = $target AND status = 'COMPLETE';
-
--- name: mirror_status
-SELECT version, target, status, attempts, last_error, updated_at_ms FROM dl_mirror_status
-WHERE table_id = $table_id ORDER BY target, version;

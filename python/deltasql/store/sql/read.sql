@@ -129,12 +129,6 @@ WHERE table_id = $table_id AND column_id = $column_id AND file_id < $next_file_i
   AND (min_key IS NULL OR (min_key <= $high AND max_key >= $low))
 ORDER BY file_id;
 
--- name: stats_ranges_with_nulls
-SELECT file_id, last_file_id FROM dl_file_stats
-WHERE table_id = $table_id AND column_id = $column_id AND file_id < $next_file_id
-  AND (null_count IS NULL OR null_count > 0)
-ORDER BY file_id;
-
 -- name: files_in_ranges [sqlite]
 SELECT f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.data_change, coalesce(f.stats, '') AS stats,
   coalesce(f.num_records, -1) AS num_records, coalesce(f.tags, '') AS tags,

@@ -4,20 +4,18 @@ SELECT version, checksum FROM dl_migrations ORDER BY version;
 -- name: insert_migration
 INSERT INTO dl_migrations (version, name, checksum, applied_at_ms) VALUES ($version, $name, $checksum, $applied_at_ms);
 
--- name: has_ledger_sqlite
+-- name: has_ledger [sqlite]
 SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'dl_migrations';
 
--- name: has_ledger_duckdb
-SELECT 1 FROM duckdb_tables() WHERE table_name = 'dl_migrations';
+-- name: has_ledger [duckdb]
+SELECT 1 FROM duckdb_tables()
+WHERE table_name = 'dl_migrations' AND database_name = current_database() AND schema_name = current_schema();
 
--- name: has_ledger_postgres
+-- name: has_ledger [postgres]
 SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'dl_migrations' AND schemaname = current_schema();
 
--- name: lock_schema_sqlite
+-- name: lock_schema
 SELECT 1;
 
--- name: lock_schema_duckdb
-SELECT 1;
-
--- name: lock_schema_postgres
+-- name: lock_schema [postgres]
 SELECT pg_advisory_xact_lock(7021480021);

@@ -1,0 +1,80 @@
+"""Two tables, one transaction, time travel: the log in SQLite, readable by any Delta reader.
+
+Run it with `make demo`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+
+import deltasql
+from deltasql.exceptions import CommitConflictError
+
+orders = pa.table({"order_id": [1, 2, 3], "sku": ["pen", "ink", "pen"], "quantity": [2, 1, 5]})
+more_orders = pa.table({"order_id": [4], "sku": ["ink"], "quantity": [3]})
+stock = pa.table({"sku": ["pen", "ink"], "left": [93, 49]})
+stock_after = pa.table({"sku": ["pen", "ink"], "left": [93, 46]})
+
+
+def main(folder: Path) -> None:
+    uri = f"deltasql://sqlite/{folder}/catalog.db"
+
+    say("1. Two tables come into being in one commit")
+    with deltasql.begin(uri) as tx:
+        tx.create_table("orders", orders.schema)
+        tx.create_table("stock", stock.schema)
+        tx.write("orders", orders)
+        tx.write("stock", stock)
+    print("   versions:", tx.versions)
+
+    say("2. An order and the stock it takes change together")
+    with deltasql.begin(uri) as tx:
+        tx.write("orders", more_orders)
+        tx.write("stock", stock_after, mode="overwrite")
+    print("   versions:", tx.versions)
+
+    say("3. A transaction that fails leaves both tables as they were")
+    try:
+        with deltasql.begin(uri) as tx:
+            tx.write("orders", more_orders)
+            raise RuntimeError("the payment was refused")
+    except RuntimeError as error:
+        print("   rolled back:", error)
+
+    with deltasql.connect(uri) as catalog:
+        say("4. Two writers change the same table: the second is told, nothing is lost")
+        first, second = catalog.begin(), catalog.begin()
+        for tx in (first, second):
+            tx.write("stock", stock, mode="overwrite")
+        first.commit()
+        try:
+            second.commit()
+        except CommitConflictError as error:
+            print("  ", str(error).replace("\n", "\n   "))
+
+        say("5. History is a table, and every version can be opened")
+        table = catalog.table("orders")
+        for commit in table.history():
+            print(f"   version {commit.version}: {commit.info.operation}, {commit.group_size} tables")
+        for version in (0, 1):
+            totals = table.snapshot(version).totals()
+            print(f"   orders@{version}: {totals.num_files} files, {totals.num_records} rows")
+
+        say("6. Any Delta reader sees the same rows, here the stock deltalake package")
+        for name in ("orders", "stock"):
+            mirrored = deltalake.DeltaTable(catalog.table(name).location)
+            rows = mirrored.to_pyarrow_table().to_pylist()
+            print(f"   {name}@{mirrored.version()}: {rows}")
+
+
+def say(text: str) -> None:
+    print(f"\n{text}")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="deltasql-demo-") as place:
+        main(Path(place))
