@@ -27,6 +27,7 @@ from deltasql.telemetry import METRICS
 from deltasql.uri import PARAMETERS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -132,7 +133,7 @@ def metrics_page() -> str:
     return f"# Metrics\n\n{intro}\n\n{table(('metric', 'kind', 'labels', 'meaning'), rows)}"
 
 
-def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A Markdown table."""
     lines = [heads, tuple("---" for _ in heads), *rows]
     return "\n".join(
