@@ -82,7 +82,7 @@ def _is_current(session: Session) -> bool:
 
 
 def _applied(session: Session) -> dict[int, str]:
-    return {number: found for number, found in session.query("applied_migrations")}
+    return dict(session.query("applied_migrations"))
 
 
 def _check(applied: dict[int, str]) -> None:
