@@ -57,7 +57,8 @@ def _parse(text: str, environ: Mapping[str, str]) -> DeltaSqlUri:
     place = (
         _read_postgres_path(path) if backend == "postgres" else {"database": decoded(path, "path")}
     )
-    for twice in parts.keys() & place.keys():
+    twice = next((name for name in ("table", "host") if name in parts and name in place), None)
+    if twice:
         fail(f"{twice} is given twice, in the path and as a parameter", twice)
     return DeltaSqlUri(backend=cast("Backend", backend), **place, **parts)
 
