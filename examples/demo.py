@@ -59,7 +59,9 @@ def main(folder: Path) -> None:
         say("5. History is a table, and every version can be opened")
         table = catalog.table("orders")
         for commit in table.history():
-            print(f"   version {commit.version}: {commit.info.operation}, {commit.group_size} tables")
+            print(
+                f"   version {commit.version}: {commit.info.operation}, {commit.group_size} tables"
+            )
         for version in (0, 1):
             totals = table.snapshot(version).totals()
             print(f"   orders@{version}: {totals.num_files} files, {totals.num_records} rows")

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
 
 import deltasql
-from deltasql.api.catalog import Catalog
 from deltasql.uri import DeltaSqlUri
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
+
+    from deltasql.api.catalog import Catalog
 
 BACKENDS = ("sqlite", "duckdb", "postgres")
 

@@ -1,4 +1,4 @@
-"""Start the embedded PostgreSQL for the length of a command, with the durable settings of production."""
+"""Start the embedded PostgreSQL for as long as a command runs."""
 
 from __future__ import annotations
 

@@ -11,9 +11,11 @@ Nothing happens at them unless a hook is set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 Phase = Literal[
     "staged",  # actions are validated, the database was not touched

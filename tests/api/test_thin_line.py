@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import deltalake
 import polars
@@ -12,7 +12,11 @@ import pytest
 
 import deltasql
 from deltasql.exceptions import TableExistsError
-from deltasql.uri import DeltaSqlUri
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltasql.uri import DeltaSqlUri
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", None, "c d"], "day": ["x", "x", None]})
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from deltasql.api.table import CatalogTable
@@ -21,6 +19,7 @@ from deltasql.exceptions import (
     TxnLogTableNotFoundError,
     TxnLogTransactionError,
 )
+from deltasql.model.clock import now_ms
 from deltasql.operations.create import stage_create
 from deltasql.snapshot.cache import FileCache
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
@@ -28,10 +27,13 @@ from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault, Session
 from deltasql.store.migrations import latest_version
 from deltasql.store.records import TableRow
-from deltasql.store.store import now_ms, open_store
+from deltasql.store.store import open_store
 from deltasql.uri import join_table_name, parse_uri, split_table_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+
     from deltasql.commit.staged import Staged
     from deltasql.uri import DeltaSqlUri
 

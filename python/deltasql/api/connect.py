@@ -5,14 +5,17 @@ from __future__ import annotations
 import atexit
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltasql.api.catalog import Catalog
-from deltasql.api.transaction import MultiTableTransaction
 from deltasql.config import Config
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.api.transaction import MultiTableTransaction
 
 _MAX_SHARED = 16
 _shared: OrderedDict[str, Catalog] = OrderedDict()
@@ -44,7 +47,7 @@ def begin(
 def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
     """Return the open catalog of a URI, opening it at the first call."""
     resolved = _resolve(uri, config).catalog()
-    key = f"{resolved.to_string()} {hash(config.model_dump_json())}"
+    key = f"{resolved.to_string()} {config!r} {sorted(config.storage.plain_options().items())}"
     with _guard:
         found = _shared.get(key)
         if found is None:

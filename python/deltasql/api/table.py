@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import pyarrow as pa
 
     from deltasql.api.catalog import Catalog

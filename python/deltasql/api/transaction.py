@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from deltasql.commit.staged import ReadSet, Staged, actions_from
@@ -17,9 +15,12 @@ from deltasql.model.actions import CommitInfo
 from deltasql.model.schema import StructType
 from deltasql.operations.write import stage_write
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
-from deltasql.uri import join_table_name, split_table_name
+from deltasql.uri import split_table_name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
     from deltasql.api.catalog import Catalog
     from deltasql.commit.transaction import Ratified
 
@@ -40,7 +41,8 @@ class MultiTableTransaction:
         self._state = "open"
 
     def __repr__(self) -> str:
-        return f"MultiTableTransaction({self.txn_id!r}, {self._state}, tables={sorted(self._names.values())})"
+        tables = sorted(self._names.values())
+        return f"MultiTableTransaction({self.txn_id!r}, {self._state}, tables={tables})"
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +82,7 @@ class MultiTableTransaction:
             staged.reads = staged.reads.merge(reads)
         if read_version is not None:
             staged.read_version = read_version
-        elif staged.read_version is None and not staged.creates and not staged.is_blind_append:
+        elif staged.read_version is None and not staged.creates and not staged.follows_anything:
             staged.read_version = self.snapshot(table).version
         staged.info = CommitInfo(
             operation=operation or staged.info.operation,
@@ -101,7 +103,7 @@ class MultiTableTransaction:
         properties: Mapping[str, str] | None = None,
         description: str | None = None,
     ) -> None:
-        """Stage a new table: it exists for everybody, or for nobody, with the rest of the commit."""
+        """Stage a new table: it comes into being with the rest of the commit."""
         self._check_open()
         key = split_table_name(name)
         if key in self._staged:

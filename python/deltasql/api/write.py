@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from deltasql.api.connect import shared
 from deltasql.config import Config
 from deltasql.engine.arrow import batches
 from deltasql.exceptions import TableExistsError, TxnLogUriError
 from deltasql.uri import parse_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Mode = Literal["error", "append", "overwrite", "ignore"]
 

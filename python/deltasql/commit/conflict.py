@@ -8,7 +8,6 @@ its actions and takes the next version.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -26,6 +25,8 @@ from deltasql.exceptions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from deltasql.commit.staged import Staged
     from deltasql.model.actions import AddFile, RemoveFile
     from deltasql.store.records import VersionRow
@@ -114,12 +115,14 @@ def metadata_unchanged(c: Conflict, _: Isolation) -> None:
 def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
     """Files that we would have read, had they been there, must not have been added.
 
-    WriteSerializable lets a blind append be ordered after us, whenever it was ratified.
+    WriteSerializable lets a blind append be ordered after us, whenever it was ratified; not
+    when we change the metadata, for its files were written for the old one.
     """
     reads = c.ours.reads
     if isolation is Isolation.SNAPSHOT or not (reads.whole_table or reads.predicates):
         return
-    if isolation is Isolation.WRITE_SERIALIZABLE and c.winner.is_blind_append:
+    keeps_metadata = c.ours.metadata is None
+    if isolation is Isolation.WRITE_SERIALIZABLE and c.winner.is_blind_append and keeps_metadata:
         return
     tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in reads.predicates]
     for add in c.winner.adds:

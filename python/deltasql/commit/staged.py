@@ -119,6 +119,11 @@ class Staged:
         )
 
     @property
+    def follows_anything(self) -> bool:
+        """Whether no commit can be in its way: an application or a domain must be the only one."""
+        return self.is_blind_append and not (self.txns or self.domains)
+
+    @property
     def changes_data(self) -> bool:
         return any(f.data_change for f in self.adds) or any(f.data_change for f in self.removes)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -28,13 +27,15 @@ from deltasql.exceptions import (
     TxnLogTransactionError,
     VersionNotFoundError,
 )
+from deltasql.model.clock import now_ms
 from deltasql.phases import reached
 from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault
 from deltasql.store.records import Commit, Head, TableRow
-from deltasql.store.store import now_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deltasql.commit.staged import Staged
     from deltasql.config import Config
     from deltasql.model.actions import Metadata
@@ -141,7 +142,7 @@ class Committer:
             staged, state.isolation_level or self._config.table.isolation_level
         )
         if head is not None and staged.read_version is not None:
-            if staged.read_version > head.version:
+            if not 0 <= staged.read_version <= head.version:
                 raise VersionNotFoundError(
                     f"{table.full_name} has no version {staged.read_version}",
                     version=staged.read_version,
@@ -260,7 +261,7 @@ class Committer:
         names = ", ".join(each.table.full_name for each in staged)
         if fault is Fault.LOST and attempt.sent:
             return CommitOutcomeUnknownError(
-                f"the database went away during COMMIT and did not come back after {attempt.number} attempts",
+                f"the database went away during COMMIT, {attempt.number} attempts to ask it failed",
                 table=names,
                 txn_id=txn_id,
             )
@@ -274,7 +275,7 @@ class Committer:
     def _backoff_s(self, attempt: int) -> float:
         retry = self._config.retry
         ceiling = min(retry.max_backoff_ms, retry.initial_backoff_ms * 2 ** (attempt - 1))
-        return ceiling * (1 - retry.jitter * random.random()) / 1000
+        return float(ceiling * (1 - retry.jitter * random.random()) / 1000)
 
 
 @dataclass(slots=True)

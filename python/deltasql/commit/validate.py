@@ -74,7 +74,7 @@ def validate_against(staged: Staged, state: TableState) -> None:
 
 
 def validate_table(metadata: Metadata, protocol: Protocol) -> None:
-    """Check new metadata and protocol: a lawful schema, known properties, the features they need."""
+    """Check new metadata and protocol: lawful schema, known properties, the features needed."""
     schema = StructType.from_json(metadata.schema_string)
     validate_schema(schema, metadata.partition_columns, column_mapping_mode(metadata.configuration))
     check_properties(metadata.configuration)
@@ -83,7 +83,8 @@ def validate_table(metadata: Metadata, protocol: Protocol) -> None:
     missing = required_features(schema, metadata.configuration) - writer_features(protocol)
     if missing:
         raise InvalidActionError(
-            f"the schema or properties need table features the protocol lacks: {', '.join(sorted(missing))}",
+            "the schema or properties need table features the protocol lacks: "
+            + ", ".join(sorted(missing)),
             help="Stage a protocol action with these features in the same commit.",
         )
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -18,7 +16,11 @@ import pyarrow.parquet as pq
 
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.actions import AddFile
-from deltasql.store.store import now_ms
+from deltasql.model.clock import now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _STRING_PREFIX = 32  # characters of a string that statistics keep
@@ -122,14 +124,8 @@ def _statistics(table: pa.Table) -> dict[str, Any]:
 
 
 def _has_order(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_date(kind)
-        or pa.types.is_timestamp(kind)
-    )
+    tests = ("integer", "floating", "decimal", "string", "date", "timestamp")
+    return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)
 
 
 def _stat(value: Any, *, upper: bool) -> Any:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from deltasql import telemetry
 from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError
 from deltasql.mirror.log_files import commit_bytes, commit_file
+from deltasql.model.clock import now_ms
 from deltasql.phases import reached
 from deltasql.storage import Storage
-from deltasql.store.store import now_ms
 
 if TYPE_CHECKING:
     from deltasql.store.records import TableRow

@@ -64,7 +64,7 @@ class Action:
             elif value is not None:
                 nested = _NESTED.get((cls.__name__, name))
                 kwargs[name] = nested.from_body(value) if nested else value
-        return cls(**kwargs, extra=extra)
+        return cls(**kwargs, extra=extra)  # type: ignore[call-arg]
 
 
 @dataclass(frozen=True, slots=True)

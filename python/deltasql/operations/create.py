@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from deltasql.commit.staged import Staged
 from deltasql.model.actions import CommitInfo, Metadata
+from deltasql.model.clock import now_ms
 from deltasql.model.properties import check_properties, stored_properties
 from deltasql.model.protocol import protocol_for
 from deltasql.model.schema import column_mapping_mode
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.model.schema_rules import validate_schema
 from deltasql.store.records import TableRow
-from deltasql.store.store import now_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from deltasql.config import Config
 
 _IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deltasql.store.dialect import Row
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deltasql.store.dialect import Row
 
 _TEXT = pa.string()
 _INT = pa.int64()
@@ -23,7 +25,7 @@ BRIEF = pa.schema(
         ("added_version", _INT),
     ]
 )
-# NULL travels as '' and -1: one database's Arrow driver guesses a column's type from its first rows.
+# NULL travels as '' and -1: SQLite's Arrow driver guesses a column's type from its first rows.
 FULL = pa.schema(
     [
         ("file_id", _INT),

@@ -33,7 +33,7 @@ class Scan:
         self.snapshot, self.predicate = snapshot, predicate
 
     def __len__(self) -> int:
-        return self.arrow.num_rows
+        return int(self.arrow.num_rows)
 
     @cached_property
     def arrow(self) -> pa.Table:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from deltasql.exceptions import TxnLogTableNotFoundError, VersionNotFoundError
 from deltasql.model.predicate import parse_predicate
@@ -18,6 +15,10 @@ from deltasql.snapshot.scan import Scan
 from deltasql.store.records import Head, VersionRow, domain_from_row, txn_from_row
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
     from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction
     from deltasql.model.predicate import Predicate
     from deltasql.snapshot.cache import FileCache

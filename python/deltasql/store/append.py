@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltasql import _core
 from deltasql.exceptions import InvalidActionError
 from deltasql.phases import reached
-from deltasql.store.dialect import Row, Session
 from deltasql.store.records import (
     UNPARTITIONED,
     Commit,
@@ -25,6 +23,11 @@ from deltasql.store.records import (
     txn_rows,
     version_row,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.store.dialect import Row, Session
 
 # From this many rows the bulk paths of a driver are used, which cannot travel in a batch.
 BULK_ROWS = 64
@@ -148,7 +151,7 @@ def _removed_ids(session: Session, commit: Commit) -> list[int]:
         if key not in found:
             raise InvalidActionError(
                 f"cannot remove {remove.path!r}: it is not a live file of {commit.table.full_name}",
-                help="Remove files of the current snapshot, with the deletion vector they have there.",
+                help="Remove files of the current snapshot, with the deletion vectors they have.",
             )
     return [row[1] for row in rows]
 
@@ -184,7 +187,7 @@ def _partition_ids(session: Session, plan: Plan, wanted: list[str], known: dict[
 def _skipping_columns(
     session: Session, commit: Commit, first_file_id: int, plan: Plan
 ) -> list[tuple[int, tuple[str, ...], str]]:
-    """Return (column id, path, type) of the indexed columns; registers those a new schema brings."""
+    """Return (id, path, type) of the indexed columns; registers those a new schema brings."""
     if commit.metadata is None and not commit.adds:
         return []
     if commit.metadata is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
@@ -68,6 +68,9 @@ class Dialect(Protocol):
 
     def errors(self) -> tuple[type[BaseException], ...]:
         """The driver's exception classes, for `except`."""
+
+    def usage(self) -> dict[str, int]:
+        """How many connections are lent, idle, and allowed."""
 
     def write_turn(self) -> AbstractContextManager[None]:
         """Wait for this process's turn to write, where the database has no fair queue."""

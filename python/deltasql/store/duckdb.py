@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,7 +22,9 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from deltasql.config import Config
 
@@ -212,6 +212,7 @@ def _used(name: str, params: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _from_arrow(name: str) -> str:
-    table, columns = insert_shape(name, "duckdb")
+    columns = insert_shape(name, "duckdb")[1]
     listed = ", ".join(columns)
-    return "INSERT INTO " + table + " (" + listed + ") SELECT " + listed + " FROM dl_rows"
+    head = statement(name, "duckdb").partition("VALUES")[0]
+    return f"{head}SELECT {listed} FROM dl_rows"  # noqa: S608  (names of our own schema)

@@ -8,16 +8,18 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from deltasql.exceptions import StoreBusyError, StoreClosedError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 T = TypeVar("T")
 
-# Connections a forked child inherited: closing them would disturb the parent, so they are only kept.
+# Connections a forked child inherited: closing them would disturb the parent, so they are kept.
 _inherited: list[object] = []
 
 
@@ -86,7 +88,7 @@ class Pool(Generic[T]):
                 if not self._free.wait(deadline - time.monotonic()):
                     raise StoreBusyError(
                         f"no connection became free within {self._timeout_s} s",
-                        help="Raise pool.max_size or pool.timeout_s, or close sessions that are no longer used.",
+                        help="Raise pool.max_size or pool.timeout_s, or close what is not used.",
                     )
         if entry is not None:
             return entry

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltasql.model.actions import (
     AddCdcFile,
@@ -19,7 +18,11 @@ from deltasql.model.actions import (
     RemoveFile,
     SetTransaction,
 )
-from deltasql.store.dialect import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from deltasql.store.dialect import Row
 
 UNPARTITIONED = 0
 
@@ -39,7 +42,7 @@ class TableRow:
 
     @classmethod
     def from_row(cls, row: Row) -> TableRow:
-        return cls(*row[:7], properties=json.loads(row[7]))
+        return cls(*(*row[:7], json.loads(row[7])))
 
     @property
     def full_name(self) -> str:

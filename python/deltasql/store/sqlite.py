@@ -7,10 +7,8 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import StoreUnavailableError
@@ -19,7 +17,9 @@ from deltasql.store.pool import Pool
 from deltasql.store.statements import LIST_PARAMETER, PARAMETER, statement
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -38,10 +38,10 @@ TYPES = {
     "table_id_key": "INTEGER PRIMARY KEY AUTOINCREMENT",
     "live_path_index": "CREATE UNIQUE INDEX dl_add_files_live ON dl_add_files (table_id, path_key) "
     "WHERE removed_version IS NULL;",
-    "partition_index": "CREATE INDEX dl_add_files_partition ON dl_add_files (table_id, partition_id) "
-    "WHERE partition_id > 0;",
-    "removed_index": "CREATE INDEX dl_add_files_removed ON dl_add_files (table_id, removed_version) "
-    "WHERE removed_version IS NOT NULL;",
+    "partition_index": "CREATE INDEX dl_add_files_partition ON dl_add_files "
+    "(table_id, partition_id) WHERE partition_id > 0;",
+    "removed_index": "CREATE INDEX dl_add_files_removed ON dl_add_files "
+    "(table_id, removed_version) WHERE removed_version IS NOT NULL;",
 }
 
 # SQLite allows 32,766 parameters per statement; a smaller number keeps statements cached.
@@ -137,7 +137,7 @@ class SqliteDialect:
         except sqlite3.Error as error:
             raise StoreUnavailableError(
                 f"cannot open the SQLite database {str(self._path)!r}: {error}",
-                help="Check that the folder exists, is writable, and that the file is a SQLite database.",
+                help="Check that the folder is writable and that the file is a SQLite database.",
             ) from error
         return connection
 

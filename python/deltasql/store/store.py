@@ -7,8 +7,6 @@ number is taken once, and that a transaction id is recorded once.
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +26,8 @@ from deltasql.store.records import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import pyarrow as pa
 
     from deltasql.config import Config
@@ -92,7 +92,7 @@ class Store:
         """Return our error for a driver's."""
         return StoreUnavailableError(
             f"{self.dialect.name} failed: {str(error).strip() or type(error).__name__}",
-            help="See the cause. If the database is reachable and the disk is not full, run deltasql doctor.",
+            help="See the cause: is the database reachable, and is there room on its disk?",
         )
 
     # Reads
@@ -113,7 +113,7 @@ class Store:
         return self.dialect.arrow(name, **params)
 
     def find_table(self, namespace: str, name: str, *, fresh: bool = False) -> TableRow | None:
-        """Return a live table by name. A remembered answer is checked again by the commit's lock."""
+        """Return a live table by name; the lock of a commit checks a remembered answer again."""
         live_name = append.live_name(namespace, name)
         if not fresh and (known := self._names.get(live_name)) is not None:
             return known
@@ -182,7 +182,7 @@ class Store:
     # Commits
 
     def begin_locked(self, session: Session, table_ids: Sequence[int]) -> dict[int, Head]:
-        """Start the commit's transaction and lock the heads, in id order so that none can deadlock."""
+        """Start the commit's transaction and lock the heads, in id order: none can deadlock."""
         if not table_ids:
             session.begin()
             return {}
@@ -216,11 +216,6 @@ class Store:
     def committed_versions(self, txn_id: str) -> dict[int, int]:
         """Return table id → version of what a transaction id has committed; empty if it has not."""
         return {row[0]: row[1] for row in self.query("find_txn", txn_id=txn_id)}
-
-
-def now_ms() -> int:
-    """Return the wall clock in Delta's unit."""
-    return time.time_ns() // 1_000_000
 
 
 def _dialect(uri: DeltaSqlUri, config: Config) -> Dialect:
