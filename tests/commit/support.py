@@ -1,0 +1,196 @@
+"""What the proofs of the commit path share: real processes, short words, an audit of the log."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import traceback
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import deltasql
+from deltasql import AddFile, Catalog, ReadSet, RemoveFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from deltasql.uri import DeltaSqlUri
+
+SCHEMA = pa.schema([("id", pa.int64())])
+# Processes of their own, forked from a server that has only imported: clean as spawn, but fast.
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(
+    [
+        "tests.commit.support",
+        "deltasql.store.sqlite",
+        "deltasql.store.duckdb",
+        "deltasql.store.postgres",
+    ]
+)
+
+
+def open_catalog(uri: DeltaSqlUri, **settings: Any) -> Catalog:
+    """Open a catalog without a mirror; no file is written, so its tables may lie anywhere."""
+    defaults = {"mirror": {"mode": "off"}, "table": {"data_root": "/nowhere"}}
+    return deltasql.connect(uri, **{**defaults, **settings})
+
+
+def file(path: str, low: int = 0, high: int = 9, **fields: Any) -> AddFile:
+    """An AddFile of ten rows whose column `id` spans low..high."""
+    stats = json.dumps(
+        {
+            "numRecords": 10,
+            "minValues": {"id": low},
+            "maxValues": {"id": high},
+            "nullCount": {"id": 0},
+        }
+    )
+    values = {"partition_values": {}, "size": 100, "modification_time": 0, "stats": stats}
+    return AddFile(path=path, **{**values, **fields})
+
+
+def removal(add: AddFile, *, data_change: bool = True) -> RemoveFile:
+    """The RemoveFile that ends a file's life."""
+    return RemoveFile(
+        path=add.path,
+        data_change=data_change,
+        extended_file_metadata=True,
+        partition_values=add.partition_values,
+        size=add.size,
+        stats=add.stats,
+    )
+
+
+def commit(
+    catalog: Catalog,
+    actions: object,
+    *,
+    table: str = "t",
+    read_version: int | None = None,
+    reads: ReadSet | None = None,
+    operation: str | None = None,
+) -> int:
+    """Commit actions to one table and return the version."""
+    with catalog.begin() as tx:
+        tx.stage_table(table, actions, read_version=read_version, reads=reads, operation=operation)
+    return tx.versions[table]
+
+
+def live(catalog: Catalog, table: str = "t", version: int | None = None) -> list[str]:
+    """Return the paths of the live files, sorted; a file that lived twice would show twice."""
+    files = catalog.table(table).snapshot(version).files()
+    paths: list[str] = files["path"].to_pylist()
+    return sorted(paths)
+
+
+def serializable(catalog: Catalog) -> None:
+    """Ask for the strict level by table property."""
+    metadata = catalog.table("t").snapshot().metadata
+    configuration = {**metadata.configuration, "delta.isolationLevel": "Serializable"}
+    commit(catalog, replace(metadata, configuration=configuration))
+
+
+# Processes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a process ended: what it returned, what it raised, its exit code."""
+
+    value: Any = None
+    error: BaseException | None = None
+    exitcode: int | None = None
+
+
+def run(work: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Outcome]:
+    """Run work in one process per tuple of arguments, all released at once."""
+    barrier = _context.Barrier(len(arguments))
+    started = []
+    for each in arguments:
+        receiver, sender = _context.Pipe(duplex=False)
+        process = _context.Process(target=_child, args=(sender, barrier, work, each), daemon=True)
+        process.start()
+        sender.close()
+        started.append((process, receiver))
+    outcomes = []
+    for process, receiver in started:
+        try:
+            value, error = receiver.recv()
+        except EOFError:  # killed before it could answer
+            value, error = None, None
+        process.join(timeout=60)
+        outcomes.append(Outcome(value, error, process.exitcode))
+    return outcomes
+
+
+def values(outcomes: Sequence[Outcome]) -> list[Any]:
+    """Return what the processes returned; raise what one of them raised."""
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error
+        assert outcome.exitcode == 0
+    return [outcome.value for outcome in outcomes]
+
+
+def _child(sender: Any, barrier: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        value = work(barrier, *arguments)
+    except Exception as error:
+        error.add_note(traceback.format_exc())
+        barrier.abort()
+        sender.send((None, error))
+    else:
+        sender.send((value, None))
+
+
+# Audit
+
+
+def audit(catalog: Catalog) -> None:
+    """Check that the rows of every table agree with one another, whatever happened before."""
+    rows = _rows(catalog, "SELECT table_id, version, next_file_id FROM dl_table_heads")
+    heads = {row[0]: row for row in rows}
+    versions: dict[int, list[tuple[Any, ...]]] = {table_id: [] for table_id in heads}
+    groups: dict[str, list[int]] = {}
+    for table_id, version, next_file_id, committed_at_ms, txn_id, group_size in _rows(
+        catalog,
+        "SELECT table_id, version, next_file_id, committed_at_ms, txn_id, group_size "
+        "FROM dl_table_versions ORDER BY table_id, version",
+    ):
+        versions[table_id].append((version, next_file_id, committed_at_ms))
+        groups.setdefault(txn_id, []).append(group_size)
+    for table_id, log in versions.items():
+        assert [row[0] for row in log] == list(range(len(log))), f"gap in table {table_id}"
+        assert log[-1][:2] == heads[table_id][1:], f"head of table {table_id} is not its last"
+        times = [row[2] for row in log]
+        assert all(a < b for a, b in pairwise(times)), "time goes back"
+    for txn_id, sizes in groups.items():
+        assert set(sizes) == {len(sizes)}, f"transaction {txn_id} is torn"
+    _audit_files(catalog, {table_id: log[-1][:2] for table_id, log in versions.items()})
+    tables = {row[0] for row in _rows(catalog, "SELECT table_id FROM dl_tables")}
+    assert tables == heads.keys()
+
+
+def _audit_files(catalog: Catalog, heads: dict[int, tuple[int, int]]) -> None:
+    alive = set()
+    for table_id, file_id, path, added, removed in _rows(
+        catalog, "SELECT table_id, file_id, path, added_version, removed_version FROM dl_add_files"
+    ):
+        version, next_file_id = heads[table_id]
+        assert file_id < next_file_id
+        assert added <= version
+        assert removed is None or added < removed <= version
+        if removed is None:
+            assert (table_id, path) not in alive, f"{path} lives twice"
+            alive.add((table_id, path))
+    for table_id, version in _rows(catalog, "SELECT table_id, version FROM dl_remove_files"):
+        assert version <= heads[table_id][0]
+
+
+def _rows(catalog: Catalog, text: str) -> list[tuple[Any, ...]]:
+    with catalog.store.session() as session:
+        found: list[tuple[Any, ...]] = session._connection.execute(text).fetchall()  # type: ignore[attr-defined]
+    return found
