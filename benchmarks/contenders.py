@@ -1,12 +1,13 @@
-"""Who takes part, by backend; deltasql joins as soon as it can be imported."""
+"""Who takes part, by backend."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks import ours
+from benchmarks.ducklake import DuckLake
 from benchmarks.floors import DuckdbFloor, PostgresFloor, PostgresRowLockFloor, SqliteFloor
-from benchmarks.peers import Deltalake, DuckLake
+from benchmarks.ours import Deltasql
+from benchmarks.peers import Deltalake
 
 if TYPE_CHECKING:
     from benchmarks.harness import Contender
@@ -36,10 +37,7 @@ def deltalake(workspace: Workspace) -> Deltalake:
     return Deltalake(workspace.new_folder("deltalake"))
 
 
-def deltasql(workspace: Workspace, backend: str) -> list[Contender]:
-    """Return deltasql on a backend, or nothing while it cannot be imported."""
-    if not ours.available():
-        return []
-    if backend == "postgres":
-        return [ours.Deltasql(backend, workspace.new_folder("ours"), workspace.new_database())]
-    return [ours.Deltasql(backend, workspace.new_folder("ours"))]
+def deltasql(workspace: Workspace, backend: str) -> Deltasql:
+    """Return a new catalog of deltasql on a backend."""
+    database = workspace.new_database() if backend == "postgres" else ""
+    return Deltasql(backend, workspace.new_folder(f"deltasql-{backend}"), database)

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,6 +41,12 @@ class Contender(ABC):
     def create(self, tables: int = 1) -> None:
         """Make a new catalog with empty tables and connect to it."""
 
+    def unconnected(self) -> Self:
+        """Return a copy without live connections, fit to be sent to another process."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update({k: v for k, v in vars(self).items() if not k.startswith("_")})
+        return copy
+
     @abstractmethod
     def connect(self) -> None:
         """Connect to the catalog that `create` made, from this process."""
@@ -61,9 +67,17 @@ class Contender(ABC):
         """Commit one file to each table, in one transaction where the system can; timed."""
         raise NotImplementedError
 
+    @abstractmethod
+    def prepare(self) -> None:
+        """Import and load what a program loads once, before anything is timed."""
+
     def open(self) -> Native:
         """Open table t0 from nothing, connection included; timed in a fresh process."""
         raise NotImplementedError
+
+    def reopen(self, handle: Native) -> Native:
+        """Open the table once more in a process that had it open; timed."""
+        return self.open()
 
     def list_files(self, handle: Native) -> int:
         """List every file of an opened table as Arrow and return how many; timed."""

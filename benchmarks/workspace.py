@@ -14,6 +14,8 @@ import psycopg
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from benchmarks.harness import Contender
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "bench"
 CACHE = BUILD / "cache"
@@ -31,7 +33,7 @@ class Workspace:
         self.folder = BUILD / f"run-{os.getpid()}"
         self.settings: dict[str, str] = {}
         # What a scenario leaves for a later one: (contender, files) -> the contender.
-        self.datasets: dict[tuple[str, int], Any] = {}
+        self.datasets: dict[tuple[str, int], Contender] = {}
         self._databases: list[str] = []
 
     def __enter__(self) -> Self:

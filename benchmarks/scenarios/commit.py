@@ -82,7 +82,7 @@ class _Runner:
 def _contenders(workspace: Workspace, *, quick: bool) -> list[Contender]:
     everyone: list[Contender] = []
     for backend in BACKENDS:
-        everyone += deltasql(workspace, backend)
+        everyone.append(deltasql(workspace, backend))
     everyone += floors(workspace)
     everyone.append(deltalake(workspace))
     for backend in BACKENDS:

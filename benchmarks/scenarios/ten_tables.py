@@ -22,7 +22,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
     """Measure every contender in turns; deltalake makes ten commits, none of them atomic."""
     everyone: list[Contender] = []
     for backend in BACKENDS:
-        everyone += deltasql(workspace, backend)
+        everyone.append(deltasql(workspace, backend))
     everyone += [*floors(workspace), deltalake(workspace)]
     for backend in BACKENDS:
         everyone += [ducklake(workspace, backend), ducklake(workspace, backend, "parquet")]

@@ -1,0 +1,126 @@
+"""The peer whose catalog is SQL too: DuckLake on DuckDB, SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from benchmarks.harness import Contender, Native
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.workload import Facts
+
+
+class DuckLake(Contender):
+    """DuckLake: an insert of one small row is a commit of one file.
+
+    As shipped it keeps small inserts inside the catalog (inlining), so no Parquet is written
+    and the commit is all metadata; `style="parquet"` turns that off, and `style="addfile"`
+    registers a Parquet file that already exists.
+    """
+
+    max_commits = 1_000
+    errors = (duckdb.Error,)
+
+    def __init__(self, backend: str, where: Path | str, *, style: str = "inline") -> None:
+        self.backend = backend
+        self.style = style
+        self.name = f"ducklake-{backend}" + ("" if style == "inline" else f"-{style}")
+        # A folder, or for PostgreSQL the folder of the data and the name of the database.
+        self.folder = Path(where)
+        self.database = ""
+
+    def on_database(self, database: str) -> DuckLake:
+        """Keep the catalog in this PostgreSQL database."""
+        self.database = database
+        return self
+
+    def create(self, tables: int = 1) -> None:
+        self.connect()
+        if self.style != "inline":
+            self._db.execute("CALL lake.set_option('data_inlining_row_limit', 0)")
+        for table in range(tables):
+            self._db.execute(
+                f"CREATE TABLE lake.t{table} (day VARCHAR, id BIGINT, code BIGINT, amount DOUBLE)"
+            )
+        one = self.folder / "one.parquet"
+        self._db.execute(
+            f"COPY (SELECT 'd0000' AS day, 1::BIGINT AS id, 1::BIGINT AS code, 1::DOUBLE AS amount)"
+            f" TO '{one}' (FORMAT parquet)"
+        )
+        self._add_file = f"CALL ducklake_add_data_files('lake', 't0', '{one}')"
+
+    def prepare(self) -> None:
+        self._db = ducklake_connection()
+
+    def connect(self) -> None:
+        self.prepare()
+        self.open()
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """DuckDB with the catalog attached as `lake`."""
+        return self._db
+
+    def open(self) -> Native:
+        self._db.execute(self.attach_sql())
+        return self._db
+
+    def plan(self, handle: Native, predicate: str) -> int:
+        # EXPLAIN does not look for files. The first row needs the plan and one open file;
+        # LIMIT keeps the rest closed.
+        return len(handle.execute(f"SELECT id FROM lake.t0 WHERE {predicate} LIMIT 1").fetchall())
+
+    def attach_sql(self) -> str:
+        """Return the statement that opens the catalog."""
+        catalog = {
+            "duckdb": f"{self.folder}/lake.duckdb",
+            "sqlite": f"sqlite:{self.folder}/lake.sqlite",
+            "postgres": f"postgres:dbname={self.database}",
+        }[self.backend]
+        # WAL and a patient busy handler are what its SQLite catalog needs to do its best.
+        options = ", META_JOURNAL_MODE 'WAL', META_BUSY_TIMEOUT 60000"
+        return (
+            f"ATTACH 'ducklake:{catalog}' AS lake (DATA_PATH '{self.folder}/data'"
+            f"{options if self.backend == 'sqlite' else ''})"
+        )
+
+    def close(self) -> None:
+        self._db.close()
+
+    def native(self, files: Sequence[Facts]) -> Native:
+        return [[f.day, f.bounds[0][0], f.bounds[1][0], f.bounds[2][0]] for f in files]
+
+    def commit(self, table: int, files: Native) -> None:
+        if self.style == "addfile":
+            self._db.execute(self._add_file)
+        else:
+            self._db.execute(f"INSERT INTO lake.t{table} VALUES (?, ?, ?, ?)", files[0])
+
+    def commit_each(self, files: Native, tables: int) -> None:
+        self._db.execute("BEGIN")
+        for table in range(tables):
+            self._db.execute(f"INSERT INTO lake.t{table} VALUES (?, ?, ?, ?)", files[table])
+        self._db.execute("COMMIT")
+
+    def count(self, table: int) -> int:
+        row = self._db.execute(f"SELECT count(*) FROM lake.t{table}").fetchone()
+        return int(row[0]) if row else 0
+
+
+def ducklake_connection() -> duckdb.DuckDBPyConnection:
+    """Return a DuckDB connection with DuckLake and its catalogs loaded from their wheels."""
+    # Without this an unknown extension is looked for on the network, for seconds.
+    db = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    for name in ("ducklake", "sqlite_scanner", "postgres_scanner"):
+        package = importlib.import_module(f"duckdb_extension_{name}")
+        folder = Path(next(iter(package.__path__)))
+        extension = f"extensions/v{duckdb.__version__}/{name}.duckdb_extension"
+        db.execute(f"LOAD '{folder / extension}'")
+    db.execute("SET enable_progress_bar = false")
+    return db

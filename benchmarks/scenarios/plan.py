@@ -1,0 +1,58 @@
+"""Cold open and planning down to one file in a thousand, by partition and by min and max."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.cold import Request, measure
+from benchmarks.contenders import BACKENDS
+from benchmarks.datasets import deltalake_table, deltasql_table, ducklake_table
+from benchmarks.harness import result, say
+from benchmarks.workload import predicates
+
+if TYPE_CHECKING:
+    from benchmarks.harness import Contender, Result
+    from benchmarks.workspace import Workspace
+
+TITLE = "Cold open and plan"
+SIZE = 1_000_000
+QUICK_SIZE = 20_000
+
+
+def run(workspace: Workspace, *, quick: bool) -> list[Result]:
+    """Plan each predicate in fresh processes, contenders in turns."""
+    size = QUICK_SIZE if quick else SIZE
+    everyone: list[Contender] = [deltalake_table(size)]
+    for backend in BACKENDS:
+        everyone.append(deltasql_table(workspace, backend, size))
+        everyone.append(ducklake_table(workspace, backend, size))
+    workspace.settle()
+    results: list[Result] = []
+    for predicate in predicates(size):
+        samples: dict[str, list[float]] = {c.name: [] for c in everyone}
+        files: dict[str, int] = {}
+        for _ in range(2 if quick else 5):
+            for contender in everyone:
+                say(f"  {predicate.name}: {contender.name}")
+                answer = measure(Request(contender.unconnected(), "plan", predicate.sql))
+                samples[contender.name].append(answer.total_seconds * 1000)
+                files[contender.name] = answer.files
+        for contender in everyone:
+            # DuckLake reads one row of its plan; what it plans was checked when it was made.
+            expected = 1 if contender.name.startswith("ducklake") else len(predicate.files)
+            if files[contender.name] != expected:
+                raise RuntimeError(
+                    f"{contender.name} plans {files[contender.name]} files, not {expected}"
+                )
+            results.append(
+                result(
+                    contender.name,
+                    contender.backend,
+                    samples[contender.name],
+                    case=predicate.name,
+                    size=size,
+                    metric="latency",
+                    unit="ms",
+                )
+            )
+    return results
