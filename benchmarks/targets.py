@@ -1,0 +1,243 @@
+"""What deltasql promises of its speed, checked against the results of one run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BACKENDS = ("sqlite", "postgres", "duckdb")
+SERVERS = ("sqlite", "postgres")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One promise: what was measured, what is wanted, and whether it holds."""
+
+    promise: str
+    measured: float
+    wanted: float
+    at_most: bool
+    detail: str
+    unit: str = "×"
+
+    @property
+    def met(self) -> bool:
+        """Tell whether the promise holds."""
+        return self.measured <= self.wanted if self.at_most else self.measured >= self.wanted
+
+
+class Results:
+    """The results of one run, read from its JSON files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.documents: dict[str, dict[str, Any]] = {
+            path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))
+        }
+
+    def rows(self, scenario: str, case: str | None = None) -> list[dict[str, Any]]:
+        """Return the results of a scenario, or of one case of it."""
+        found = self.documents.get(scenario, {}).get("results", [])
+        return [r for r in found if case is None or r["case"] == case]
+
+    def sizes(self, scenario: str, case: str) -> list[int]:
+        """Return the sizes a case was measured at."""
+        return sorted({r["size"] for r in self.rows(scenario, case)})
+
+    def row(self, scenario: str, contender: str, case: str, size: int) -> dict[str, Any] | None:
+        """Return one result, or None where it was not measured."""
+        for row in self.rows(scenario, case):
+            if row["contender"] == contender and row["size"] == size:
+                return row
+        return None
+
+    def value(self, scenario: str, contender: str, case: str, size: int) -> float | None:
+        """Return one result's median."""
+        row = self.row(scenario, contender, case, size)
+        return None if row is None else float(row["value"])
+
+
+def checks(results: Results) -> dict[str, list[Check]]:
+    """Check every promise that this run has the numbers for, by scenario."""
+    return {
+        "commit": list(_commit(results)),
+        "ten_tables": list(_ten_tables(results)),
+        "bulk": list(_bulk(results)),
+        "open": list(_open(results)),
+        "plan": list(_plan(results)),
+        "concurrency": list(_concurrency(results)),
+    }
+
+
+def _commit(results: Results) -> Iterator[Check]:
+    sizes = results.sizes("commit", "commit")
+    if not sizes:
+        return
+    ten_thousand = 10_000 if 10_000 in sizes else sizes[-1]
+    for backend, bound in (("sqlite", 8.0), ("postgres", 6.0)):
+        for size in sizes:
+            ours = results.value("commit", f"deltasql-{backend}", "commit", size)
+            floor = results.value("commit", f"floor-{backend}", "commit", size)
+            yield from _slower(f"{backend}, {size:,} commits: floor", ours, floor, bound)
+    for backend in BACKENDS:
+        ours = results.value("commit", f"deltasql-{backend}", "commit", ten_thousand)
+        stock = results.value("commit", "deltalake", "commit", ten_thousand)
+        promise = f"{backend}, {ten_thousand:,} commits: faster than deltalake"
+        yield from _faster(promise, ours, stock, 50)
+    for backend in BACKENDS:
+        last = max(
+            (s for s in sizes if results.value("commit", f"deltasql-{backend}", "commit", s)),
+            default=0,
+        )
+        ours = results.value("commit", f"deltasql-{backend}", "commit", last)
+        first = results.value("commit", f"deltasql-{backend}", "commit", 0)
+        yield from _slower(f"{backend}, {last:,} commits: p50 at 0", ours, first, 1.3)
+    for backend in BACKENDS:
+        for size in sizes:
+            ours = results.value("commit", f"deltasql-{backend}", "commit", size)
+            # The faster of its two ways to insert a row.
+            lake = _least(
+                results.value("commit", f"ducklake-{backend}{style}", "commit", size)
+                for style in ("", "-parquet")
+            )
+            yield from _faster(f"{backend}, {size:,} commits: faster than DuckLake", ours, lake, 5)
+
+
+def _ten_tables(results: Results) -> Iterator[Check]:
+    for backend in SERVERS:
+        ours = results.value("ten_tables", f"deltasql-{backend}", "ten tables", 10)
+        floor = results.value("ten_tables", f"floor-{backend}", "ten tables", 10)
+        lake = _least(
+            results.value("ten_tables", f"ducklake-{backend}{style}", "ten tables", 10)
+            for style in ("", "-parquet")
+        )
+        yield from _faster(f"{backend}: faster than DuckLake", ours, lake, 10)
+        yield from _slower(f"{backend}: floor", ours, floor, 8)
+
+
+def _bulk(results: Results) -> Iterator[Check]:
+    sizes = results.sizes("bulk", "bulk")
+    for backend in SERVERS if sizes else ():
+        name = f"deltasql-{backend}"
+        rates = [results.value("bulk", name, "bulk", size) for size in sizes]
+        known = [rate for rate in rates if rate is not None]
+        if len(known) < len(sizes):
+            continue
+        slowest = min(known)
+        yield Check(
+            f"{backend}: files per second, the slowest of {len(known)} commits",
+            slowest,
+            60_000,
+            at_most=False,
+            detail=f"median {sorted(known)[len(known) // 2]:,.0f}",
+            unit=" files/s",
+        )
+        yield Check(
+            f"{backend}: time of the last commit against the first",
+            known[0] / known[-1],
+            1.3,
+            at_most=True,
+            detail=f"{known[0]:,.0f} → {known[-1]:,.0f} files/s",
+        )
+
+
+def _open(results: Results) -> Iterator[Check]:
+    sizes = results.sizes("open", "open")
+    for size in sizes:
+        wanted = 300 if size >= 1_000_000 else 50
+        for backend in BACKENDS:
+            name = f"deltasql-{backend}"
+            where = f"{backend}, {size:,} files"
+            for case, promise, bound in (
+                ("open", "open, faster than deltalake", wanted),
+                ("list cold", "open and list cold, faster", 3),
+                ("list warm", "open and list warm, faster than cold deltalake", 10),
+            ):
+                ours = results.value("open", name, case, size)
+                stock_case = "open" if case == "open" else "list cold"
+                stock = results.value("open", "deltalake", stock_case, size)
+                yield from _faster(f"{where}: {promise}", ours, stock, bound)
+            memory = results.value("open", name, "list memory", size)
+            stock = results.value("open", "deltalake", "list memory", size)
+            yield from _slower(f"{where}: peak memory of deltalake's", memory, stock, 0.5, "MB")
+    for backend in BACKENDS if len(sizes) > 1 else ():
+        large = results.value("open", f"deltasql-{backend}", "open", sizes[-1])
+        small = results.value("open", f"deltasql-{backend}", "open", sizes[0])
+        promise = f"{backend}: open at {sizes[-1]:,} files against {sizes[0]:,}"
+        yield from _slower(promise, large, small, 1.3)
+
+
+def _plan(results: Results) -> Iterator[Check]:
+    for case in ("partition", "clustered"):
+        for size in results.sizes("plan", case):
+            for backend, bound in (("sqlite", 100), ("postgres", 100), ("duckdb", 20)):
+                ours = results.value("plan", f"deltasql-{backend}", case, size)
+                stock = results.value("plan", "deltalake", case, size)
+                lake = results.value("plan", f"ducklake-{backend}", case, size)
+                where = f"{backend}, by {case}, {size:,} files"
+                yield from _faster(f"{where}: faster than deltalake", ours, stock, bound)
+                if backend != "duckdb":
+                    yield from _faster(f"{where}: faster than DuckLake", ours, lake, 1)
+
+
+def _concurrency(results: Results) -> Iterator[Check]:
+    for case, backend, floor in (
+        ("one PostgreSQL table", "postgres", "floor-postgres-rowlock"),
+        ("16 PostgreSQL tables", "postgres", "floor-postgres-rowlock"),
+        ("one SQLite file", "sqlite", "floor-sqlite"),
+    ):
+        for size in results.sizes("concurrency", case):
+            row = results.row("concurrency", f"deltasql-{backend}", case, size)
+            if row is None:
+                continue
+            ours, extra = float(row["value"]), row["extra"]
+            where = f"{size} processes, {case}"
+            wrong = extra["failures"] + extra["gaps"] + abs(extra["lost"])
+            detail = f"{extra['failures']} / {extra['gaps']} / {extra['lost']}"
+            yield Check(
+                f"{where}: failures, gaps and lost commits",
+                wrong,
+                0,
+                at_most=True,
+                detail=detail,
+                unit="",
+            )
+            lake = results.value("concurrency", f"ducklake-{backend}", case, size)
+            least = results.value("concurrency", floor, case, size)
+            if lake:
+                text = f"{ours:,.0f} against {lake:,.0f} commits/s"
+                promise = f"{where}: commits/s of DuckLake's"
+                yield Check(promise, ours / lake, 10, at_most=False, detail=text)
+            if least:
+                text = f"{ours:,.0f} against {least:,.0f} commits/s"
+                promise = f"{where}: commits/s of the row-lock floor's"
+                yield Check(promise, ours / least, 0.5, at_most=False, detail=text)
+            yield Check(
+                f"{where}: slowest process against the fastest",
+                extra["slowest_share"],
+                1 / 3,
+                at_most=False,
+                detail=f"{extra['slowest']:.0f} and {extra['fastest']:.0f} commits",
+            )
+
+
+def _faster(promise: str, ours: float | None, other: float | None, bound: float) -> Iterator[Check]:
+    if ours and other:
+        detail = f"{ours:,.3g} against {other:,.3g} ms"
+        yield Check(promise, other / ours, bound, at_most=False, detail=detail)
+
+
+def _slower(
+    promise: str, ours: float | None, other: float | None, bound: float, unit: str = "ms"
+) -> Iterator[Check]:
+    if ours and other:
+        detail = f"{ours:,.3g} against {other:,.3g} {unit}"
+        yield Check(promise, ours / other, bound, at_most=True, detail=detail)
+
+
+def _least(values: Iterator[float | None]) -> float | None:
+    return min((v for v in values if v is not None), default=None)
