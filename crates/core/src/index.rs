@@ -60,7 +60,7 @@ struct ColumnExtents {
     null_counts: Vec<Option<i64>>,
 }
 
-/// Order the files by partition and clustered column, and summarise runs of `range_size` files.
+/// Order the files by the clustered column, else by partition, and summarise runs of `range_size` files.
 pub fn lay_out(
     files: &[FileInput<'_>],
     partitions: &[String],
@@ -163,7 +163,8 @@ fn file_order(
     match clustered(by_column) {
         Some(column) => order.sort_by(|&a, &b| {
             let low = |file: usize| low_of(&column.extents[file]);
-            (rank[files[a].partition], low(a)).cmp(&(rank[files[b].partition], low(b)))
+            // Partitions have an index of their own, so the values come first.
+            (low(a), rank[files[a].partition]).cmp(&(low(b), rank[files[b].partition]))
         }),
         None if partitions.len() > 1 => order.sort_by_key(|&file| rank[files[file].partition]),
         None => {}

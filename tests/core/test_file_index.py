@@ -1,0 +1,155 @@
+"""The rows that a commit's files become in the store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltasql import _core
+from deltasql.exceptions import InvalidActionError
+from deltasql.model.actions import AddFile, DeletionVector
+
+COLUMNS = [(7, ("id",), "long"), (8, ("s", "x"), "string")]
+
+
+def add(path: str, low: int, high: int, **kwargs: Any) -> AddFile:
+    stats = {"numRecords": 10, "minValues": {"id": low}, "maxValues": {"id": high}}
+    defaults = {"partition_values": {}, "size": 1, "modification_time": 2}
+    return AddFile(path=path, stats=json.dumps(stats), **(defaults | kwargs))
+
+
+def test_row_holds_every_field_of_the_add() -> None:
+    dv = DeletionVector("u", "abc", 40, 6, 4)
+    stats = '{"numRecords":3,"minValues":{"id":1,"s":{"x":"a"}},"maxValues":{"id":2,"s":{"x":"b"}}}'
+    file = AddFile(
+        "a",
+        {"q": None, "p": "é"},
+        11,
+        12,
+        False,
+        stats,
+        {"t": "1"},
+        dv,
+        13,
+        14,
+        "liquid",
+        {"new": [1.5]},
+    )
+    indexed = _core.index_files([file], COLUMNS, ["p", "q"], 100)
+    partition = '{"p":"é","q":null}'
+    assert indexed.files == [
+        (
+            100,
+            "a",
+            hashlib.sha256(b"a\0uabc@4").digest()[:16],
+            partition,
+            11,
+            12,
+            False,
+            stats,
+            3,
+            '{"t":"1"}',
+            json.dumps(dv.body(), separators=(",", ":")),
+            13,
+            14,
+            "liquid",
+            '{"new":[1.5]}',
+        )
+    ]
+    assert indexed.partitions == [partition]
+    low, high = _core.encode_key("long", "1"), _core.encode_key("long", "2")
+    assert indexed.stats[0] == (7, 100, 100, low, high, None, 3)
+    assert indexed.stats[1][3:5] == (b"\x01a", b"\x01b")
+
+
+def test_file_of_a_parsed_commit_is_indexed_like_its_action() -> None:
+    adds = [add("b", 5, 9, tags={"a": None}, extra={"k": 1}), add("a", 1, 4)]
+    parsed = _core.parse_commit(_core.encode_commit(adds)).adds
+    expected = _core.index_files(adds, COLUMNS, ["p"], 1)
+    indexed = _core.index_files(parsed, COLUMNS, ["p"], 1)
+    assert (indexed.files, indexed.stats) == (expected.files, expected.stats)
+
+
+def test_files_are_ordered_by_partition_then_clustered_column() -> None:
+    adds = [
+        add(f"{p}{i}", i * 10, i * 10 + 9, partition_values={"p": p})
+        for i in (2, 0, 1)
+        for p in "ba"
+    ]
+    indexed = _core.index_files(adds, COLUMNS, ["p"], 1)
+    assert [row[1] for row in indexed.files] == ["a0", "a1", "a2", "b0", "b1", "b2"]
+    assert indexed.partitions == ['{"p":"b"}', '{"p":"a"}']
+
+
+def test_ranges_are_at_most_range_size_long() -> None:
+    adds = [add(str(i), i, i) for i in range(10)]
+    rows = [r for r in _core.index_files(adds, COLUMNS[:1], [], 1, 4).stats if r[0] == 7]
+    assert [(r[1], r[2], r[6]) for r in rows] == [(1, 4, 40), (5, 8, 40), (9, 10, 20)]
+    assert rows[0][3:5] == (_core.encode_key("long", "0"), _core.encode_key("long", "3"))
+
+
+def test_partition_value_of_an_unknown_column_is_kept() -> None:
+    file = add("a", 0, 0, partition_values={"old": "1", "p": "2"})
+    assert _core.index_files([file], [], ["p"], 1).partitions == ['{"p":"2","old":"1"}']
+    assert _core.index_files([], COLUMNS, ["p"], 1).files == []
+
+
+@pytest.mark.parametrize(
+    "stats", [None, "", "nonsense", "[]", '{"minValues":null}', '{"numRecords":']
+)
+def test_statistics_that_say_nothing_leave_the_bounds_unknown(stats: str | None) -> None:
+    file = AddFile("a", {}, 1, 2, stats=stats)
+    rows = _core.index_files([file], COLUMNS, [], 1).stats
+    assert [row[3:] for row in rows] == [(None, None, None, None)] * 2
+
+
+def test_all_null_column_is_an_empty_range() -> None:
+    file = AddFile("a", {}, 1, 2, stats='{"numRecords":4,"nullCount":{"id":4}}')
+    assert _core.index_files([file], COLUMNS, [], 1).stats[0][3:] == (b"\xff", b"", 4, 4)
+
+
+def test_unlawful_add_is_refused() -> None:
+    with pytest.raises(InvalidActionError) as caught:
+        _core.index_files([AddFile("a", {}, None, 0)], [], [], 1)  # type: ignore[arg-type]
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
+@given(st.text(st.characters(codec="utf-8")), st.none() | st.text(st.characters(codec="utf-8")))
+def test_path_key_is_a_sha256_of_path_and_deletion_vector(path: str, dv: str | None) -> None:
+    expected = path if dv is None else f"{path}\0{dv}"
+    assert _core.path_key(path, dv) == hashlib.sha256(expected.encode()).digest()[:16]
+
+
+@pytest.mark.parametrize(
+    ("delta_type", "text"),
+    [
+        ("long", "x"),
+        ("long", "1.5"),
+        ("decimal(5,2)", "1.005"),
+        ("date", "2020-02-30"),
+        ("timestamp", "noon"),
+        ("boolean", "1"),
+        ("binary", "a"),
+        ("array<long>", "1"),
+    ],
+)
+def test_text_that_is_no_value_has_no_key(delta_type: str, text: str) -> None:
+    assert _core.encode_key(delta_type, text) is None
+
+
+def test_literal_between_two_values_is_bounded_by_them() -> None:
+    assert _core.key_bounds("long", "1.5") == (
+        _core.encode_key("long", "1"),
+        _core.encode_key("long", "2"),
+    )
+    assert _core.key_bounds("long", str(2**80)) == (
+        _core.encode_key("long", str(2**63 - 1)),
+        b"\xff",
+    )
+    assert _core.key_bounds("long", str(-(2**80))) == (b"", _core.encode_key("long", str(-(2**63))))
+    assert _core.key_bounds("binary", "a") is None
