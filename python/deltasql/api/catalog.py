@@ -305,7 +305,7 @@ class Catalog:
             yield session, table
             session.commit()
 
-    def _taking_name(self, session: Session, statement: str, name: str, **params: Any) -> None:
+    def _taking_name(self, session: Session, statement: str, name: str, /, **params: Any) -> None:
         try:
             session.execute(statement, **params)
         except self.store.errors as error:
