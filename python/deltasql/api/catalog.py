@@ -98,7 +98,7 @@ class Catalog:
 
     def table(self, name: str) -> CatalogTable:
         """Return a table by name: `sales`, or `crm.sales` in another namespace."""
-        return CatalogTable(self, self.resolve(name))
+        return CatalogTable(self, self.resolve(name, fresh=True))
 
     def exists(self, name: str) -> bool:
         """Tell whether a live table has this name."""
@@ -249,9 +249,13 @@ class Catalog:
 
     # For the rooms of the API
 
-    def resolve(self, name: str) -> TableRow:
-        """Return a live table's row, or an error that names the nearest one."""
-        found = self.store.find_table(*split_table_name(name))
+    def resolve(self, name: str, *, fresh: bool = False) -> TableRow:
+        """Return a live table's row, or an error that names the nearest one.
+
+        A read needs a fresh answer, since others may have renamed or replaced the table; a commit
+        finds that out under its lock.
+        """
+        found = self.store.find_table(*split_table_name(name), fresh=fresh)
         if found is None:
             known = [join_table_name(t.row.namespace, t.row.name) for t in self.tables()]
             near = get_close_matches(name, known, n=1)

@@ -145,7 +145,8 @@ class MultiTableTransaction:
         found = self._snapshots.get(key)
         if found is None:
             catalog = self.catalog
-            found = open_snapshot(catalog.store, catalog.resolve(table), catalog.cache)
+            row = catalog.resolve(table, fresh=True)
+            found = open_snapshot(catalog.store, row, catalog.cache)
             self._snapshots[key] = found
         return found
 
