@@ -172,7 +172,8 @@ pub fn files_error(error: impl std::fmt::Display) -> Error {
     Error::Files(error.to_string())
 }
 
-fn json_text(value: &impl serde::Serialize) -> String {
+/// Compact JSON; what is handed in has string keys only, so it always has a JSON form.
+pub fn json_text(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 

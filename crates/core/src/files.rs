@@ -1,8 +1,11 @@
 //! A list of files as Arrow columns: a million files without a million objects.
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::{BooleanArray, RecordBatch};
-use arrow_schema::SchemaRef;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{BooleanArray, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde::de::DeserializeOwned;
 use serde_json::Map;
 
@@ -44,6 +47,29 @@ impl FileList {
             .map(|chunk| batch_of(chunk, partition_columns));
         let batches = batches.collect::<Result<Vec<_>, _>>()?;
         Ok(Self::of(file_schema(), batches))
+    }
+
+    /// Put partition values, as JSON, in the place of their ids in `partition_id`.
+    pub fn with_partitions(&self, partitions: &HashMap<i64, String>) -> Result<Self, Error> {
+        let Some((position, _)) = self.schema.column_with_name("partition_id") else {
+            return Ok(self.clone());
+        };
+        let mut fields = self.schema.fields().to_vec();
+        fields[position] = Arc::new(Field::new("partition", DataType::Utf8, true));
+        let schema = Arc::new(Schema::new(fields));
+        let replaced = self.batches.iter().map(|batch| {
+            let ids = batch.column(position).as_primitive_opt::<Int64Type>();
+            let ids = ids.ok_or_else(|| Error::Files("partition_id is no int64".to_owned()))?;
+            let texts: StringArray = ids
+                .iter()
+                .map(|id| id.and_then(|id| partitions.get(&id)))
+                .collect();
+            let mut columns = batch.columns().to_vec();
+            columns[position] = Arc::new(texts);
+            RecordBatch::try_new(Arc::clone(&schema), columns).map_err(files_error)
+        });
+        let batches = replaced.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::of(schema, batches))
     }
 
     fn of(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {

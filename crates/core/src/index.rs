@@ -78,8 +78,9 @@ pub fn lay_out(
             null_counts: Vec::with_capacity(files.len()),
         })
         .collect();
+    let mut stats = FileStats::default();
     for file in files {
-        let stats = wanted.read(file.stats);
+        wanted.read_into(file.stats, &mut stats);
         num_records.push(stats.num_records);
         for ((column, slot), out) in columns.iter().zip(&slots).zip(&mut by_column) {
             out.extents.push(extent(&stats, *slot, column.key_type));

@@ -22,6 +22,9 @@ const ZONE_MICROS: i64 = 14 * 3600 * 1_000_000;
 /// From here on a decimal that went through a double may have changed.
 const EXACT_IN_DOUBLE: u128 = 1_000_000_000_000_000;
 
+/// Nine digits tell any two 32-bit floats apart; no writer prints more of one as a float.
+const FLOAT_DIGITS: usize = 9;
+
 /// A Delta type whose values can be ordered as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyType {
@@ -142,6 +145,7 @@ impl KeyType {
     pub fn stat_low(self, text: &str, quoted: bool) -> Option<Key> {
         match self {
             Self::Float | Self::Double if is_nan(text) => None,
+            Self::Double => self.stat_double(text).map(|(low, _)| low),
             Self::Decimal { .. } => self.number_key(self.stat_decimal(text, quoted)?.floor),
             Self::Timestamp | Self::TimestampNtz => {
                 let parsed = self.timestamp(text)?;
@@ -154,6 +158,7 @@ impl KeyType {
     /// A key at or above every value that has `text` as its maximum statistic.
     pub fn stat_high(self, text: &str, quoted: bool) -> Option<Key> {
         match self {
+            Self::Double => self.stat_double(text).map(|(_, high)| high),
             Self::Decimal { .. } => self.number_key(self.stat_decimal(text, quoted)?.ceil),
             Self::Timestamp | Self::TimestampNtz => {
                 let parsed = self.timestamp(text)?;
@@ -165,6 +170,10 @@ impl KeyType {
     }
 
     fn stat_decimal(self, text: &str, quoted: bool) -> Option<Scaled> {
+        // delta-rs squeezes a whole decimal into a long: these two stand for anything beyond.
+        if !quoted && matches!(text, "9223372036854775807" | "-9223372036854775808") {
+            return None;
+        }
         let scaled = parse_scaled(text, self.scale())?;
         let size = scaled.floor.unsigned_abs().max(scaled.ceil.unsigned_abs());
         if quoted || size < EXACT_IN_DOUBLE {
@@ -175,6 +184,17 @@ impl KeyType {
             floor: scaled.floor.checked_sub(error)?,
             ceil: scaled.ceil.checked_add(error)?,
         })
+    }
+
+    /// A short text may be a float of before the column became a double: 0.1 is then 0.10000000149.
+    fn stat_double(self, text: &str) -> Option<(Key, Key)> {
+        let wide: f64 = text.parse().ok()?;
+        let key = double_key(wide);
+        if wide.is_nan() || significant_digits(text) > FLOAT_DIGITS {
+            return Some((key.clone(), key));
+        }
+        let narrow = double_key(f64::from(text.parse::<f32>().ok()?));
+        Some((key.clone().min(narrow.clone()), key.max(narrow)))
     }
 
     fn exact(self, text: &str) -> Option<Key> {
@@ -307,6 +327,12 @@ fn double_key(value: f64) -> Key {
 
 fn is_nan(text: &str) -> bool {
     text.parse::<f64>().is_ok_and(f64::is_nan)
+}
+
+fn significant_digits(text: &str) -> usize {
+    let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit);
+    digits.skip_while(|digit| *digit == b'0').count()
 }
 
 fn zone_slack(parsed: Timestamp) -> i64 {

@@ -1,7 +1,7 @@
 //! Delta log logic without I/O: actions, codec, replay, pruning.
 pub mod actions;
 pub mod codec;
-mod columns;
+pub mod columns;
 pub mod decimal;
 pub mod error;
 pub mod files;

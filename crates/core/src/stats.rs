@@ -61,33 +61,38 @@ impl StatsColumns {
 
     /// Read the wanted parts of `stats`; text that is no JSON object tells nothing.
     pub fn read<'a>(&self, stats: Option<&'a str>) -> FileStats<'a> {
+        let mut found = FileStats::default();
+        self.read_into(stats, &mut found);
+        found
+    }
+
+    /// The same into a value that is used again, which spares its allocations.
+    pub fn read_into<'a>(&self, stats: Option<&'a str>, found: &mut FileStats<'a>) {
+        found.clear(self.len);
         let Some(text) = stats.filter(|text| !text.is_empty()) else {
-            return self.unknown();
+            return;
         };
-        let mut found = self.unknown();
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let read = TopLevel {
             columns: self,
-            out: &mut found,
+            out: found,
         }
         .deserialize(&mut deserializer);
-        match read.and_then(|()| deserializer.end()) {
-            Ok(()) => found,
-            Err(_) => self.unknown(),
-        }
-    }
-
-    fn unknown<'a>(&self) -> FileStats<'a> {
-        FileStats {
-            num_records: None,
-            min: vec![None; self.len],
-            max: vec![None; self.len],
-            null_count: vec![None; self.len],
+        if read.and_then(|()| deserializer.end()).is_err() {
+            found.clear(self.len);
         }
     }
 }
 
 impl<'a> FileStats<'a> {
+    fn clear(&mut self, columns: usize) {
+        self.num_records = None;
+        for part in [&mut self.min, &mut self.max, &mut self.null_count] {
+            part.clear();
+            part.resize(columns, None);
+        }
+    }
+
     pub fn null_count(&self, slot: usize) -> Option<i64> {
         self.null_count[slot].and_then(|raw| raw.get().parse().ok())
     }

@@ -1,4 +1,5 @@
 //! `File` and `FileList`: live files as objects and as Arrow columns.
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StructArray};
@@ -17,6 +18,7 @@ use crate::actions::{action_to_dict, PyField};
 use crate::errors::core_error;
 use crate::json::{object_to_python, to_python};
 use crate::predicate::Predicate;
+use crate::rows::record_batch;
 
 /// A data file of a table, with its statistics.
 #[pyclass(frozen, module = "deltasql._core")]
@@ -201,6 +203,27 @@ impl FileList {
         let read = py.detach(|| reader.collect::<Result<Vec<_>, _>>());
         let batches = read.map_err(|error| PyValueError::new_err(error.to_string()))?;
         py.detach(|| CoreFileList::try_new(&schema, &batches))
+            .map(Self::new)
+            .map_err(|error| core_error(py, &error, None))
+    }
+
+    /// Build the list from rows of a database, given the name and kind of every column.
+    #[classmethod]
+    fn from_rows(
+        _class: &Bound<'_, PyType>,
+        py: Python<'_>,
+        rows: &Bound<'_, PyList>,
+        columns: Vec<(String, String)>,
+    ) -> PyResult<Self> {
+        let batch = record_batch(rows, &columns)?;
+        CoreFileList::try_new(&batch.schema(), std::slice::from_ref(&batch))
+            .map(Self::new)
+            .map_err(|error| core_error(py, &error, None))
+    }
+
+    /// Put partition values, as JSON, in the place of their ids in `partition_id`.
+    fn with_partitions(&self, py: Python<'_>, partitions: HashMap<i64, String>) -> PyResult<Self> {
+        py.detach(|| self.list.with_partitions(&partitions))
             .map(Self::new)
             .map_err(|error| core_error(py, &error, None))
     }

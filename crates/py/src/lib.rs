@@ -6,6 +6,8 @@ mod files;
 mod index;
 mod json;
 mod predicate;
+mod rows;
+mod rows;
 mod table;
 
 use pyo3::prelude::*;

@@ -120,8 +120,9 @@ impl Table {
 
     #[getter]
     fn txn_versions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let txns = self.state().txns.clone();
         let versions = PyDict::new(py);
-        for (app_id, txn) in &self.state().txns {
+        for (app_id, txn) in &txns {
             versions.set_item(app_id, txn.version)?;
         }
         Ok(versions)

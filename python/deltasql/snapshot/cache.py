@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.snapshot.files import SCHEMAS, from_arrow, from_rows
+from deltasql.snapshot.files import from_arrow, from_rows, to_arrow
 
 if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
@@ -75,7 +75,7 @@ def _fetch(snapshot: Snapshot, columns: Columns, *, first_file_id: int) -> pa.Ta
         first_file_id=first_file_id,
         next_file_id=snapshot.next_file_id,
     )
-    return from_arrow(table, SCHEMAS[columns])
+    return from_arrow(table, columns)
 
 
 def _refresh(snapshot: Snapshot, columns: Columns, entry: _Entry) -> pa.Table:
@@ -96,5 +96,5 @@ def _refresh(snapshot: Snapshot, columns: Columns, entry: _Entry) -> pa.Table:
             first_file_id=entry.next_file_id,
             next_file_id=snapshot.next_file_id,
         )
-        files = pa.concat_tables([files, from_rows(rows, SCHEMAS[columns])])
+        files = pa.concat_tables([files, to_arrow(from_rows(rows, columns))])
     return files.combine_chunks() if files["file_id"].num_chunks > _MAX_CHUNKS else files

@@ -2,72 +2,61 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from deltasql import _core
 
+if TYPE_CHECKING:
     from deltasql.store.dialect import Row
 
-_TEXT = pa.string()
-_INT = pa.int64()
-
-BRIEF = pa.schema(
-    [
-        ("file_id", _INT),
-        ("path", _TEXT),
-        ("partition_id", _INT),
-        ("size", _INT),
-        ("modification_time", _INT),
-        ("num_records", _INT),
-        ("added_version", _INT),
-    ]
-)
-# NULL travels as '' and -1: SQLite's Arrow driver guesses a column's type from its first rows.
-FULL = pa.schema(
-    [
-        ("file_id", _INT),
-        ("path", _TEXT),
-        ("partition_id", _INT),
-        ("size", _INT),
-        ("modification_time", _INT),
-        ("data_change", pa.bool_()),
-        ("stats", _TEXT),
-        ("num_records", _INT),
-        ("tags", _TEXT),
-        ("deletion_vector", _TEXT),
-        ("base_row_id", _INT),
-        ("default_row_commit_version", _INT),
-        ("clustering_provider", _TEXT),
-        ("extra", _TEXT),
-        ("added_version", _INT),
-    ]
-)
-SCHEMAS = {"files_all": FULL, "files_brief": BRIEF}
+_BRIEF = {
+    "file_id": "int64",
+    "path": "string",
+    "partition_id": "int64",
+    "size": "int64",
+    "modification_time": "int64",
+    "num_records": "int64",
+    "added_version": "int64",
+}
+# A text that is NULL travels as '': SQLite's Arrow driver guesses types from the first rows.
+_FULL = {
+    "file_id": "int64",
+    "path": "string",
+    "partition_id": "int64",
+    "size": "int64",
+    "modification_time": "int64",
+    "data_change": "bool",
+    "stats": "string",
+    "num_records": "int64",
+    "tags": "string",
+    "deletion_vector": "string",
+    "base_row_id": "int64",
+    "default_row_commit_version": "int64",
+    "clustering_provider": "string",
+    "extra": "string",
+    "added_version": "int64",
+}
+COLUMNS = {"files_all": _FULL, "files_brief": _BRIEF}
+_TYPES = {"int64": pa.int64(), "string": pa.string(), "bool": pa.bool_()}
+SCHEMAS = {
+    statement: pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
+    for statement, columns in COLUMNS.items()
+}
 
 
-def from_arrow(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def from_arrow(table: pa.Table, statement: str) -> pa.Table:
     """Give a bulk read the common schema."""
+    schema = SCHEMAS[statement]
     return table if table.schema.equals(schema) else table.cast(schema)
 
 
-def from_rows(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
-    """Build the Arrow form of a few rows, which are cheaper to fetch as rows."""
-    if not rows:
-        return schema.empty_table()
-    columns: list[Any] = list(zip(*rows, strict=True))
-    position = schema.get_field_index("data_change")
-    if position >= 0:
-        columns[position] = [bool(value) for value in columns[position]]
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+def from_rows(rows: list[Row], statement: str) -> _core.FileList:
+    """Build the list from a few rows, which are cheaper to fetch as rows."""
+    return _core.FileList.from_rows(rows, list(COLUMNS[statement].items()))
 
 
-def with_partitions(files: pa.Table, partitions: Mapping[int, str]) -> pa.Table:
-    """Put the partition values (canonical JSON) in the place of their ids."""
-    ids = files["partition_id"].to_pylist()
-    position = files.schema.get_field_index("partition_id")
-    values = pa.array([partitions[number] for number in ids], _TEXT)
-    return files.set_column(position, "partition", values)
+def to_arrow(files: _core.FileList) -> pa.Table:
+    """Return a list of files as Arrow."""
+    return pa.RecordBatchReader.from_stream(files).read_all()

@@ -10,14 +10,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from deltasql import _core, telemetry
-from deltasql.snapshot.files import FULL, from_arrow, from_rows, with_partitions
+from deltasql.snapshot.files import from_arrow, from_rows, to_arrow
 from deltasql.snapshot.ranges import Ranges
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from deltasql.model.predicate import Bound, Predicate
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -33,42 +32,39 @@ class Scan:
         self.snapshot, self.predicate = snapshot, predicate
 
     def __len__(self) -> int:
-        return int(self.arrow.num_rows)
-
-    @cached_property
-    def arrow(self) -> pa.Table:
-        """The files with their statistics; partition values as JSON in `partition`."""
-        with telemetry.span("plan", table=self.snapshot.table.full_name):
-            if self.predicate is None:
-                return self._with_partitions(self.snapshot.files())
-            return self._sieve(self.predicate)
+        return len(self.files)
 
     @cached_property
     def files(self) -> _core.FileList:
-        """The files as lazy objects."""
-        return _core.FileList.from_arrow(self.arrow)
+        """The files as lazy objects; partition values as JSON in the column `partition`."""
+        with telemetry.span("plan", table=self.snapshot.table.full_name):
+            if self.predicate is None:
+                return self._listed(self.snapshot.files())
+            return self._sieve(self.predicate)
+
+    @cached_property
+    def arrow(self) -> pa.Table:
+        """The files with their statistics as Arrow."""
+        return to_arrow(self.files)
 
     def paths(self) -> list[str]:
         """Return the paths as the log has them."""
-        paths: list[str] = self.arrow["path"].to_pylist()
-        return paths
+        return self.files.paths()
 
-    def _sieve(self, predicate: Predicate) -> pa.Table:
+    def _sieve(self, predicate: Predicate) -> _core.FileList:
         tree = _core.Predicate(predicate.to_pruning_json())
         partition_ids = self._partition_ids(tree)
-        if partition_ids is not None and not partition_ids:
-            return self._with_partitions(FULL.empty_table())
         ranges = self._ranges(predicate.bounds())
-        candidates = self._with_partitions(self._fetch(partition_ids, ranges))
-        mask = _core.FileList.from_arrow(candidates).mask(tree)
-        return candidates.filter(pa.array(mask, pa.bool_()))
+        if partition_ids == [] or (ranges is not None and not ranges):
+            return from_rows([], "files_all").with_partitions({})
+        return self._fetch(partition_ids, ranges).prune(tree)
+
+    def _listed(self, files: pa.Table) -> _core.FileList:
+        return _core.FileList.from_arrow(files).with_partitions(self._partitions)
 
     @cached_property
     def _partitions(self) -> dict[int, str]:
         return self.snapshot.store.partition_values(self.snapshot.table.table_id)
-
-    def _with_partitions(self, files: pa.Table) -> pa.Table:
-        return with_partitions(files, self._partitions)
 
     def _partition_ids(self, tree: _core.Predicate) -> list[int] | None:
         """Return the partitions that can match; None when they cannot tell."""
@@ -103,38 +99,27 @@ class Scan:
                 found = kept if found is None else found.intersect(kept)
         return found
 
-    def _fetch(self, partition_ids: list[int] | None, ranges: Ranges | None) -> pa.Table:
+    def _fetch(self, partition_ids: list[int] | None, ranges: Ranges | None) -> _core.FileList:
+        """Fetch the candidates by the index that leaves fewer of them."""
         snapshot, store = self.snapshot, self.snapshot.store
         at = {"table_id": snapshot.table.table_id, "version": snapshot.version}
-        share = ranges.count / max(1, snapshot.next_file_id - 1) if ranges is not None else 1.0
-        partition_share = 1.0
+        share = partition_share = 1.0
+        if ranges is not None:
+            share = ranges.count / max(1, snapshot.next_file_id - 1)
         if partition_ids is not None:
-            partition_share = len(partition_ids) / max(1, len(self._partitions))
+            partition_share = len(partition_ids) / len(self._partitions)
         if min(share, partition_share) > _FETCH_ALL_SHARE:
-            files = snapshot.files()
-        elif ranges is not None and share <= partition_share:
-            firsts, lasts = ranges.columns()
-            if ranges.count > _BULK_FILES:
-                files = self._bulk(firsts[0], lasts[-1])
-            else:
-                pairs = [list(pair) for pair in zip(firsts, lasts, strict=True)]
-                rows = store.query("files_in_ranges", firsts=firsts, lasts=lasts, pairs=pairs, **at)
-                files = from_rows(rows, FULL)
-        else:
+            return self._listed(snapshot.files())
+        if partition_ids is not None and (ranges is None or partition_share < share):
             rows = store.query("files_in_partitions", partition_ids=partition_ids, **at)
-            files = from_rows(rows, FULL)
-        if partition_ids is not None:
-            wanted = pa.array(partition_ids, pa.int64())
-            files = files.filter(pc.is_in(files["partition_id"], value_set=wanted))
-        return files
-
-    def _bulk(self, first: int, last: int) -> pa.Table:
-        snapshot = self.snapshot
-        table = snapshot.store.arrow(
-            "files_all",
-            table_id=snapshot.table.table_id,
-            version=snapshot.version,
-            first_file_id=first,
-            next_file_id=min(last + 1, snapshot.next_file_id),
-        )
-        return from_arrow(table, FULL)
+            return from_rows(rows, "files_all").with_partitions(self._partitions)
+        assert ranges is not None
+        firsts, lasts = ranges.columns()
+        if ranges.count > _BULK_FILES:
+            bulk = store.arrow(
+                "files_all", first_file_id=firsts[0], next_file_id=lasts[-1] + 1, **at
+            )
+            return self._listed(from_arrow(bulk, "files_all"))
+        pairs = [list(pair) for pair in zip(firsts, lasts, strict=True)]
+        rows = store.query("files_in_ranges", firsts=firsts, lasts=lasts, pairs=pairs, **at)
+        return from_rows(rows, "files_all").with_partitions(self._partitions)

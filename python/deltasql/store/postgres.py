@@ -324,9 +324,8 @@ def _target(name: str) -> str:
 def _many(name: str, count: int) -> Any:
     columns = insert_shape(name, "postgres")[1]
     row = "(" + ", ".join(["%s"] * len(columns)) + ")"
-    head = statement(name, "postgres").partition("VALUES")[0]
-    tail = statement(name, "postgres").rpartition(")")[2]
-    return head + "VALUES " + ", ".join([row] * count) + tail
+    rows = ", ".join([row] * count)
+    return re.sub(r"VALUES \([^)]*\)", lambda _: "VALUES " + rows, statement(name, "postgres"))
 
 
 @cache

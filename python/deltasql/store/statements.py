@@ -2,7 +2,8 @@
 
 A file under `sql/` holds blocks that start with `-- name: verb_noun`, written once with
 `$name` parameters. A block marked `[postgres]` replaces the common one for that database.
-`{in:ids}` stands for membership in a list parameter, which each database spells its own way.
+`{in:ids}` stands for membership in a list parameter, which each database spells its own way;
+`{use:part}` puts in a `-- part:` that several statements share.
 """
 
 from __future__ import annotations
@@ -11,26 +12,29 @@ import re
 from functools import cache
 from importlib import resources
 
-_HEADER = re.compile(r"^-- name: (\w+)(?: \[(\w+)\])?\s*$")
+_HEADER = re.compile(r"^-- (name|part): (\w+)(?: \[(\w+)\])?\s*$")
 PARAMETER = re.compile(r"\$(\w+)")
+_USE = re.compile(r"\{use:(\w+)\}")
 LIST_PARAMETER = re.compile(r"\{in:(\w+)\}")
 
 
 @cache
-def blocks() -> dict[str, dict[str | None, str]]:
-    """Return every block as name → database (None = all) → text."""
+def blocks(kind: str = "name") -> dict[str, dict[str | None, str]]:
+    """Return every block of a kind (`name` or `part`) as name → database (None = all) → text."""
     found: dict[str, dict[str | None, str]] = {}
-    for file in sorted(_sql_files(), key=lambda item: item[0]):
-        name, database, lines = "", None, list[str]()
-        for line in [*file[1].splitlines(), "-- name: end"]:
-            header = _HEADER.match(line)
-            if header is None:
-                if name and not line.startswith("--"):
+    for _, source in sorted(_sql_files()):
+        header: re.Match[str] | None = None
+        lines: list[str] = []
+        for line in [*source.splitlines(), "-- name: end"]:
+            starts = _HEADER.match(line)
+            if starts is None:
+                if not line.startswith("--"):
                     lines.append(line)
                 continue
-            if name:
-                found.setdefault(name, {})[database] = "\n".join(lines).strip().rstrip(";")
-            name, database, lines = header[1], header[2], []
+            if header is not None and header[1] == kind:
+                text = "\n".join(lines).strip().rstrip(";")
+                found.setdefault(header[2], {})[header[3]] = text
+            header, lines = starts, []
     return found
 
 
@@ -42,7 +46,8 @@ def statement(name: str, database: str) -> str:
     True
     """
     variants = blocks()[name]
-    return variants.get(database) or variants[None]
+    text = variants.get(database) or variants[None]
+    return _USE.sub(lambda match: blocks("part")[match[1]][None], text)
 
 
 @cache

@@ -89,39 +89,45 @@ WHERE d.table_id = $table_id ORDER BY d.domain;
 SELECT partition_id, partition_values FROM dl_partitions WHERE table_id = $table_id ORDER BY partition_id;
 
 -- name: live_totals
-SELECT count(*), coalesce(sum(size), 0), sum(num_records), count(num_records) FROM dl_add_files
-WHERE table_id = $table_id AND added_version <= $version AND (removed_version IS NULL OR removed_version > $version);
+SELECT count(*), coalesce(sum(f.size), 0), sum(f.num_records), count(f.num_records) FROM dl_add_files f
+WHERE f.table_id = $table_id AND {use:live_at_version};
 
 -- name: removed_ids_between
 SELECT file_id FROM dl_add_files
 WHERE table_id = $table_id AND removed_version > $after AND removed_version <= $last;
 
+-- part: file_columns
+f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.data_change, coalesce(f.stats, '') AS stats,
+  f.num_records, coalesce(f.tags, '') AS tags, coalesce(f.deletion_vector, '') AS deletion_vector, f.base_row_id,
+  f.default_row_commit_version, coalesce(f.clustering_provider, '') AS clustering_provider,
+  coalesce(f.extra, '') AS extra, f.added_version;
+
+-- part: live_at_version
+f.added_version <= $version AND (f.removed_version IS NULL OR f.removed_version > $version);
+
 -- name: files_all
-SELECT file_id, path, partition_id, size, modification_time, data_change, coalesce(stats, '') AS stats,
-  coalesce(num_records, -1) AS num_records, coalesce(tags, '') AS tags, coalesce(deletion_vector, '') AS deletion_vector,
-  coalesce(base_row_id, -1) AS base_row_id, coalesce(default_row_commit_version, -1) AS default_row_commit_version,
-  coalesce(clustering_provider, '') AS clustering_provider, coalesce(extra, '') AS extra, added_version
-FROM dl_add_files
-WHERE table_id = $table_id AND file_id >= $first_file_id AND file_id < $next_file_id
-  AND added_version <= $version AND (removed_version IS NULL OR removed_version > $version)
-ORDER BY file_id;
+SELECT {use:file_columns}
+FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version}
+ORDER BY f.file_id;
 
 -- name: files_brief
-SELECT file_id, path, partition_id, size, modification_time, coalesce(num_records, -1) AS num_records, added_version
-FROM dl_add_files
-WHERE table_id = $table_id AND file_id >= $first_file_id AND file_id < $next_file_id
-  AND added_version <= $version AND (removed_version IS NULL OR removed_version > $version)
-ORDER BY file_id;
+SELECT f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.num_records, f.added_version
+FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version}
+ORDER BY f.file_id;
 
 -- name: files_in_partitions
-SELECT file_id, path, partition_id, size, modification_time, data_change, coalesce(stats, '') AS stats,
-  coalesce(num_records, -1) AS num_records, coalesce(tags, '') AS tags, coalesce(deletion_vector, '') AS deletion_vector,
-  coalesce(base_row_id, -1) AS base_row_id, coalesce(default_row_commit_version, -1) AS default_row_commit_version,
-  coalesce(clustering_provider, '') AS clustering_provider, coalesce(extra, '') AS extra, added_version
-FROM dl_add_files
-WHERE table_id = $table_id AND partition_id {in:partition_ids} AND partition_id > 0
-  AND added_version <= $version AND (removed_version IS NULL OR removed_version > $version)
-ORDER BY file_id;
+SELECT {use:file_columns}
+FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.partition_id {in:partition_ids} AND f.partition_id > 0 AND {use:live_at_version}
+ORDER BY +f.file_id;
+
+-- name: files_in_partitions [sqlite]
+SELECT {use:file_columns}
+FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.partition_id {in:partition_ids} AND likely(f.partition_id > 0) AND {use:live_at_version}
+ORDER BY +f.file_id;
 
 -- name: stats_ranges_overlapping
 SELECT file_id, last_file_id FROM dl_file_stats
@@ -130,39 +136,30 @@ WHERE table_id = $table_id AND column_id = $column_id AND file_id < $next_file_i
 ORDER BY file_id;
 
 -- name: files_in_ranges [sqlite]
-SELECT f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.data_change, coalesce(f.stats, '') AS stats,
-  coalesce(f.num_records, -1) AS num_records, coalesce(f.tags, '') AS tags,
-  coalesce(f.deletion_vector, '') AS deletion_vector, coalesce(f.base_row_id, -1) AS base_row_id,
-  coalesce(f.default_row_commit_version, -1) AS default_row_commit_version,
-  coalesce(f.clustering_provider, '') AS clustering_provider, coalesce(f.extra, '') AS extra, f.added_version
+SELECT {use:file_columns}
 FROM json_each($pairs) r
 CROSS JOIN dl_add_files f ON f.table_id = $table_id
   AND f.file_id BETWEEN json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')
-WHERE f.added_version <= $version AND (f.removed_version IS NULL OR f.removed_version > $version)
+WHERE {use:live_at_version}
 ORDER BY f.file_id;
 
 -- name: files_in_ranges [postgres]
-SELECT f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.data_change, coalesce(f.stats, '') AS stats,
-  coalesce(f.num_records, -1) AS num_records, coalesce(f.tags, '') AS tags,
-  coalesce(f.deletion_vector, '') AS deletion_vector, coalesce(f.base_row_id, -1) AS base_row_id,
-  coalesce(f.default_row_commit_version, -1) AS default_row_commit_version,
-  coalesce(f.clustering_provider, '') AS clustering_provider, coalesce(f.extra, '') AS extra, f.added_version
+SELECT {use:file_columns}
 FROM unnest($firsts::bigint[], $lasts::bigint[]) AS r (first_id, last_id)
 CROSS JOIN LATERAL (
   SELECT * FROM dl_add_files g WHERE g.table_id = $table_id AND g.file_id BETWEEN r.first_id AND r.last_id
 ) f
-WHERE f.added_version <= $version AND (f.removed_version IS NULL OR f.removed_version > $version)
+WHERE {use:live_at_version}
 ORDER BY f.file_id;
 
 -- name: files_in_ranges [duckdb]
-SELECT f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.data_change, coalesce(f.stats, '') AS stats,
-  coalesce(f.num_records, -1) AS num_records, coalesce(f.tags, '') AS tags,
-  coalesce(f.deletion_vector, '') AS deletion_vector, coalesce(f.base_row_id, -1) AS base_row_id,
-  coalesce(f.default_row_commit_version, -1) AS default_row_commit_version,
-  coalesce(f.clustering_provider, '') AS clustering_provider, coalesce(f.extra, '') AS extra, f.added_version
+SELECT {use:file_columns}
 FROM dl_add_files f
 WHERE f.table_id = $table_id
   AND f.file_id >= list_aggregate($firsts, 'min') AND f.file_id <= list_aggregate($lasts, 'max')
-  AND list_any_value(list_filter(list_zip($firsts, $lasts), r -> f.file_id BETWEEN r[1] AND r[2])) IS NOT NULL
-  AND f.added_version <= $version AND (f.removed_version IS NULL OR f.removed_version > $version)
+  AND f.file_id IN (
+    SELECT unnest(range(r.first_id, r.last_id + 1))
+    FROM (SELECT unnest($firsts) AS first_id, unnest($lasts) AS last_id) r
+  )
+  AND {use:live_at_version}
 ORDER BY f.file_id;
