@@ -4,7 +4,7 @@ use deltasql_core::keys::{path_key as hash_path, KeyType};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
-use crate::rows::{Partitions, Row};
+use crate::adds::{Partitions, Row};
 
 /// The rows of a commit's files and of the skipping index over them.
 #[pyclass(frozen, module = "deltasql._core")]

@@ -1,12 +1,12 @@
 //! Python bindings of `deltasql-core`.
 mod actions;
+mod adds;
 mod commit;
 mod errors;
 mod files;
 mod index;
 mod json;
 mod predicate;
-mod rows;
 mod rows;
 mod table;
 

@@ -1,215 +1,87 @@
-//! The files of a commit as they lie in Python, with what the store's rows need of them.
-use std::collections::HashMap;
+//! A few rows of a database as one Arrow batch.
+use std::sync::Arc;
 
-use deltasql_core::actions::{AddFile, DeletionVector};
-use deltasql_core::columns::{json_text, partition_text};
+use arrow_array::builder::{BooleanBuilder, Int64Builder, StringBuilder};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
-use pyo3::{intern, IntoPyObjectExt};
+use pyo3::types::{PyList, PyString, PyTuple};
 
-use crate::errors::invalid_action;
-use crate::files::File;
-use crate::json::{for_each_item, to_object};
-
-/// One `AddFile`, its Python values kept where the row needs them unchanged.
-pub struct Row<'py> {
-    pub path: Bound<'py, PyString>,
-    pub partition: usize,
-    pub stats: Option<Bound<'py, PyString>>,
-    /// size, modification time, data change, base row id, default row commit version, clustering provider.
-    pub plain: [Bound<'py, PyAny>; 6],
-    pub tags: Option<String>,
-    pub deletion_vector: Option<String>,
-    pub dv_id: Option<String>,
-    pub extra: Option<String>,
-}
-
-impl<'py> Row<'py> {
-    /// Read an `AddFile` or a `File`.
-    pub fn of(add: &Bound<'py, PyAny>, partitions: &mut Partitions<'py>) -> PyResult<Self> {
-        if let Ok(file) = add.cast::<File>() {
-            return Self::of_file(add.py(), &file.get().add(), partitions);
+/// Turn rows into columns; `columns` gives their names and kinds: int64, string or bool.
+pub fn record_batch(
+    rows: &Bound<'_, PyList>,
+    columns: &[(String, String)],
+) -> PyResult<RecordBatch> {
+    let mut builders = Vec::with_capacity(columns.len());
+    for (_, kind) in columns {
+        builders.push(Column::of(kind, rows.len())?);
+    }
+    for row in rows.iter() {
+        let row = row.cast::<PyTuple>()?;
+        if row.len() != builders.len() {
+            return Err(PyValueError::new_err(format!(
+                "a row of {} values for {} columns",
+                row.len(),
+                builders.len()
+            )));
         }
-        Self::read(add, partitions).map_err(|error| {
-            let name = add
-                .repr()
-                .map_or_else(|_| "?".into(), |text| text.to_string());
-            let message = format!("cannot index {name}: not a lawful add file");
-            invalid_action(add.py(), &message, Some(error))
-        })
-    }
-
-    fn of_file(py: Python<'py>, add: &AddFile, partitions: &mut Partitions<'py>) -> PyResult<Self> {
-        let text = partition_text(&add.partition_values, &partitions.names);
-        Ok(Self {
-            path: PyString::new(py, &add.path),
-            partition: partitions.position_of(text),
-            stats: add.stats.as_ref().map(|stats| PyString::new(py, stats)),
-            plain: [
-                add.size.into_bound_py_any(py)?,
-                add.modification_time.into_bound_py_any(py)?,
-                add.data_change.into_bound_py_any(py)?,
-                add.base_row_id.into_bound_py_any(py)?,
-                add.default_row_commit_version.into_bound_py_any(py)?,
-                add.clustering_provider.as_deref().into_bound_py_any(py)?,
-            ],
-            tags: add.tags.as_ref().map(json_text),
-            dv_id: add.deletion_vector.as_ref().map(DeletionVector::unique_id),
-            deletion_vector: add.deletion_vector.as_ref().map(json_text),
-            extra: (!add.extra.is_empty()).then(|| json_text(&add.extra)),
-        })
-    }
-
-    fn read(add: &Bound<'py, PyAny>, partitions: &mut Partitions<'py>) -> PyResult<Self> {
-        let py = add.py();
-        let size = add.getattr(intern!(py, "size"))?;
-        let modification_time = add.getattr(intern!(py, "modification_time"))?;
-        size.extract::<i64>()?;
-        modification_time.extract::<i64>()?;
-        let deletion_vector = present(add.getattr(intern!(py, "deletion_vector"))?);
-        Ok(Self {
-            path: add.getattr(intern!(py, "path"))?.cast_into()?,
-            partition: partitions.position(&add.getattr(intern!(py, "partition_values"))?)?,
-            stats: present(add.getattr(intern!(py, "stats"))?)
-                .map(|stats| stats.cast_into())
-                .transpose()?,
-            plain: [
-                size,
-                modification_time,
-                add.getattr(intern!(py, "data_change"))?,
-                add.getattr(intern!(py, "base_row_id"))?,
-                add.getattr(intern!(py, "default_row_commit_version"))?,
-                add.getattr(intern!(py, "clustering_provider"))?,
-            ],
-            tags: present(add.getattr(intern!(py, "tags"))?)
-                .map(|tags| mapping_text(&tags))
-                .transpose()?,
-            dv_id: deletion_vector
-                .as_ref()
-                .map(|dv| dv.getattr(intern!(py, "unique_id"))?.extract())
-                .transpose()?,
-            deletion_vector: deletion_vector
-                .map(|dv| mapping_text(&dv.call_method0(intern!(py, "body"))?))
-                .transpose()?,
-            extra: extra_text(&add.getattr(intern!(py, "extra"))?)?,
-        })
-    }
-}
-
-/// The distinct partitions of a commit, in order of first use.
-pub struct Partitions<'py> {
-    columns: Vec<Bound<'py, PyString>>,
-    names: Vec<String>,
-    pub texts: Vec<String>,
-    positions: HashMap<String, usize>,
-    last: usize,
-}
-
-impl<'py> Partitions<'py> {
-    pub fn new(columns: Vec<Bound<'py, PyString>>) -> PyResult<Self> {
-        let names = columns.iter().map(|column| Ok(column.to_str()?.to_owned()));
-        Ok(Self {
-            names: names.collect::<PyResult<_>>()?,
-            columns,
-            texts: Vec::new(),
-            positions: HashMap::new(),
-            last: 0,
-        })
-    }
-
-    fn position(&mut self, values: &Bound<'py, PyAny>) -> PyResult<usize> {
-        Ok(self.position_of(self.text(values)?))
-    }
-
-    fn position_of(&mut self, text: String) -> usize {
-        // Files often come partition by partition, so the last one is the best guess.
-        if self.texts.get(self.last) == Some(&text) {
-            return self.last;
+        for (builder, value) in builders.iter_mut().zip(row.iter()) {
+            builder.push(&value)?;
         }
-        let next = self.texts.len();
-        self.last = *self.positions.entry(text).or_insert_with_key(|text| {
-            self.texts.push(text.clone());
-            next
-        });
-        self.last
     }
-
-    fn text(&self, values: &Bound<'py, PyAny>) -> PyResult<String> {
-        let mut out = ObjectWriter::default();
-        let count = values.len()?;
-        let mut used = 0;
-        for column in &self.columns {
-            let value = match values.cast::<PyDict>() {
-                Ok(dict) => dict.get_item(column)?,
-                Err(_) if values.contains(column)? => Some(values.get_item(column)?),
-                Err(_) => None,
-            };
-            used += usize::from(value.is_some());
-            out.entry(column, value.as_ref())?;
-        }
-        if used < count {
-            for_each_item(values, |key, value| {
-                let name = key.to_str()?;
-                if !self.names.iter().any(|column| column == name) {
-                    out.entry(key, Some(value))?;
-                }
-                Ok(())
-            })?;
-        }
-        Ok(out.finish())
-    }
+    let fields = columns.iter().zip(&builders);
+    let fields = fields.map(|((name, _), builder)| Field::new(name, builder.data_type(), true));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let arrays = builders.iter_mut().map(Column::finish).collect();
+    RecordBatch::try_new(schema, arrays).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-#[derive(Default)]
-struct ObjectWriter {
-    text: String,
+enum Column {
+    Long(Int64Builder),
+    Text(StringBuilder),
+    Boolean(BooleanBuilder),
 }
 
-impl ObjectWriter {
-    fn entry(
-        &mut self,
-        key: &Bound<'_, PyString>,
-        value: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        self.text.push(if self.text.is_empty() { '{' } else { ',' });
-        self.quoted(key.to_str()?);
-        self.text.push(':');
-        match value.filter(|value| !value.is_none()) {
-            Some(value) => self.quoted(value.cast::<PyString>()?.to_str()?),
-            None => self.text.push_str("null"),
+impl Column {
+    fn of(kind: &str, rows: usize) -> PyResult<Self> {
+        match kind {
+            "int64" => Ok(Self::Long(Int64Builder::with_capacity(rows))),
+            "string" => Ok(Self::Text(StringBuilder::with_capacity(rows, rows * 64))),
+            "bool" => Ok(Self::Boolean(BooleanBuilder::with_capacity(rows))),
+            _ => Err(PyValueError::new_err(format!(
+                "unknown kind `{kind}`; known: int64, string, bool"
+            ))),
+        }
+    }
+
+    fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let null = value.is_none();
+        match self {
+            Self::Long(builder) if null => builder.append_null(),
+            Self::Text(builder) if null => builder.append_null(),
+            Self::Boolean(builder) if null => builder.append_null(),
+            Self::Long(builder) => builder.append_value(value.extract()?),
+            Self::Text(builder) => builder.append_value(value.cast::<PyString>()?.to_str()?),
+            // SQLite has no booleans; it sends 0 and 1.
+            Self::Boolean(builder) => builder.append_value(value.is_truthy()?),
         }
         Ok(())
     }
 
-    fn quoted(&mut self, text: &str) {
-        let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
-        if text.bytes().all(plain) {
-            self.text.push('"');
-            self.text.push_str(text);
-            self.text.push('"');
-        } else {
-            self.text.push_str(&json_text(&text));
+    fn data_type(&self) -> DataType {
+        match self {
+            Self::Long(_) => DataType::Int64,
+            Self::Text(_) => DataType::Utf8,
+            Self::Boolean(_) => DataType::Boolean,
         }
     }
 
-    fn finish(mut self) -> String {
-        self.text
-            .push_str(if self.text.is_empty() { "{}" } else { "}" });
-        self.text
+    fn finish(&mut self) -> ArrayRef {
+        match self {
+            Self::Long(builder) => Arc::new(builder.finish()),
+            Self::Text(builder) => Arc::new(builder.finish()),
+            Self::Boolean(builder) => Arc::new(builder.finish()),
+        }
     }
-}
-
-fn mapping_text(mapping: &Bound<'_, PyAny>) -> PyResult<String> {
-    Ok(serde_json::Value::Object(to_object(mapping)?).to_string())
-}
-
-fn extra_text(extra: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
-    if extra.len()? == 0 {
-        return Ok(None);
-    }
-    mapping_text(extra).map(Some)
-}
-
-fn present(value: Bound<'_, PyAny>) -> Option<Bound<'_, PyAny>> {
-    (!value.is_none()).then_some(value)
 }
