@@ -108,5 +108,8 @@ VALUES ($table_id, $domain, $version, $configuration, $removed, $extra);
 INSERT INTO dl_cdc_files (table_id, version, ordinal, path, partition_values, size, data_change, tags, extra)
 VALUES ($table_id, $version, $ordinal, $path, $partition_values, $size, $data_change, $tags, $extra);
 
+-- name: insert_staged_file
+INSERT INTO dl_staged_files (txn_id, table_id, path, staged_at_ms) VALUES ($txn_id, $table_id, $path, $staged_at_ms);
+
 -- name: clear_staged_files
 DELETE FROM dl_staged_files WHERE txn_id = $txn_id;
