@@ -42,6 +42,10 @@ class Storage:
         """Return a file's content; FileNotFoundError when it is not there."""
         return (self.root / name).read_bytes()
 
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is gone already is fine."""
+        (self.root / name).unlink(missing_ok=True)
+
     def exists(self, name: str) -> bool:
         return (self.root / name).exists()
 

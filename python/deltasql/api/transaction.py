@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from deltasql.commit.staged import ReadSet, Staged, actions_from
 from deltasql.engine.arrow import batches
-from deltasql.exceptions import TableExistsError, TransactionClosedError
+from deltasql.exceptions import (
+    CommitConflictError,
+    InvalidActionError,
+    TableExistsError,
+    TransactionClosedError,
+)
 from deltasql.mirror.publish import publish
 from deltasql.model.actions import CommitInfo
 from deltasql.model.schema import StructType
 from deltasql.operations.write import stage_write
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+from deltasql.storage import Storage
 from deltasql.uri import split_table_name
 
 if TYPE_CHECKING:
@@ -38,6 +45,7 @@ class MultiTableTransaction:
         self._staged: dict[tuple[str, str], Staged] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._snapshots: dict[tuple[str, str], Snapshot] = {}
+        self._written: list[tuple[str, str]] = []
         self._state = "open"
 
     def __repr__(self) -> str:
@@ -130,6 +138,7 @@ class MultiTableTransaction:
             batches(data),
             StructType.from_json(metadata.schema_string),
             metadata.partition_columns,
+            intend=partial(self._intend, staged),
             replaces=replaced,
         )
         parameters = {
@@ -156,7 +165,15 @@ class MultiTableTransaction:
         staged = [each for each in self._staged.values() if each.creates or not each.is_empty]
         keys = [key for key, each in self._staged.items() if each.creates or not each.is_empty]
         self._state = "failed"
-        ratified = self.catalog.committer.commit(staged, self.txn_id) if staged else []
+        try:
+            ratified = (
+                self.catalog.committer.commit(staged, self.txn_id, has_intents=bool(self._written))
+                if staged
+                else []
+            )
+        except (CommitConflictError, InvalidActionError, TableExistsError):
+            self._discard_files()  # these say for certain that nothing was committed
+            raise
         self._state = "committed"
         self.versions = {
             self._names[key]: each.version for key, each in zip(keys, ratified, strict=True)
@@ -169,6 +186,22 @@ class MultiTableTransaction:
         self._check_open()
         self._staged.clear()
         self._state = "rolled back"
+        self._discard_files()
+
+    def _intend(self, staged: Staged, names: list[str]) -> None:
+        location = staged.table.location
+        self.catalog.store.record_intents(
+            self.txn_id, staged.table.table_id, [f"{location}/{name}" for name in names]
+        )
+        self._written += [(location, name) for name in names]
+
+    def _discard_files(self) -> None:
+        """Delete the data files of a transaction that will never be committed."""
+        for location, name in self._written:
+            Storage(location).delete(name)
+        if self._written:
+            self.catalog.store.clear_intents(self.txn_id)
+        self._written.clear()
 
     def _publish(self, ratified: list[Ratified]) -> None:
         if self.catalog.mirror_mode == "sync":

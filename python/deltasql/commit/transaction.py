@@ -61,22 +61,26 @@ class Committer:
         self._store, self._config = store, config
         self._states: dict[tuple[int, int, int], TableState] = {}
 
-    def commit(self, staged: Sequence[Staged], txn_id: str) -> list[Ratified]:
+    def commit(
+        self, staged: Sequence[Staged], txn_id: str, *, has_intents: bool = False
+    ) -> list[Ratified]:
         """Ratify all or nothing; returns one entry per staged table, in order."""
         for each in staged:
             validate_staged(each)
         reached("staged")
         with telemetry.span("commit", tables=len(staged)), telemetry.timed("commit_latency_ms"):
             try:
-                ratified = self._until_certain(staged, txn_id)
+                ratified = self._until_certain(staged, txn_id, has_intents)
             except CommitConflictError as conflict:
                 telemetry.count("commit_conflicts_total", kind=type(conflict).__name__)
                 raise
         telemetry.count("versions_committed_total", len(ratified))
         return ratified
 
-    def _until_certain(self, staged: Sequence[Staged], txn_id: str) -> list[Ratified]:
-        attempt = _Attempt(careful=self._store.dialect.name == "duckdb")
+    def _until_certain(
+        self, staged: Sequence[Staged], txn_id: str, has_intents: bool
+    ) -> list[Ratified]:
+        attempt = _Attempt(careful=self._store.dialect.name == "duckdb", has_intents=has_intents)
         limit = self._config.retry.max_attempts
         errors = self._store.errors
         while True:
@@ -115,7 +119,9 @@ class Committer:
             _add_group(commits)
             reached("checked")
             attempt.sent = True
-            store.append_commits(session, commits, careful=attempt.careful)
+            store.append_commits(
+                session, commits, careful=attempt.careful, has_intents=attempt.has_intents
+            )
         reached("ratified")
         return [Ratified(c.table, c.version, c.committed_at_ms) for c in commits]
 
@@ -281,6 +287,7 @@ class Committer:
 @dataclass(slots=True)
 class _Attempt:
     careful: bool
+    has_intents: bool
     number: int = 0
     sent: bool = False
     duplicates: int = 0

@@ -19,7 +19,7 @@ from deltasql.model.actions import AddFile
 from deltasql.model.clock import now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -33,6 +33,8 @@ class WritePlan:
     root: Path
     schema: pa.Schema
     partition_columns: tuple[str, ...]
+    intend: Callable[[list[str]], None]
+    """Told the names of files before they are written, so that an orphan is known."""
 
 
 def batches(data: object) -> pa.RecordBatchReader:
@@ -57,10 +59,19 @@ def write_parquet(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile
     files = []
     for batch in reader:
         table = _conform(pa.Table.from_batches([batch]), plan.schema)
-        for values, part in _partitions(table, plan.partition_columns):
-            if part.num_rows:
-                files.append(_write_one(part, values, plan))
+        parts = [
+            (_file_name(values), values, part)
+            for values, part in _partitions(table, plan.partition_columns)
+            if part.num_rows
+        ]
+        plan.intend([name for name, _, _ in parts])
+        files += [_write_one(name, values, part, plan.root) for name, values, part in parts]
     return files
+
+
+def _file_name(values: dict[str, str | None]) -> str:
+    folder = "".join(f"{_escape(name)}={_escape(value)}/" for name, value in values.items())
+    return f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
 
 
 def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -87,10 +98,8 @@ def _partitions(
         yield {n: _partition_text(v) for n, v in key.items()}, table.filter(mask).select(data)
 
 
-def _write_one(table: pa.Table, values: dict[str, str | None], plan: WritePlan) -> AddFile:
-    folder = "".join(f"{_escape(name)}={_escape(value)}/" for name, value in values.items())
-    name = f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-    target = plan.root / name
+def _write_one(name: str, values: dict[str, str | None], table: pa.Table, root: Path) -> AddFile:
+    target = root / name
     target.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, target, compression="snappy")
     return AddFile(

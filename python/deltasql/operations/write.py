@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from deltasql.commit.staged import ReadSet
@@ -26,6 +27,7 @@ def stage_write(
     schema: StructType,
     partition_columns: tuple[str, ...],
     *,
+    intend: Callable[[list[str]], None],
     replaces: Snapshot | None = None,
 ) -> None:
     """Write the rows as files and stage them; `replaces` is the snapshot an overwrite removes."""
@@ -38,7 +40,7 @@ def stage_write(
             f"missing columns {missing}, unknown columns {unknown}",
             help="Give the data the table's columns.",
         )
-    plan = WritePlan(local_path(staged.table.location), target, partition_columns)
+    plan = WritePlan(local_path(staged.table.location), target, partition_columns, intend)
     staged.extend(write_parquet(reader, plan))
     if replaces is not None:
         staged.extend(_removals(replaces))

@@ -75,14 +75,15 @@ def prepare(session: Session, commit: Commit, known: dict[str, int], *, careful:
     return plan
 
 
-def write(session: Session, plans: Sequence[Plan]) -> None:
-    """Send every row of every plan and COMMIT."""
+def write(session: Session, plans: Sequence[Plan], *, adopts_intents: bool) -> None:
+    """Send every row of every plan and COMMIT; intents end with the commit that adopts them."""
     bulk = any(len(p.files) >= BULK_ROWS or len(p.commit.removes) >= BULK_ROWS for p in plans)
     with nullcontext() if bulk else session.batch():
         for plan in plans:
             _write_one(session, plan)
             reached("inserting")
-        session.execute("clear_staged_files", txn_id=plans[0].commit.txn_id)
+        if adopts_intents:
+            session.execute("clear_staged_files", txn_id=plans[0].commit.txn_id)
         reached("committing")
         session.commit()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql import telemetry
 from deltasql.exceptions import StoreUnavailableError, TxnLogUriError
+from deltasql.model.clock import now_ms
 from deltasql.store import append, migrations
 from deltasql.store.dialect import Dialect, Fault, Row, Session
 from deltasql.store.records import (
@@ -191,7 +192,9 @@ class Store:
             rows = session.query("lock_heads", table_ids=sorted(table_ids))
         return {row[0]: Head(*row) for row in rows}
 
-    def append_commits(self, session: Session, commits: Sequence[Commit], *, careful: bool) -> None:
+    def append_commits(
+        self, session: Session, commits: Sequence[Commit], *, careful: bool, has_intents: bool
+    ) -> None:
         """Write every commit and COMMIT: after this returns they are ratified.
 
         `careful` looks for files that are added while already live, which the fast way leaves
@@ -202,7 +205,7 @@ class Store:
             append.prepare(session, commit, known[commit.table.table_id], careful=careful)
             for commit in commits
         ]
-        append.write(session, plans)
+        append.write(session, plans, adopts_intents=has_intents)
         for plan in plans:
             self._learn(plan)
 
@@ -212,6 +215,25 @@ class Store:
         with self._guard:
             self._partitions.setdefault(table.table_id, {}).update(plan.partitions)
             self._names[append.live_name(table.namespace, table.name)] = table
+
+    def record_intents(self, txn_id: str, table_id: int, paths: Sequence[str]) -> None:
+        """Note files before they are written, so that one without a commit is known as such."""
+        rows = [(txn_id, table_id, path, now_ms()) for path in paths]
+        if rows:
+            with self._translated(), self.dialect.write_turn(), self.session() as session:
+                session.begin()
+                session.insert("insert_staged_file", rows)
+                session.commit()
+
+    def intents_before(self, before_ms: int) -> list[tuple[str, int, str, int]]:
+        """List (txn id, table id, path, time) of files noted before a moment and not adopted."""
+        rows = self.query("staged_files_before", before_ms=before_ms)
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+    def clear_intents(self, txn_id: str) -> None:
+        """Forget the intents of a transaction whose files are gone."""
+        with self._translated(), self.dialect.write_turn(), self.session() as session:
+            session.execute("clear_staged_files", txn_id=txn_id)
 
     def committed_versions(self, txn_id: str) -> dict[int, int]:
         """Return table id → version of what a transaction id has committed; empty if it has not."""

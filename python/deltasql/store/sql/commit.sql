@@ -113,3 +113,10 @@ INSERT INTO dl_staged_files (txn_id, table_id, path, staged_at_ms) VALUES ($txn_
 
 -- name: clear_staged_files
 DELETE FROM dl_staged_files WHERE txn_id = $txn_id;
+
+-- name: insert_staged_file
+INSERT INTO dl_staged_files (txn_id, table_id, path, staged_at_ms) VALUES ($txn_id, $table_id, $path, $staged_at_ms);
+
+-- name: staged_files_before
+SELECT txn_id, table_id, path, staged_at_ms FROM dl_staged_files
+WHERE staged_at_ms < $before_ms ORDER BY staged_at_ms, path;

@@ -1,0 +1,63 @@
+"""A data file without a commit is known from its intent, not from a listing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from deltasql.exceptions import CommitConflictError, ConcurrentAppendError
+
+if TYPE_CHECKING:
+    from deltasql import Catalog
+
+ROWS = pa.table({"id": [1, 2, 3]})
+FUTURE_MS = 2**60
+
+
+def parquet_files(catalog: Catalog) -> list[Path]:
+    return sorted(Path(catalog.table("t").location).rglob("*.parquet"))
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Catalog:
+    catalog.create_table("t", ROWS.schema)
+    return catalog
+
+
+def test_commit_adopts_the_intents_of_its_files(table: Catalog) -> None:
+    tx = table.begin()
+    tx.write("t", ROWS)
+    (intent,) = table.store.intents_before(FUTURE_MS)
+    assert intent[0] == tx.txn_id
+    assert [Path(intent[2])] == parquet_files(table)
+    tx.commit()
+    assert table.store.intents_before(FUTURE_MS) == []
+    assert len(parquet_files(table)) == 1
+
+
+def test_rollback_deletes_the_files_and_forgets_the_intents(table: Catalog) -> None:
+    with pytest.raises(RuntimeError, match="no"), table.begin() as tx:
+        tx.write("t", ROWS)
+        raise RuntimeError("no")
+    assert parquet_files(table) == []
+    assert table.store.intents_before(FUTURE_MS) == []
+
+
+def test_losing_a_conflict_deletes_the_files_of_the_loser_only(table: Catalog) -> None:
+    with table.begin() as tx:
+        tx.write("t", ROWS)
+    first, second = table.begin(), table.begin()
+    first.write("t", ROWS, mode="overwrite")
+    second.write("t", ROWS, mode="overwrite")
+    first.commit()
+    before = parquet_files(table)
+    with pytest.raises(CommitConflictError) as caught:
+        second.commit()
+    assert isinstance(caught.value, ConcurrentAppendError)
+    assert len(before) - len(parquet_files(table)) == 1
+    live = table.table("t").snapshot().scan().paths()
+    assert len(live) == 1
+    assert (Path(table.table("t").location) / live[0]).exists()

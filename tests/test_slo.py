@@ -1,0 +1,56 @@
+"""The stated service levels, with wide margins: they must hold on a busy machine too."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from tests.conftest import add_file
+
+if TYPE_CHECKING:
+    from deltasql import Catalog
+
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+@pytest.mark.heavy
+def test_single_file_commits_take_less_than_50_ms_and_run_at_10_per_second(
+    catalog: Catalog,
+) -> None:
+    catalog.create_table("t", SCHEMA)
+    took = []
+    for number in range(60):
+        start = time.perf_counter()
+        with catalog.begin() as tx:
+            tx.stage_table("t", [add_file(f"f{number}")])
+        took.append(time.perf_counter() - start)
+    assert statistics.median(took) < 0.050
+    assert len(took) / sum(took) > 10
+
+
+@pytest.mark.heavy
+def test_a_bulk_commit_takes_in_more_than_1000_files_per_second(catalog: Catalog) -> None:
+    catalog.create_table("t", SCHEMA)
+    files = [add_file(f"f{number}", low=number, high=number + 9) for number in range(5000)]
+    start = time.perf_counter()
+    with catalog.begin() as tx:
+        tx.stage_table("t", files)
+    assert 5000 / (time.perf_counter() - start) > 1000
+    assert catalog.table("t").snapshot().totals().num_files == 5000
+
+
+@pytest.mark.heavy
+def test_one_commit_takes_dozens_of_tables_with_thousands_of_files_each(catalog: Catalog) -> None:
+    names = [f"t{number}" for number in range(24)]
+    with catalog.begin() as tx:
+        for name in names:
+            tx.create_table(name, SCHEMA)
+    with catalog.begin() as tx:
+        for name in names:
+            tx.stage_table(name, [add_file(f"{name}-{n}", low=n, high=n) for n in range(2000)])
+    assert tx.versions == dict.fromkeys(names, 1)
+    assert {table.snapshot().totals().num_files for table in catalog.tables()} == {2000}
