@@ -1,4 +1,4 @@
-"""The schema: created when missing, brought up to date with its data, refused when it is not ours."""
+"""The schema: created when missing, brought up to date with its data, refused when not ours."""
 
 from __future__ import annotations
 
@@ -29,19 +29,22 @@ VERSION_1_DATA = f"""
 INSERT INTO dl_tables (table_id, table_uuid, namespace, name, live_name, location, created_at_ms)
 VALUES (1, 'uuid-1', 'default', 'old', 'default/old', '/lake/old', 1);
 INSERT INTO dl_table_heads VALUES (1, 1, 2000, 2, 0, 0);
-INSERT INTO dl_table_versions
-VALUES (1, 0, 1000, 'txn-0', 1, 'CREATE TABLE', '{{}}', NULL, NULL, NULL, NULL, NULL, NULL, 1000, NULL, NULL, 2);
-INSERT INTO dl_table_versions
-VALUES (1, 1, 2000, 'txn-1', 1, 'DELETE', '{{}}', NULL, NULL, NULL, NULL, 0, NULL, 2000, NULL, NULL, 2);
+INSERT INTO dl_table_versions (table_id, version, committed_at_ms, txn_id, group_size, next_file_id)
+VALUES (1, 0, 1000, 'txn-0', 1, 2);
+INSERT INTO dl_table_versions (table_id, version, committed_at_ms, txn_id, group_size, next_file_id)
+VALUES (1, 1, 2000, 'txn-1', 1, 2);
 INSERT INTO dl_partitions VALUES (1, 0, '{{}}');
-INSERT INTO dl_metadata_updates VALUES (1, 0, 'uuid-1', NULL, NULL, '{SCHEMA}', '[]', '{{}}', '{{"provider":"parquet","options":{{}}}}', 1, NULL);
+INSERT INTO dl_metadata_updates
+VALUES (1, 0, 'uuid-1', NULL, NULL, '{SCHEMA}', '[]', '{{}}', '{{"provider":"parquet"}}', 1, NULL);
 INSERT INTO dl_protocol_updates VALUES (1, 0, 1, 2, NULL, NULL, NULL);
-INSERT INTO dl_remove_files (table_id, version, ordinal, path, deletion_timestamp) VALUES (1, 1, 0, 'a.parquet', 2000);
+INSERT INTO dl_remove_files (table_id, version, ordinal, path, deletion_timestamp)
+VALUES (1, 1, 0, 'a.parquet', 2000);
 """
-INSERT_ADD = (
-    "INSERT INTO dl_add_files (table_id, file_id, path, path_key, partition_id, size, modification_time, "
-    "data_change, added_version, removed_version) VALUES (1, 1, 'a.parquet', {key}, 0, 7, 1, {true}, 0, 1);\n"
-)
+INSERT_ADD = """
+INSERT INTO dl_add_files (table_id, file_id, path, path_key, partition_id, size, modification_time,
+  data_change, added_version, removed_version)
+VALUES (1, 1, 'a.parquet', {key}, 0, 7, 1, {true}, 0, 1);
+"""
 KEY = {
     "sqlite": "x'01'",
     "duckdb": "'\\x01'::BLOB",
