@@ -151,6 +151,21 @@ def test_no_block_is_unused() -> None:
     assert sorted(set(NAMES) - used) == []
 
 
+def test_no_part_is_unused() -> None:
+    text = " ".join(text for variants in blocks().values() for text in variants.values())
+    assert {name for name in blocks("part") if f"{{use:{name}}}" not in text} == set()
+
+
+def test_no_block_is_written_twice() -> None:
+    headers = [
+        line
+        for path in PACKAGE.glob("store/sql/*.sql")
+        for line in path.read_text("utf-8").splitlines()
+        if line.startswith(("-- name:", "-- part:"))
+    ]
+    assert sorted(headers) == sorted(set(headers))
+
+
 def test_no_statement_is_named_that_does_not_exist() -> None:
     call = re.compile(r"\.(?:query|execute|insert|arrow)\(\s*\"([a-z_]+)\"")
     for path in PACKAGE.rglob("*.py"):

@@ -5,11 +5,12 @@ WHERE h.table_id {in:table_ids}
 ORDER BY h.table_id;
 
 -- name: lock_heads [postgres]
+-- Who waits for a head joins it with the name of before the wait, unless that row is locked too.
 SELECT h.table_id, h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version, t.live_name
 FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
 WHERE h.table_id {in:table_ids}
 ORDER BY h.table_id
-FOR UPDATE OF h;
+FOR UPDATE OF h FOR KEY SHARE OF t;
 
 -- name: read_head
 SELECT h.table_id, h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version, t.live_name
@@ -107,9 +108,6 @@ VALUES ($table_id, $domain, $version, $configuration, $removed, $extra);
 -- name: insert_cdc_file
 INSERT INTO dl_cdc_files (table_id, version, ordinal, path, partition_values, size, data_change, tags, extra)
 VALUES ($table_id, $version, $ordinal, $path, $partition_values, $size, $data_change, $tags, $extra);
-
--- name: insert_staged_file
-INSERT INTO dl_staged_files (txn_id, table_id, path, staged_at_ms) VALUES ($txn_id, $table_id, $path, $staged_at_ms);
 
 -- name: clear_staged_files
 DELETE FROM dl_staged_files WHERE txn_id = $txn_id;
