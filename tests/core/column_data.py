@@ -87,6 +87,14 @@ def nan_last(value: float) -> tuple[bool, float]:
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
+def squeezed_decimal(value: Decimal) -> str:
+    """As deltalake 1.6 writes it: a double, and a long when the double is whole."""
+    double = float(value)
+    if not double.is_integer():
+        return repr(double)
+    return str(max(-(2**63), min(2**63 - 1, int(double))))
+
+
 def decimals(precision: int, scale: int) -> ColumnType:
     largest = 10**precision - 1
     return ColumnType(
@@ -102,6 +110,7 @@ def decimals(precision: int, scale: int) -> ColumnType:
         (
             both(lambda value: f"{value:f}"),
             both(lambda value: repr(float(value))),
+            both(squeezed_decimal),
             both(lambda value: json.dumps(f"{value:f}")),
         ),
         (lambda value: f"{value:f}",),
@@ -128,6 +137,15 @@ TYPES: tuple[ColumnType, ...] = (
         st.one_of(st.floats(), st.sampled_from([0.0, -0.0, 1.5, -1.5, math.nan])),
         lambda value: "NaN" if math.isnan(value) else repr(value),
         (both(double_text),),
+        (lambda value: "NaN" if math.isnan(value) else repr(value),),
+        nan_last,
+    ),
+    # A column widened from float to double keeps the statistics of its floats.
+    ColumnType(
+        "double",
+        st.floats(width=32),
+        lambda value: "NaN" if math.isnan(value) else repr(value),
+        (both(float_text),),
         (lambda value: "NaN" if math.isnan(value) else repr(value),),
         nan_last,
     ),

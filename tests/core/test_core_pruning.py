@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.column_data import TYPES, ColumnType, Value, stats_of
@@ -264,3 +268,32 @@ def test_many_batches_are_pruned_like_single_files() -> None:
         ]
         assert files.prune(predicate).paths() == table.filter(pa.array(mask))["path"].to_pylist()
         assert 0 < sum(mask) < 160
+
+
+def test_statistics_of_stock_deltalake_never_prune_their_own_rows(tmp_path: Path) -> None:
+    noon = datetime(2020, 1, 1, 12, 0, 0, 123456)
+    rows: dict[str, tuple[pa.DataType, list[Any]]] = {
+        "long": (pa.int64(), [1, 5]),
+        "float": (pa.float32(), [0.1, 1e10]),
+        "double": (pa.float64(), [0.1, float("nan")]),
+        "decimal(20,2)": (pa.decimal128(20, 2), [Decimal("1234567890123456.78"), Decimal("9.99")]),
+        "decimal(38,0)": (pa.decimal128(38, 0), [Decimal(10**37 + 1), Decimal(-(10**37)) + 1]),
+        "string": (pa.string(), ["a" * 100, "é" * 70]),
+        "date": (pa.date32(), [date(2020, 1, 1), date(1, 1, 1)]),
+        "timestamp": (pa.timestamp("us", "UTC"), [noon, noon]),
+        "timestamp_ntz": (pa.timestamp("us"), [noon, noon]),
+        "boolean": (pa.bool_(), [True, True]),
+    }
+    columns = {f"c{i}": pa.array(v, t) for i, (t, v) in enumerate(rows.values())}
+    write_deltalake(tmp_path, pa.table(columns))
+    log = (tmp_path / "_delta_log" / f"{0:020}.json").read_bytes()
+    (file,) = _core.parse_commit(log).adds
+    assert file.num_records == 2
+    literals = {column.name: column.literal for column in TYPES}
+    for i, (name, (_, values)) in enumerate(rows.items()):
+        literal = literals.get(name, lambda value: f"{value:f}")
+        for value in values:
+            text = literal(float(columns[f"c{i}"][0].as_py()) if name == "float" else value)
+            for op in ("=", "<=", ">="):
+                tree = {"op": op, "column": [f"c{i}"], "type": name, "value": text}
+                assert _core.Predicate(json.dumps(tree)).may_match(file.stats, None), tree

@@ -75,14 +75,14 @@ def test_file_of_a_parsed_commit_is_indexed_like_its_action() -> None:
     assert (indexed.files, indexed.stats) == (expected.files, expected.stats)
 
 
-def test_files_are_ordered_by_partition_then_clustered_column() -> None:
+def test_files_are_ordered_by_clustered_column_then_partition() -> None:
     adds = [
         add(f"{p}{i}", i * 10, i * 10 + 9, partition_values={"p": p})
         for i in (2, 0, 1)
         for p in "ba"
     ]
     indexed = _core.index_files(adds, COLUMNS, ["p"], 1)
-    assert [row[1] for row in indexed.files] == ["a0", "a1", "a2", "b0", "b1", "b2"]
+    assert [row[1] for row in indexed.files] == ["a0", "b0", "a1", "b1", "a2", "b2"]
     assert indexed.partitions == ['{"p":"b"}', '{"p":"a"}']
 
 

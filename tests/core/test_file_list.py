@@ -84,3 +84,28 @@ def test_statistics_are_read_by_column() -> None:
     assert (file.min("missing"), file.max("s"), file.null_count("s")) == (None, None, None)
     bare = _core.FileList.from_arrow(pa.table({"path": ["a"]}))[0]
     assert (bare.num_records, bare.min("a"), bare.stats) == (None, None, None)
+
+
+def test_rows_of_a_database_become_columns() -> None:
+    columns = [
+        ("path", "string"),
+        ("partition_id", "int64"),
+        ("size", "int64"),
+        ("data_change", "bool"),
+        ("stats", "string"),
+    ]
+    rows = [("a", 1, 10, 1, STATS), ("b", 2, None, False, ""), ("c", 3, 12, None, None)]
+    files = _core.FileList.from_rows(rows, columns).with_partitions({1: '{"p":"1"}', 2: "{}"})
+    assert files[0].to_action() == AddFile("a", {"p": "1"}, 10, 0, stats=STATS)
+    assert files[1].to_action() == AddFile("b", {}, 0, 0, False)
+    assert pa.table(files)["partition"].to_pylist() == ['{"p":"1"}', "{}", None]
+    assert len(_core.FileList.from_rows([], columns)) == 0
+
+
+def test_row_that_does_not_fit_its_columns_is_refused() -> None:
+    with pytest.raises(ValueError, match="a row of 2 values for 1 columns"):
+        _core.FileList.from_rows([("a", 1)], [("path", "string")])
+    with pytest.raises(ValueError, match="unknown kind `date`"):
+        _core.FileList.from_rows([], [("path", "date")])
+    with pytest.raises(TypeError):
+        _core.FileList.from_rows([(1,)], [("path", "string")])

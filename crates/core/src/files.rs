@@ -167,18 +167,18 @@ impl FileList {
 fn mask_of(batch: &RecordBatch, predicate: &Predicate) -> BooleanArray {
     let stats = Texts::of(batch, "stats");
     let partitions = Texts::of(batch, "partition");
-    let mut last: Option<(Option<&str>, PartitionFacts)> = None;
+    let mut known: HashMap<&str, PartitionFacts> = HashMap::new();
+    let unknown = predicate.partition_facts(None);
     let mut keep = Vec::with_capacity(batch.num_rows());
     for row in 0..batch.num_rows() {
-        let partition = partitions.get(row);
-        // Files lie partition by partition: the values are read once per run.
-        if last.as_ref().is_none_or(|(text, _)| *text != partition) {
-            last = Some((partition, predicate.partition_facts(partition)));
-        }
-        let may_match = last
-            .as_ref()
-            .is_none_or(|(_, facts)| predicate.may_match(stats.get(row), facts));
-        keep.push(may_match);
+        let asked = partitions.get(row).filter(|_| predicate.reads_partitions());
+        // Many files share a partition: its values are read once.
+        let facts = asked.map_or(&unknown, |text| {
+            known
+                .entry(text)
+                .or_insert_with(|| predicate.partition_facts(Some(text)))
+        });
+        keep.push(predicate.may_match(stats.get(row), facts));
     }
     BooleanArray::from(keep)
 }

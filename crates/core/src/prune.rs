@@ -67,6 +67,11 @@ impl Predicate {
         PartitionFacts(self.partitions.iter().map(value).collect())
     }
 
+    /// Whether partition values can change the answer.
+    pub fn reads_partitions(&self) -> bool {
+        !self.partitions.is_empty()
+    }
+
     /// False only if no row of the file can make the predicate TRUE.
     pub fn may_match(&self, stats: Option<&str>, partition: &PartitionFacts) -> bool {
         let file = File {
