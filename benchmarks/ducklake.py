@@ -117,10 +117,10 @@ def ducklake_connection() -> duckdb.DuckDBPyConnection:
     """Return a DuckDB connection with DuckLake and its catalogs loaded from their wheels."""
     # Without this an unknown extension is looked for on the network, for seconds.
     db = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    db.execute("SET enable_progress_bar = false")
     for name in ("ducklake", "sqlite_scanner", "postgres_scanner"):
         package = importlib.import_module(f"duckdb_extension_{name}")
         folder = Path(next(iter(package.__path__)))
         extension = f"extensions/v{duckdb.__version__}/{name}.duckdb_extension"
         db.execute(f"LOAD '{folder / extension}'")
-    db.execute("SET enable_progress_bar = false")
     return db

@@ -11,6 +11,7 @@ from benchmarks.targets import Results
 
 mpl.use("svg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import NullFormatter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +94,9 @@ def _panel(panel: Axes, rows: list[dict[str, Any]]) -> None:
     values = [r["value"] for r in rows]
     panel.barh(names, values, color=[_colour(name) for name in names])
     panel.invert_yaxis()
-    panel.set_xscale("log")
+    if max(values) > 20 * min(values):
+        panel.set_xscale("log")
+        panel.xaxis.set_minor_formatter(NullFormatter())
     panel.margins(x=0.25)
     for place, value in enumerate(values):
         panel.text(value, place, f" {value:,.3g}", va="center", fontsize=7)

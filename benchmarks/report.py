@@ -22,8 +22,9 @@ NOTES = {
     "commit": "p50 in milliseconds, mirror off, full durability everywhere (SQLite WAL with "
     "synchronous=FULL, PostgreSQL synchronous_commit=on). `floor-…` is the least SQL that keeps "
     "the same facts; `floor-postgres` does it in one statement, `-rowlock` in a plain transaction. "
-    "deltalake opens a fresh handle per commit. DuckLake inserts one small row: as it comes the "
-    "row is inlined in its catalog, `-parquet` writes a file, `-addfile` registers one.",
+    "deltalake opens a fresh handle per commit and does not flush its files to disk. DuckLake "
+    "inserts one small row: as it comes the row is inlined in its catalog, `-parquet` writes a "
+    "file, `-addfile` registers one.",
     "ten_tables": "p50 in milliseconds. deltalake makes ten commits, not one atomic commit; "
     "DuckLake writes one small row to each table.",
     "bulk": "Files per second, each with statistics of three columns. The floors write three "
@@ -66,8 +67,11 @@ def write(results_folder: Path, docs_folder: Path) -> Path:
 
 def summary(results_folder: Path) -> str:
     """Return one line per target, for the terminal."""
+    results = Results(results_folder)
     lines = []
-    for scenario, group in checks(Results(results_folder)).items():
+    if any(document["quick"] for document in results.documents.values()):
+        lines.append("  A quick run: too small to judge targets by.")
+    for scenario, group in checks(results).items():
         for check in group:
             mark = "met   " if check.met else "MISSED"
             lines.append(

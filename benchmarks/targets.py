@@ -82,7 +82,9 @@ def _commit(results: Results) -> Iterator[Check]:
         for size in sizes:
             ours = results.value("commit", f"deltasql-{backend}", "commit", size)
             floor = results.value("commit", f"floor-{backend}", "commit", size)
-            yield from _slower(f"{backend}, {size:,} commits: floor", ours, floor, bound)
+            yield from _slower(
+                f"{backend}, {size:,} commits: p50 over the floor's", ours, floor, bound
+            )
     for backend in BACKENDS:
         ours = results.value("commit", f"deltasql-{backend}", "commit", ten_thousand)
         stock = results.value("commit", "deltalake", "commit", ten_thousand)
@@ -95,7 +97,7 @@ def _commit(results: Results) -> Iterator[Check]:
         )
         ours = results.value("commit", f"deltasql-{backend}", "commit", last)
         first = results.value("commit", f"deltasql-{backend}", "commit", 0)
-        yield from _slower(f"{backend}, {last:,} commits: p50 at 0", ours, first, 1.3)
+        yield from _slower(f"{backend}, {last:,} commits: p50 over p50 at 0", ours, first, 1.3)
     for backend in BACKENDS:
         for size in sizes:
             ours = results.value("commit", f"deltasql-{backend}", "commit", size)
@@ -116,7 +118,7 @@ def _ten_tables(results: Results) -> Iterator[Check]:
             for style in ("", "-parquet")
         )
         yield from _faster(f"{backend}: faster than DuckLake", ours, lake, 10)
-        yield from _slower(f"{backend}: floor", ours, floor, 8)
+        yield from _slower(f"{backend}: p50 over the floor's", ours, floor, 8)
 
 
 def _bulk(results: Results) -> Iterator[Check]:
@@ -137,7 +139,7 @@ def _bulk(results: Results) -> Iterator[Check]:
             unit=" files/s",
         )
         yield Check(
-            f"{backend}: time of the last commit against the first",
+            f"{backend}: time of the last commit over the first",
             known[0] / known[-1],
             1.3,
             at_most=True,
@@ -163,11 +165,11 @@ def _open(results: Results) -> Iterator[Check]:
                 yield from _faster(f"{where}: {promise}", ours, stock, bound)
             memory = results.value("open", name, "list memory", size)
             stock = results.value("open", "deltalake", "list memory", size)
-            yield from _slower(f"{where}: peak memory of deltalake's", memory, stock, 0.5, "MB")
+            yield from _slower(f"{where}: peak memory over deltalake's", memory, stock, 0.5, "MB")
     for backend in BACKENDS if len(sizes) > 1 else ():
         large = results.value("open", f"deltasql-{backend}", "open", sizes[-1])
         small = results.value("open", f"deltasql-{backend}", "open", sizes[0])
-        promise = f"{backend}: open at {sizes[-1]:,} files against {sizes[0]:,}"
+        promise = f"{backend}: open at {sizes[-1]:,} files over {sizes[0]:,}"
         yield from _slower(promise, large, small, 1.3)
 
 
@@ -210,14 +212,14 @@ def _concurrency(results: Results) -> Iterator[Check]:
             least = results.value("concurrency", floor, case, size)
             if lake:
                 text = f"{ours:,.0f} against {lake:,.0f} commits/s"
-                promise = f"{where}: commits/s of DuckLake's"
+                promise = f"{where}: commits/s over DuckLake's"
                 yield Check(promise, ours / lake, 10, at_most=False, detail=text)
             if least:
                 text = f"{ours:,.0f} against {least:,.0f} commits/s"
-                promise = f"{where}: commits/s of the row-lock floor's"
+                promise = f"{where}: commits/s over the row-lock floor's"
                 yield Check(promise, ours / least, 0.5, at_most=False, detail=text)
             yield Check(
-                f"{where}: slowest process against the fastest",
+                f"{where}: slowest process over the fastest",
                 extra["slowest_share"],
                 1 / 3,
                 at_most=False,

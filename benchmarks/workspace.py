@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from benchmarks.harness import Contender
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "bench"
+BUILD = (ROOT / "build" / "bench").resolve()
 CACHE = BUILD / "cache"
 _serial = count()
 

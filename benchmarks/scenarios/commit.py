@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TITLE = "Commit of one staged file"
 SIZES = (0, 1_000, 10_000, 100_000)
-QUICK_SIZES = (0, 100)
+QUICK_SIZES = (0, 50)
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
@@ -30,7 +30,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
             runner.advance_to(size)
         workspace.settle()
         calls: dict[str, Callable[[], float]] = {r.contender.name: r.one for r in taking_part}
-        samples = interleave(calls, rounds=3 if quick else 6, per_round=10 if quick else 34)
+        samples = interleave(calls, rounds=2 if quick else 6, per_round=8 if quick else 34)
         for runner in taking_part:
             name = runner.contender.name
             millis = [s * 1000 for s in samples[name]]

@@ -33,7 +33,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
         for _ in range(2):
             calls[contender.name]()
     workspace.settle()
-    samples = interleave(calls, rounds=3 if quick else 10, per_round=3 if quick else 10)
+    samples = interleave(calls, rounds=3 if quick else 10, per_round=2 if quick else 10)
     results = []
     for contender in everyone:
         seconds = samples[contender.name]
