@@ -22,6 +22,7 @@ from deltasql.exceptions import (
     CommitConflictError,
     CommitOutcomeUnknownError,
     RetriesExhaustedError,
+    StoreUnavailableError,
     TableChangedError,
     TableExistsError,
     TxnLogTransactionError,
@@ -34,12 +35,12 @@ from deltasql.store.dialect import Fault
 from deltasql.store.records import Commit, Head, TableRow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from deltasql.commit.staged import Staged
     from deltasql.config import Config
     from deltasql.model.actions import Metadata
-    from deltasql.store.dialect import Session
+    from deltasql.store.dialect import Row, Session
     from deltasql.store.store import Store
 
 _log = logging.getLogger(__name__)
@@ -82,24 +83,37 @@ class Committer:
     ) -> list[Ratified]:
         attempt = _Attempt(careful=self._store.dialect.name == "duckdb", has_intents=has_intents)
         limit = self._config.retry.max_attempts
-        errors = self._store.errors
+        errors: tuple[type[BaseException], ...] = (*self._store.errors, StoreUnavailableError)
         while True:
             attempt.number += 1
             try:
                 return self._once(staged, txn_id, attempt)
             except errors as error:
-                fault = self._store.classify(error)
-                if fault is Fault.OTHER:
-                    raise self._store.translate(error) from error
+                fault = self._fault(error, attempt)
                 if fault is Fault.DUPLICATE:
+                    done = _already_ratified(self._store.query, staged, txn_id)
+                    if done is not None:
+                        return done
                     self._on_duplicate(staged, attempt, error)
-                if attempt.number >= limit:
+                # Whatever the limit, an answer that was lost is asked for once.
+                if attempt.number >= limit + (fault is Fault.LOST and attempt.sent):
                     raise self._give_up(staged, txn_id, attempt, fault) from error
                 telemetry.count("commit_retries_total", kind=fault.name.lower())
                 telemetry.log(
                     _log, logging.DEBUG, "commit retried", fault=fault.name, attempt=attempt.number
                 )
                 time.sleep(self._backoff_s(attempt.number))
+
+    def _fault(self, error: BaseException, attempt: _Attempt) -> Fault:
+        """Name the failure; raise what another attempt cannot mend."""
+        if isinstance(error, StoreUnavailableError):
+            if attempt.sent:
+                return Fault.LOST  # still no connection to ask what became of the COMMIT
+            raise error
+        fault = self._store.classify(error)
+        if fault is Fault.OTHER:
+            raise self._store.translate(error) from error
+        return fault
 
     def _once(self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt) -> list[Ratified]:
         store = self._store
@@ -108,14 +122,20 @@ class Committer:
             heads = store.begin_locked(session, ids)
             reached("locked")
             if attempt.number > 1:
-                done = self._already_ratified(session, staged, txn_id)
+                done = _already_ratified(session.query, staged, txn_id)
                 if done is not None:
                     return done
+                if ids:
+                    attempt.sent = False  # under the lock of a head the answer cannot change
             timestamp_ms = max([now_ms(), *(head.committed_at_ms + 1 for head in heads.values())])
-            commits = [
-                self._build(session, each, heads, timestamp_ms, txn_id, len(staged))
-                for each in staged
-            ]
+            # Names are taken in one order by everybody, as heads are locked: none can deadlock.
+            built = {
+                each.table.table_uuid: self._build(
+                    session, each, heads, timestamp_ms, txn_id, len(staged)
+                )
+                for each in sorted(staged, key=lambda each: each.table.full_name)
+            }
+            commits = [built[each.table.table_uuid] for each in staged]
             _add_group(commits)
             reached("checked")
             attempt.sent = True
@@ -230,20 +250,6 @@ class Committer:
         validate_table(metadata, protocol)
         return table_state(metadata, protocol, state.active_columns)
 
-    def _already_ratified(
-        self, session: Session, staged: Sequence[Staged], txn_id: str
-    ) -> list[Ratified] | None:
-        """Look for our own commit. The heads are locked, so the answer cannot change any more."""
-        rows = session.query("group_members", txn_id=txn_id)
-        if not rows:
-            return None
-        by_name = {(namespace, name): (i, v, ms) for i, namespace, name, v, ms in rows}
-        out = []
-        for each in staged:
-            table_id, version, committed_at_ms = by_name[each.table.namespace, each.table.name]
-            out.append(Ratified(replace(each.table, table_id=table_id), version, committed_at_ms))
-        return out
-
     def _on_duplicate(
         self, staged: Sequence[Staged], attempt: _Attempt, error: BaseException
     ) -> None:
@@ -294,6 +300,22 @@ class _Attempt:
 
 
 ENGINE_INFO = "deltasql"
+
+
+def _already_ratified(
+    query: Callable[..., list[Row]], staged: Sequence[Staged], txn_id: str
+) -> list[Ratified] | None:
+    """Look for our own commit."""
+    rows = query("group_members", txn_id=txn_id)
+    if not rows:
+        return None
+    # By the table's own id: its name may be another by now.
+    by_uuid = {table_uuid: found for table_uuid, *found in rows}
+    out = []
+    for each in staged:
+        table_id, version, committed_at_ms = by_uuid[each.table.table_uuid]
+        out.append(Ratified(replace(each.table, table_id=table_id), version, committed_at_ms))
+    return out
 
 
 def _insert_table(session: Session, staged: Staged) -> TableRow:

@@ -189,6 +189,8 @@ class SqliteDialect:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
+            # A process forked meanwhile has the descriptor too: closing ours does not end the turn.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
     def usage(self) -> dict[str, int]:

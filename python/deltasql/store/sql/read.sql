@@ -28,7 +28,7 @@ WHERE table_id = $table_id AND committed_at_ms <= $timestamp_ms
 ORDER BY committed_at_ms DESC, version DESC LIMIT 1;
 
 -- name: group_members
-SELECT t.table_id, t.namespace, t.name, v.version, v.committed_at_ms
+SELECT t.table_uuid, t.table_id, v.version, v.committed_at_ms
 FROM dl_table_versions v JOIN dl_tables t ON t.table_id = v.table_id
 WHERE v.txn_id = $txn_id ORDER BY t.table_id;
 
