@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -12,7 +13,13 @@ import pyarrow as pa
 
 from deltasql.exceptions import MissingDriverError, StoreClosedError, StoreUnavailableError
 from deltasql.store.dialect import Fault, Row
-from deltasql.store.statements import LIST_PARAMETER, PARAMETER, insert_shape, statement
+from deltasql.store.statements import (
+    LIST_PARAMETER,
+    PARAMETER,
+    insert_many,
+    insert_shape,
+    statement,
+)
 
 try:
     import duckdb
@@ -45,6 +52,7 @@ TYPES = {
     "removed_index": "",
 }
 
+_SHORT_LIST = 16
 _ARROW_FROM = 16  # rows from which a scan of an Arrow table beats single inserts
 _PHYSICAL = {
     "BIGINT": pa.int64(),
@@ -65,15 +73,16 @@ class DuckdbSession:
         self._in_transaction = False
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
-        return self._connection.execute(_text(name), _used(name, params)).fetchall()
+        return self._connection.execute(*_bound(name, params)).fetchall()
 
     def execute(self, name: str, /, **params: Any) -> int:
-        row = self._connection.execute(_text(name), _used(name, params)).fetchone()
+        row = self._connection.execute(*_bound(name, params)).fetchone()
         return int(row[0]) if row and isinstance(row[0], int) else 0
 
     def insert(self, name: str, rows: Sequence[Row]) -> None:
         if len(rows) < _ARROW_FROM:
-            self._connection.executemany(_positional(name), rows)
+            text = insert_many(name, "duckdb", len(rows), "?")
+            self._connection.execute(text, [value for row in rows for value in row])
             return
         table, columns = insert_shape(name, "duckdb")
         types = self._column_types(table)
@@ -162,7 +171,7 @@ class DuckdbDialect:
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         with self.session() as session:
-            reader = session._connection.execute(_text(name), _used(name, params))
+            reader = session._connection.execute(*_bound(name, params))
             return reader.to_arrow_table()
 
     def classify(self, error: BaseException) -> Fault:
@@ -195,19 +204,35 @@ def _text(name: str) -> str:
 
 
 @cache
-def _positional(name: str) -> str:
-    return PARAMETER.sub("?", _text(name))
-
-
-@cache
 def _parameters(name: str) -> frozenset[str]:
     return frozenset(PARAMETER.findall(_text(name)))
 
 
-def _used(name: str, params: dict[str, Any]) -> dict[str, Any]:
+def _bound(name: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     # DuckDB refuses a parameter the statement does not mention.
     wanted = _parameters(name)
-    return params if len(wanted) == len(params) else {k: params[k] for k in wanted}
+    used = params if len(wanted) == len(params) else {k: params[k] for k in wanted}
+    listed = _list_parameter(name)
+    if listed is None or len(used[listed]) > _SHORT_LIST:
+        return _text(name), used
+    # A few values are planned faster one by one than as a list.
+    few = {f"{listed}_{number}": value for number, value in enumerate(used[listed])}
+    rest = {key: value for key, value in used.items() if key != listed}
+    return _short_text(name, len(few)), {**rest, **few}
+
+
+@cache
+def _list_parameter(name: str) -> str | None:
+    match = LIST_PARAMETER.search(statement(name, "duckdb"))
+    return match[1] if match else None
+
+
+@cache
+def _short_text(name: str, count: int) -> str:
+    def spelled(match: re.Match[str]) -> str:
+        return "IN (" + ", ".join(f"${match[1]}_{number}" for number in range(count)) + ")"
+
+    return LIST_PARAMETER.sub(spelled, statement(name, "duckdb"))
 
 
 @cache

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from deltasql.exceptions import MissingDriverError, StoreUnavailableError
 from deltasql.store.dialect import Fault, Row
-from deltasql.store.statements import LIST_PARAMETER, PARAMETER, insert_shape, statement
+from deltasql.store.statements import (
+    LIST_PARAMETER,
+    PARAMETER,
+    insert_many,
+    insert_shape,
+    statement,
+)
 
 try:
     import psycopg
@@ -90,11 +96,12 @@ class PostgresSession:
                 for row in rows:
                     copy.write_row(row)
             return
+        text = insert_many(name, "postgres", len(rows), "%s")
         flat = [value for row in rows for value in row]
         if self._batch is not None:
-            self._batch.add(_target(name), _many(name, len(rows)), flat)
+            self._batch.add(_target(name), text, flat)
         else:
-            self._connection.execute(_many(name, len(rows)), flat)
+            self._connection.execute(cast("Any", text), flat)
 
     def begin(self) -> None:
         self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
@@ -318,14 +325,6 @@ def _target(name: str) -> str:
     if match is None:
         raise ValueError(f"{name} does not write")
     return match[1]
-
-
-@cache
-def _many(name: str, count: int) -> Any:
-    columns = insert_shape(name, "postgres")[1]
-    row = "(" + ", ".join(["%s"] * len(columns)) + ")"
-    rows = ", ".join([row] * count)
-    return re.sub(r"VALUES \([^)]*\)", lambda _: "VALUES " + rows, statement(name, "postgres"))
 
 
 @cache

@@ -63,6 +63,19 @@ def insert_shape(name: str, database: str) -> tuple[str, tuple[str, ...]]:
     return match[1], tuple(column.strip() for column in match[2].split(","))
 
 
+@cache
+def insert_many(name: str, database: str, count: int, placeholder: str) -> str:
+    """Return an insert block for several rows at once, with positional placeholders.
+
+    >>> insert_many("insert_namespace", "duckdb", 2, "?").partition("VALUES ")[2].splitlines()[0]
+    '(?, ?), (?, ?)'
+    """
+    columns = insert_shape(name, database)[1]
+    row = "(" + ", ".join([placeholder] * len(columns)) + ")"
+    rows = "VALUES " + ", ".join([row] * count)
+    return re.sub(r"VALUES \([^)]*\)", lambda _: rows, statement(name, database))
+
+
 def migration_files() -> list[tuple[int, str, str]]:
     """Return (number, name, text) of every migration, in order."""
     folder = resources.files(__package__).joinpath("sql", "migrations")
