@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from deltasql.exceptions import InvalidActionError
 from deltasql.model.actions import (
@@ -65,7 +65,11 @@ class Staged:
 
     def extend(self, actions: Iterable[Action]) -> None:
         """Sort actions into their kinds; a second metaData, protocol or commitInfo is refused."""
-        for action in actions:
+        given = list(actions)
+        if {type(action) for action in given} == {AddFile}:
+            self.adds += cast("list[AddFile]", given)  # a hundred thousand of them need no sorting
+            return
+        for action in given:
             match action:
                 case AddFile():
                     self.adds.append(action)
@@ -145,7 +149,10 @@ def actions_from(items: object) -> list[Action]:
             f"cannot take actions from {type(items).__name__}",
             help="Give actions of deltasql.model.actions, Delta JSON dicts or JSON lines.",
         )
-    return [action for item in items for action in _each(item)]
+    given = list(items)
+    if all(issubclass(kind, Action) for kind in {type(item) for item in given}):
+        return given
+    return [action for item in given for action in _each(item)]
 
 
 def _each(item: Any) -> list[Action]:

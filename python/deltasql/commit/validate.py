@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 def validate_staged(staged: Staged) -> None:
     """Check what can be known without the database."""
     table = staged.table.full_name
+    _refuse(table, "adds a file without a path", ("''" for f in staged.adds if not f.path))
+    _refuse(
+        table,
+        "adds a file with a negative size or time",
+        (f.path for f in staged.adds if f.size < 0 or f.modification_time < 0),
+    )
+    if len(staged.adds) == 1 and staged.is_blind_append and not (staged.txns or staged.domains):
+        return  # nothing that could be there twice
     added = Counter(
         (f.path, f.deletion_vector and f.deletion_vector.unique_id) for f in staged.adds
     )
@@ -31,12 +39,6 @@ def validate_staged(staged: Staged) -> None:
     _refuse(table, "adds a file twice", (k[0] for k, n in added.items() if n > 1))
     _refuse(table, "removes a file twice", (k[0] for k, n in removed.items() if n > 1))
     _refuse(table, "adds and removes the same file", (k[0] for k in added.keys() & removed.keys()))
-    _refuse(table, "adds a file without a path", ("''" for f in staged.adds if not f.path))
-    _refuse(
-        table,
-        "adds a file with a negative size or time",
-        (f.path for f in staged.adds if f.size < 0 or f.modification_time < 0),
-    )
     apps = Counter(txn.app_id for txn in staged.txns)
     _refuse(table, "sets an application's version twice", (a for a, n in apps.items() if n > 1))
     domains = Counter(domain.domain for domain in staged.domains)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import NoReturn
 from urllib.parse import quote, unquote
 
@@ -17,6 +18,7 @@ _NAME_HELP = (
 )
 
 
+@lru_cache(maxsize=4096)
 def split_table_name(text: str) -> tuple[str, str]:
     """Read `name` or `namespace.name`; a dot inside a name is written `%2E`.
 
