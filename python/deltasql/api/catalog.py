@@ -167,15 +167,13 @@ class Catalog:
                 table=name,
                 help="catalog.dropped() lists them.",
             )
-        with self.store.dialect.write_turn(), self.store.session() as session:
-            self.store.begin_locked(session, [table.table_id])
+        with self.store.change([table.table_id]) as (session, _):
             params = {
                 "namespace": namespace,
                 "name": short,
                 "live_name": live_name(namespace, short),
             }
             self._taking_name(session, "undrop_table", name, table_id=table.table_id, **params)
-            session.commit()
         return self.table(name)
 
     def dropped(self) -> list[TableRow]:
@@ -195,7 +193,7 @@ class Catalog:
     def create_namespace(self, namespace: str) -> None:
         """Create a namespace; creating it again does nothing. Tables also create theirs."""
         split_table_name(join_table_name(namespace, "t"))  # the same rules as for a table's name
-        with self.store.dialect.write_turn(), self.store.session() as session:
+        with self.store.change() as (session, _):
             session.insert("insert_namespace", [(namespace, now_ms())])
 
     def drop_namespace(self, namespace: str) -> None:
@@ -206,7 +204,7 @@ class Catalog:
                 f"namespace {namespace} still holds {len(names)} tables: {', '.join(names[:5])}",
                 help="Drop or rename its tables first.",
             )
-        with self.store.dialect.write_turn(), self.store.session() as session:
+        with self.store.change() as (session, _):
             session.execute("delete_namespace", namespace=namespace)
 
     # Transactions and time
@@ -299,15 +297,13 @@ class Catalog:
     @contextmanager
     def _locked(self, name: str) -> Iterator[tuple[Session, TableRow]]:
         """Lock a table's head, so that no commit is under way while its name changes."""
-        table = self.resolve(name)
-        with self.store.dialect.write_turn(), self.store.session() as session:
-            heads = self.store.begin_locked(session, [table.table_id])
+        table = self.resolve(name, fresh=True)
+        with self.store.change([table.table_id]) as (session, heads):
             head = heads.get(table.table_id)
             self.store.forget_table(table)
             if head is None or head.live_name != live_name(table.namespace, table.name):
                 raise TxnLogTableNotFoundError(f"table {name} was renamed or dropped", table=name)
             yield session, table
-            session.commit()
 
     def _taking_name(self, session: Session, statement: str, name: str, /, **params: Any) -> None:
         try:

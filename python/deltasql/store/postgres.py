@@ -169,6 +169,7 @@ class PostgresDialect:
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._pool: ConnectionPool[Connection] | None = None
+        self._lost_at = 0.0
         self._arrow_lock = threading.Lock()
         self._arrow_connection: Any = None
 
@@ -194,7 +195,7 @@ class PostgresDialect:
                     max_lifetime=settings.max_lifetime_s,
                     max_idle=settings.max_idle_s,
                     configure=_configure,
-                    check=_check,
+                    check=self._check,
                     name="deltasql",
                     open=True,
                 )
@@ -219,28 +220,48 @@ class PostgresDialect:
                 session.rollback()
             raise
         finally:
-            connection.__dict__["_deltasql_used"] = time.monotonic()
+            now = connection.__dict__["_deltasql_used"] = time.monotonic()
+            if connection.closed:
+                self._lost_at = now
             pool.putconn(connection)
 
-    def arrow(self, name: str, /, **params: Any) -> pa.Table:
-        import adbc_driver_postgresql.dbapi as adbc
+    def _check(self, connection: Connection) -> None:
+        # When one connection was lost, those that were idle then are probably lost too.
+        used = connection.__dict__.get("_deltasql_used", 0.0)
+        if used < max(self._lost_at, time.monotonic() - _CHECK_AFTER_IDLE_S):
+            ConnectionPool.check_connection(connection)
 
+    def arrow(self, name: str, /, **params: Any) -> pa.Table:
         text = statement(name, "postgres")
         text = LIST_PARAMETER.sub(lambda m: _int_list(params.pop(m[1])), text)
         # The driver binds by position only; every parameter of a bulk read is an integer.
         text = PARAMETER.sub(lambda match: str(int(params[match[1]])), text)
         self._ensure_pool()
         with self._arrow_lock:
+            reused = self._arrow_connection is not None
+            try:
+                return self._fetch_arrow(text)
+            except StoreUnavailableError:
+                if not reused:
+                    raise
+            return self._fetch_arrow(text)  # the connection may have died since it was last used
+
+    def _fetch_arrow(self, text: str) -> pa.Table:
+        import adbc_driver_postgresql.dbapi as adbc
+
+        try:
             if self._arrow_connection is None:
                 self._arrow_connection = adbc.connect(self._conninfo, autocommit=True)
-            try:
-                with self._arrow_connection.cursor() as cursor:
-                    cursor.execute(text)
-                    return cursor.fetch_arrow_table()
-            except adbc.Error:
-                # Kept open only while it works: the next read connects anew.
-                self._arrow_connection = None
-                raise
+            with self._arrow_connection.cursor() as cursor:
+                cursor.execute(text)
+                return cursor.fetch_arrow_table()
+        except adbc.Error as error:
+            # Kept open only while it works: the next read connects anew.
+            self._arrow_connection = None
+            raise StoreUnavailableError(
+                f"postgres failed: {error}",
+                help="See the cause: is the server reachable, and may this user read?",
+            ) from error
 
     def classify(self, error: BaseException) -> Fault:
         state = getattr(error, "sqlstate", None) or ""
@@ -281,11 +302,6 @@ def _configure(connection: Connection) -> None:
     # One width for every integer keeps one prepared statement per text.
     connection.adapters.register_dumper(int, Int8Dumper)
     connection.prepare_threshold = 2
-
-
-def _check(connection: Connection) -> None:
-    if time.monotonic() - connection.__dict__.get("_deltasql_used", 0.0) > _CHECK_AFTER_IDLE_S:
-        ConnectionPool.check_connection(connection)
 
 
 @contextmanager

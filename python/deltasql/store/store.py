@@ -96,6 +96,14 @@ class Store:
             help="See the cause: is the database reachable, and is there room on its disk?",
         )
 
+    @contextmanager
+    def change(self, table_ids: Sequence[int] = ()) -> Iterator[tuple[Session, dict[int, Head]]]:
+        """Change the catalog itself in one transaction, with the heads of these tables locked."""
+        with self._translated(), self.dialect.write_turn(), self.session() as session:
+            heads = self.begin_locked(session, table_ids)
+            yield session, heads
+            session.commit()
+
     # Reads
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
