@@ -7,6 +7,7 @@ import multiprocessing
 import traceback
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from threading import BrokenBarrierError
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ SCHEMA = pa.schema([("id", pa.int64())])
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
     [
+        "pytest",
         "tests.commit.support",
         "deltasql.store.sqlite",
         "deltasql.store.duckdb",
@@ -128,10 +130,11 @@ def run(work: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[
 
 def values(outcomes: Sequence[Outcome]) -> list[Any]:
     """Return what the processes returned; raise what one of them raised."""
-    for outcome in outcomes:
-        if outcome.error is not None:
-            raise outcome.error
-        assert outcome.exitcode == 0
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+    # One that failed breaks the barrier of the others: its error is the one to see.
+    for error in sorted(errors, key=lambda error: isinstance(error, BrokenBarrierError)):
+        raise error
+    assert all(outcome.exitcode == 0 for outcome in outcomes)
     return [outcome.value for outcome in outcomes]
 
 

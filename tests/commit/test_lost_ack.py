@@ -1,0 +1,167 @@
+"""PostgreSQL's answer gets lost: a commit is applied once, and never reported as what it is not."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from deltasql.exceptions import (
+    CommitOutcomeUnknownError,
+    StoreUnavailableError,
+    TableExistsError,
+    TxnLogTransactionError,
+)
+from tests.commit.proxy import Cut, Proxy
+from tests.commit.support import SCHEMA, audit, commit, file, live, open_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+QUICK = {"max_attempts": 3, "initial_backoff_ms": 1, "max_backoff_ms": 5}
+
+
+@pytest.fixture
+def direct(postgres_uri: DeltaSqlUri) -> Iterator[Catalog]:
+    """A catalog with tables t and u, over a connection that nobody cuts."""
+    name = f"deltasql-{uuid.uuid4().hex[:12]}"
+    with open_catalog(postgres_uri, store={"application_name": name}) as catalog:
+        catalog.create_table("t", SCHEMA)
+        catalog.create_table("u", SCHEMA)
+        yield catalog
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    with Proxy() as running:
+        yield running
+
+
+@pytest.fixture
+def far(direct: Catalog, proxy: Proxy) -> Iterator[Catalog]:
+    """The same catalog by way of the proxy, warm: it has committed before."""
+    with open_catalog(proxy.uri(direct.uri), retry=QUICK, pool={"timeout_s": 1}) as catalog:
+        commit(catalog, file("warm"))
+        yield catalog
+
+
+def test_commit_whose_answer_is_lost_is_applied_once_and_reported_as_success(
+    direct: Catalog, far: Catalog, proxy: Proxy
+) -> None:
+    proxy.arm("reply to COMMIT")
+    with far.begin() as tx:
+        tx.stage_table("t", file("a"))
+        tx.stage_table("u", file("b"))
+    assert proxy.cuts == 1
+    assert tx.versions == {"t": 2, "u": 1}
+    assert (live(direct), live(direct, "u")) == (["a", "warm"], ["b"])
+    assert direct.table("t").history(1)[0].txn_id == tx.txn_id
+    audit(direct)
+
+
+def test_lost_answer_is_looked_up_even_when_no_retry_is_allowed(
+    direct: Catalog, proxy: Proxy
+) -> None:
+    with open_catalog(proxy.uri(direct.uri), retry={"max_attempts": 1}) as once:
+        commit(once, file("warm"))
+        proxy.arm("reply to COMMIT")
+        assert commit(once, file("a")) == 2
+    assert live(direct) == ["a", "warm"]
+
+
+@pytest.mark.parametrize("cut", ["request after BEGIN", "half of it"])
+def test_connection_that_dies_before_commit_is_sent_is_replaced(
+    direct: Catalog, far: Catalog, proxy: Proxy, cut: Cut
+) -> None:
+    proxy.arm(cut)
+    assert commit(far, file("a")) == 2
+    assert proxy.cuts == 1
+    assert live(direct) == ["a", "warm"]
+    audit(direct)
+
+
+def test_created_table_whose_answer_is_lost_is_not_said_to_exist_already(
+    direct: Catalog, far: Catalog, proxy: Proxy
+) -> None:
+    proxy.arm("reply to COMMIT")
+    far.create_table("new", SCHEMA)
+    assert direct.table("new").version() == 0
+    with pytest.raises(TableExistsError):
+        far.create_table("new", SCHEMA)
+
+
+def test_answer_is_found_although_the_table_was_renamed_meanwhile(
+    direct: Catalog, far: Catalog, proxy: Proxy
+) -> None:
+    proxy.arm("reply to COMMIT", then=lambda: direct.rename("t", "renamed") and None)
+    assert commit(far, file("a")) == 2
+    assert live(direct, "renamed") == ["a", "warm"]
+
+
+def test_others_may_commit_between_the_lost_answer_and_the_look_up(
+    direct: Catalog, far: Catalog, proxy: Proxy
+) -> None:
+    proxy.arm("reply to COMMIT", then=lambda: commit(direct, file("theirs")) and None)
+    assert commit(far, file("ours")) == 2
+    assert live(direct) == ["ours", "theirs", "warm"]
+    assert direct.table("t").version() == 3
+
+
+def test_server_gone_after_commit_was_sent_leaves_the_outcome_unknown(
+    direct: Catalog, far: Catalog, proxy: Proxy
+) -> None:
+    proxy.arm("reply to COMMIT", then=proxy.refuse)
+    tx = far.begin()
+    tx.stage_table("t", file("a"))
+    began = time.monotonic()
+    with pytest.raises(CommitOutcomeUnknownError) as caught:
+        tx.commit()
+    assert time.monotonic() - began < 20
+    assert caught.value.txn_id == tx.txn_id
+    assert caught.value.table == "default.t"
+    # It did happen, and the id in the error is what tells.
+    assert direct.table("t").history(1)[0].txn_id == tx.txn_id
+
+
+def test_server_gone_before_anything_was_sent_is_a_plain_failure(
+    direct: Catalog, far: Catalog, proxy: Proxy
+) -> None:
+    tx = far.begin()
+    tx.stage_table("t", file("a"))
+    proxy.refuse()
+    with pytest.raises((StoreUnavailableError, TxnLogTransactionError)) as caught:
+        tx.commit()
+    assert not isinstance(caught.value, CommitOutcomeUnknownError)
+    assert live(direct) == ["warm"]
+
+
+def test_connections_ended_by_the_server_are_replaced_without_a_word(direct: Catalog) -> None:
+    assert live(direct) == []  # opens what a bulk read uses
+    terminate_all(direct)
+    assert commit(direct, file("a")) == 1
+    terminate_all(direct)
+    assert live(direct) == ["a"]
+    terminate_all(direct)
+    assert live(direct, version=0) == []  # not in the cache: a bulk read
+    terminate_all(direct)
+    direct.rename("u", "v")
+    terminate_all(direct)
+    assert [table.name for table in direct.tables()] == ["t", "v"]
+
+
+def terminate_all(catalog: Catalog) -> None:
+    """End every connection of a catalog from the server's side."""
+    with psycopg.connect(os.environ["TEST_DATABASE_URL"], autocommit=True) as admin:
+        ended = admin.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE application_name = %s",
+            [catalog.config.store.application_name],
+        ).fetchall()
+    assert ended
