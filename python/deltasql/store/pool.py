@@ -5,7 +5,6 @@ PostgreSQL uses psycopg's own pool; this one serves the drivers that have none.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from contextlib import contextmanager
@@ -13,21 +12,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from deltasql.exceptions import StoreBusyError, StoreClosedError
+from deltasql.store import fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 
-# Connections a forked child inherited: closing them would disturb the parent, so they are kept.
+# How long a fork waits for other threads to give their connections back.
+_FORK_WAIT_S = 5.0
+# Connections in use when the process forked: closing them here would disturb the parent.
 _inherited: list[object] = []
 
 
 @dataclass(slots=True)
 class _Entry(Generic[T]):
     connection: T
+    holder: int  # the thread it is lent to
     born: float
-    used: float
 
 
 class Pool(Generic[T]):
@@ -42,19 +44,16 @@ class Pool(Generic[T]):
         max_size: int = 8,
         timeout_s: float = 30.0,
         max_lifetime_s: float = 3600.0,
-        check_after_idle_s: float = 30.0,
+        check: bool = True,
     ) -> None:
         self._connect, self._close, self._is_healthy = connect, close, is_healthy
         self._max_size, self._timeout_s = max_size, timeout_s
-        self._max_lifetime_s, self._check_after_idle_s = max_lifetime_s, check_after_idle_s
-        self._reset()
-        self._closed = False
-
-    def _reset(self) -> None:
-        self._pid = os.getpid()
+        self._max_lifetime_s, self._check = max_lifetime_s, check
         self._idle: list[_Entry[T]] = []
-        self._lent = 0
+        self._holders: list[int] = []
         self._free = threading.Condition()
+        self._closed = False
+        fork.watch(self)
 
     @contextmanager
     def lend(self) -> Iterator[T]:
@@ -71,55 +70,55 @@ class Pool(Generic[T]):
             self._give_back(entry, broken=broken)
 
     def _borrow(self) -> _Entry[T]:
-        if self._pid != os.getpid():
-            _inherited.extend(self._idle)
-            self._reset()
         deadline = time.monotonic() + self._timeout_s
+        holder = threading.get_ident()
+        expired: list[_Entry[T]] = []
         with self._free:
             while True:
                 if self._closed:
                     raise StoreClosedError(
                         "the store is closed", help="Open it again with deltasql.connect()."
                     )
-                entry = self._take_idle()
-                if entry is not None or self._lent < self._max_size:
-                    self._lent += 1
+                entry = self._take_idle(expired)
+                if entry is not None or len(self._holders) < self._max_size:
+                    self._holders.append(holder)
                     break
                 if not self._free.wait(deadline - time.monotonic()):
                     raise StoreBusyError(
                         f"no connection became free within {self._timeout_s} s",
-                        help="Raise pool.max_size or pool.timeout_s, or close what is not used.",
+                        help="Raise pool.max_size or pool.timeout_s, "
+                        "or close sessions that are no longer used.",
                     )
-        if entry is not None:
-            return entry
         try:
-            now = time.monotonic()
-            return _Entry(self._connect(), now, now)
+            if entry is not None:
+                entry.holder = holder
+                return entry
+            return _Entry(self._connect(), holder, time.monotonic())
         except BaseException:
             with self._free:
-                self._lent -= 1
+                self._holders.remove(holder)
                 self._free.notify()
             raise
+        finally:
+            # Only now: the file locks of the process must not lapse between two connections.
+            for each in expired:
+                self._close(each.connection)
 
-    def _take_idle(self) -> _Entry[T] | None:
+    def _take_idle(self, expired: list[_Entry[T]]) -> _Entry[T] | None:
         while self._idle:
             entry = self._idle.pop()
-            now = time.monotonic()
-            fresh = now - entry.born < self._max_lifetime_s
-            if fresh and (
-                now - entry.used < self._check_after_idle_s or self._is_healthy(entry.connection)
-            ):
+            fresh = time.monotonic() - entry.born < self._max_lifetime_s
+            if fresh and (not self._check or self._is_healthy(entry.connection)):
                 return entry
-            self._close(entry.connection)
+            expired.append(entry)
         return None
 
     def _give_back(self, entry: _Entry[T], *, broken: bool) -> None:
-        if self._pid != os.getpid():
-            _inherited.append(entry)
-            return
-        entry.used = time.monotonic()
         with self._free:
-            self._lent -= 1
+            if entry.holder not in self._holders:
+                _inherited.append(entry)  # lent in the parent, given back in its forked child
+                return
+            self._holders.remove(entry.holder)
             keep = not broken and not self._closed
             if keep:
                 self._idle.append(entry)
@@ -130,14 +129,29 @@ class Pool(Generic[T]):
     def usage(self) -> dict[str, int]:
         """Return how many connections are lent and idle."""
         with self._free:
-            return {"lent": self._lent, "idle": len(self._idle), "max": self._max_size}
+            return {"lent": len(self._holders), "idle": len(self._idle), "max": self._max_size}
 
     def close(self) -> None:
         """Close idle connections now and lent ones when they come back."""
         with self._free:
             self._closed = True
-            idle, self._idle = self._idle, []
+            self._close_idle()
             self._free.notify_all()
-        if self._pid == os.getpid():
-            for entry in idle:
-                self._close(entry.connection)
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._close(self._idle.pop().connection)
+
+    def before_fork(self, *, quiet: bool) -> bool:
+        self._free.acquire()
+        if threading.get_ident() not in self._holders:
+            self._free.wait_for(lambda: not self._holders, _FORK_WAIT_S)
+        self._close_idle()
+        return quiet and not self._holders
+
+    def after_fork(self, *, in_child: bool) -> None:
+        if in_child:
+            self._holders = []
+            self._free = threading.Condition()
+        else:
+            self._free.release()

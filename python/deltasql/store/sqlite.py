@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import sqlite3
-import threading
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.exceptions import StoreUnavailableError
 from deltasql.store.dialect import Fault, Row, chunks
 from deltasql.store.pool import Pool
+from deltasql.store.sqlite_arrow import open_reader, release_reader
 from deltasql.store.statements import LIST_PARAMETER, PARAMETER, statement
 
 if TYPE_CHECKING:
@@ -107,9 +107,6 @@ class SqliteDialect:
 
     def __init__(self, path: Path, config: Config) -> None:
         self._path, self._config = path, config
-        self._arrow_lock = threading.Lock()
-        self._arrow_connection: Any = None
-        self._arrow_pid = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         pool = config.pool
         self._pool: Pool[sqlite3.Connection] = Pool(
@@ -119,7 +116,10 @@ class SqliteDialect:
             max_size=pool.max_size,
             timeout_s=pool.timeout_s,
             max_lifetime_s=pool.max_lifetime_s,
+            check=pool.health_check,
         )
+        self._reader = open_reader(path)
+        self._closed = False
 
     def _connect(self) -> sqlite3.Connection:
         store = self._config.store
@@ -151,24 +151,14 @@ class SqliteDialect:
                 session.rollback()
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
-        import adbc_driver_sqlite.dbapi as adbc
-
         listed = _list_parameter(name)
         text = (
             _text(name) if listed is None else _inline_ints(_text(name), listed, params.pop(listed))
         )
-        with self._arrow_lock:
-            if self._arrow_connection is None or self._arrow_pid != os.getpid():
-                self._arrow_connection = adbc.connect(f"file:{self._path}?mode=ro")
-                self._arrow_pid = os.getpid()
-            # The driver binds by position only; every parameter of a bulk read is an integer.
-            text = PARAMETER.sub(lambda match: str(int(params[match[1]])), text)
-            with self._arrow_connection.cursor() as cursor:
-                cursor.execute(text)
-                table = cursor.fetch_arrow_table()
-            # The driver opens a transaction for the read; a later read must see later commits.
-            self._arrow_connection.rollback()
-            return table
+        # The driver binds by position only; every parameter of a bulk read is an integer.
+        text = PARAMETER.sub(lambda match: str(int(params[match[1]])), text)
+        with self._pool.lend():  # a closed store refuses, and an open file keeps its locks
+            return self._reader.read(text)
 
     def classify(self, error: BaseException) -> Fault:
         code = getattr(error, "sqlite_errorcode", 0) or 0
@@ -198,10 +188,9 @@ class SqliteDialect:
 
     def close(self) -> None:
         self._pool.close()
-        with self._arrow_lock:
-            if self._arrow_connection is not None and self._arrow_pid == os.getpid():
-                self._arrow_connection.close()
-            self._arrow_connection = None
+        if not self._closed:
+            self._closed = True
+            release_reader(self._reader, in_use=self._pool.usage()["lent"] > 0)
 
 
 _SYNCHRONOUS = {
@@ -213,10 +202,9 @@ _SYNCHRONOUS = {
 
 def _is_healthy(connection: sqlite3.Connection) -> bool:
     try:
-        connection.execute("SELECT 1")
-    except sqlite3.Error:
+        return connection.total_changes >= 0
+    except sqlite3.ProgrammingError:  # it was closed
         return False
-    return True
 
 
 @cache
