@@ -144,6 +144,13 @@ def leaf(op: str, column: str, **fields: Any) -> dict[str, Any]:
         ("n IN (1.5, NULL)", FALSE),
         ("n IN (1, l)", UNKNOWN),
         ("n IN (SELECT 1)", UNKNOWN),
+        ("n IN (1, '2')", UNKNOWN),
+        ("n NOT IN (1, '2')", UNKNOWN),
+        ("l IN (2.5e0, 3)", leaf("=", "l", value="3")),
+        ("l IN (2.5e0, 9007199254740992)", UNKNOWN),
+        ("l BETWEEN 1e0 AND 9007199254740992", leaf(">=", "l", value="1")),
+        ("l IN (100000000000000000000, 0.0000000000000000001)", UNKNOWN),
+        ("d BETWEEN '2020-01-01' AND TIMESTAMP '2020-01-02 10:00:00'", UNKNOWN),
         ("n NOT IN (1, NULL)", FALSE),
         (
             "n NOT IN (1, 2)",

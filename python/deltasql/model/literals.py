@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sqlglot import exp
 
-from deltasql.model.schema import LeafColumn, decimal_type
+from deltasql.model.schema import DataType, LeafColumn, decimal_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Node: TypeAlias = dict[str, Any]
 Kind = Literal[
@@ -76,6 +79,21 @@ def literal_value(node: exp.Expr) -> Value | None:
         inner = literal_value(node.this)
         return _cast(inner, node.to) if inner else None
     return None
+
+
+def in_one_type(data_type: DataType, values: Sequence[Value]) -> list[Value] | None:
+    """Return the values of one IN or BETWEEN as engines compare them: all in a common type.
+
+    One double makes doubles of all the numbers; None when the common type is not clear.
+    """
+    kinds = {value.kind for value in values} - {"null"}
+    if kinds == {"number", "double"}:
+        return [
+            Value("double", float(value.value)) if _is_numeric(value) else value for value in values
+        ]
+    numbers = [value.value for value in values if value.kind == "number"]
+    precision, scale = decimal_type(data_type) or (20, 0)
+    return list(values) if len(kinds) <= 1 and _fits(precision, scale, *numbers) else None
 
 
 def leaf(column: LeafColumn, op: str, *, partition: bool, **fields: Any) -> Node:
@@ -237,11 +255,12 @@ def _grid_text(data_type: str, point: int) -> str | None:
     return str(point)
 
 
-def _fits(precision: int, scale: int, number: Decimal) -> bool:
-    exponent = number.as_tuple().exponent
-    literal_scale = max(0, -exponent) if isinstance(exponent, int) else 0
-    whole_digits = len(str(abs(int(number))))
-    return max(precision - scale, whole_digits) + max(scale, literal_scale) <= 38
+def _fits(precision: int, scale: int, *numbers: Decimal) -> bool:
+    """Tell whether a decimal of 38 digits can hold the column and all these numbers."""
+    exponents = [number.as_tuple().exponent for number in numbers]
+    scales = [-exponent for exponent in exponents if isinstance(exponent, int)]
+    digits = [len(str(abs(int(number)))) for number in numbers]
+    return max(precision - scale, *digits, 0) + max(scale, *scales, 0) <= 38
 
 
 def has_byte_order(column: LeafColumn) -> bool:

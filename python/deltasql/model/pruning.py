@@ -20,6 +20,7 @@ from deltasql.model.literals import (
     Value,
     compare,
     has_byte_order,
+    in_one_type,
     leaf,
     literal_value,
 )
@@ -134,11 +135,11 @@ class Compiler:
 
     def _in(self, node: exp.In, *, negated: bool) -> Node:
         column = self._column_of(node.this)
-        values = [literal_value(item) for item in node.expressions]
-        if column is None or not values or None in values:
+        values = self._values(column, node.expressions)
+        if column is None or not values:
             return UNKNOWN
         op = "<>" if negated else "="
-        leaves = [self._compare(column, op, value) for value in values if value is not None]
+        leaves = [self._compare(column, op, value) for value in values]
         if negated:
             return conjunction(leaves)
         possible = [part for part in leaves if part != FALSE]
@@ -149,9 +150,10 @@ class Compiler:
 
     def _between(self, node: exp.Between, *, negated: bool) -> Node:
         column = self._column_of(node.this)
-        low, high = literal_value(node.args["low"]), literal_value(node.args["high"])
-        if column is None or low is None or high is None or node.args.get("symmetric"):
+        values = self._values(column, [node.args["low"], node.args["high"]])
+        if column is None or not values or node.args.get("symmetric"):
             return UNKNOWN
+        low, high = values
         if negated:
             return _any([self._compare(column, "<", low), self._compare(column, ">", high)])
         return conjunction([self._compare(column, ">=", low), self._compare(column, "<=", high)])
@@ -193,6 +195,13 @@ class Compiler:
         if not prefix:
             return self._null_test(column, is_null=False)
         return leaf(column, "starts_with", partition=self.is_partition(column), value=prefix)
+
+    def _values(self, column: LeafColumn | None, nodes: Sequence[exp.Expr]) -> list[Value]:
+        values = [literal_value(node) for node in nodes]
+        known = [value for value in values if value is not None]
+        if column is None or len(known) < len(values):
+            return []
+        return in_one_type(column.type, known) or []
 
     def _compare(self, column: LeafColumn, op: str, value: Value) -> Node:
         return compare(column, op, value, partition=self.is_partition(column))
