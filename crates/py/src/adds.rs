@@ -1,8 +1,8 @@
 //! The files of a commit as they lie in Python, with what the store's rows need of them.
 use std::collections::HashMap;
 
-use deltasql_core::actions::{AddFile, DeletionVector};
-use deltasql_core::columns::{json_text, partition_text};
+use deltasql_core::actions::{AddFile, DeletionVector, StringMap};
+use deltasql_core::columns::json_text;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use pyo3::{intern, IntoPyObjectExt};
@@ -40,7 +40,7 @@ impl<'py> Row<'py> {
     }
 
     fn of_file(py: Python<'py>, add: &AddFile, partitions: &mut Partitions<'py>) -> PyResult<Self> {
-        let text = partition_text(&add.partition_values, &partitions.names);
+        let text = partitions.text_of(&add.partition_values);
         Ok(Self {
             path: PyString::new(py, &add.path),
             partition: partitions.position_of(text),
@@ -138,25 +138,38 @@ impl<'py> Partitions<'py> {
         let mut out = ObjectWriter::default();
         let count = values.len()?;
         let mut used = 0;
-        for column in &self.columns {
+        for (column, name) in self.columns.iter().zip(&self.names) {
             let value = match values.cast::<PyDict>() {
                 Ok(dict) => dict.get_item(column)?,
                 Err(_) if values.contains(column)? => Some(values.get_item(column)?),
                 Err(_) => None,
             };
             used += usize::from(value.is_some());
-            out.entry(column, value.as_ref())?;
+            out.python_entry(name, value)?;
         }
         if used < count {
             for_each_item(values, |key, value| {
                 let name = key.to_str()?;
-                if !self.names.iter().any(|column| column == name) {
-                    out.entry(key, Some(value))?;
+                if self.names.iter().any(|column| column == name) {
+                    return Ok(());
                 }
-                Ok(())
+                out.python_entry(name, Some(value.clone()))
             })?;
         }
         Ok(out.finish())
+    }
+
+    fn text_of(&self, values: &StringMap) -> String {
+        let mut out = ObjectWriter::default();
+        for name in &self.names {
+            out.entry(name, values.get(name).and_then(Option::as_deref));
+        }
+        for (name, value) in values {
+            if !self.names.contains(name) {
+                out.entry(name, value.as_deref());
+            }
+        }
+        out.finish()
     }
 }
 
@@ -166,19 +179,22 @@ struct ObjectWriter {
 }
 
 impl ObjectWriter {
-    fn entry(
-        &mut self,
-        key: &Bound<'_, PyString>,
-        value: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        self.text.push(if self.text.is_empty() { '{' } else { ',' });
-        self.quoted(key.to_str()?);
-        self.text.push(':');
-        match value.filter(|value| !value.is_none()) {
-            Some(value) => self.quoted(value.cast::<PyString>()?.to_str()?),
-            None => self.text.push_str("null"),
+    fn python_entry(&mut self, key: &str, value: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        match value.and_then(present) {
+            Some(value) => self.entry(key, Some(value.cast::<PyString>()?.to_str()?)),
+            None => self.entry(key, None),
         }
         Ok(())
+    }
+
+    fn entry(&mut self, key: &str, value: Option<&str>) {
+        self.text.push(if self.text.is_empty() { '{' } else { ',' });
+        self.quoted(key);
+        self.text.push(':');
+        match value {
+            Some(value) => self.quoted(value),
+            None => self.text.push_str("null"),
+        }
     }
 
     fn quoted(&mut self, text: &str) {
