@@ -37,6 +37,7 @@ rust-test:  ## tests of the pure Rust core
 	cargo test --quiet -p deltasql-core
 
 python-test: setup  ## all Python tests, with an embedded PostgreSQL
+	@command -v java >/dev/null || { echo "Java 17 is needed for the Spark tests: install a JDK, for example openjdk-17-jre-headless"; exit 1; }
 	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup
 
 bench: setup  ## benchmarks beside deltalake, DuckLake and the bare-SQL floor

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from deltasql import telemetry
 from deltasql.api.table import CatalogTable
 from deltasql.api.transaction import MultiTableTransaction
 from deltasql.commit.transaction import Committer
@@ -233,12 +234,15 @@ class Catalog:
         rows = self.store.query("applied_migrations")
         tables = self.store.query("list_tables", namespace=None)
         version = max((row[0] for row in rows), default=0)
+        pool = self.store.dialect.usage()
+        for state in ("lent", "idle"):
+            telemetry.gauge("pool_connections", pool[state], state=state)
         return Health(
             ok=version == latest_version(),
             backend=self.store.dialect.name,
             schema_version=version,
             tables=len(tables),
-            pool=self.store.dialect.usage(),
+            pool=pool,
         )
 
     def migrate(self) -> list[int]:

@@ -69,13 +69,19 @@ class Committer:
         for each in staged:
             validate_staged(each)
         reached("staged")
-        with telemetry.span("commit", tables=len(staged)), telemetry.timed("commit_latency_ms"):
+        backend = self._store.dialect.name
+        with (
+            telemetry.span("commit", tables=len(staged), txn_id=txn_id),
+            telemetry.timed("commit_latency_ms", backend=backend),
+        ):
             try:
                 ratified = self._until_certain(staged, txn_id, has_intents)
             except CommitConflictError as conflict:
                 telemetry.count("commit_conflicts_total", kind=type(conflict).__name__)
                 raise
-        telemetry.count("versions_committed_total", len(ratified))
+        if telemetry.is_enabled():
+            for done in ratified:
+                telemetry.count("versions_committed_total", table=done.table.full_name)
         return ratified
 
     def _until_certain(
@@ -174,7 +180,7 @@ class Committer:
                     version=staged.read_version,
                     latest=head.version,
                 )
-            if staged.read_version < head.version:
+            if _may_conflict(staged, staged.read_version, head):
                 winners = load_winners(session, table.table_id, staged.read_version, head)
                 check_conflicts(staged, winners, isolation)
         info = replace(
@@ -316,6 +322,15 @@ def _already_ratified(
         table_id, version, committed_at_ms = by_uuid[each.table.table_uuid]
         out.append(Ratified(replace(each.table, table_id=table_id), version, committed_at_ms))
     return out
+
+
+def _may_conflict(staged: Staged, read_version: int, head: Head) -> bool:
+    """Whether the commits since then must be looked at: most are appends upon appends."""
+    if staged.follows_anything and read_version >= max(
+        head.metadata_version, head.protocol_version
+    ):
+        return False
+    return read_version < head.version
 
 
 def _insert_table(session: Session, staged: Staged) -> TableRow:

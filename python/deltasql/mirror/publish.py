@@ -31,7 +31,7 @@ def publish(store: Store, table: TableRow, version: int) -> bool:
             try:
                 _publish_one(store, table, storage, each)
             except (OSError, TxnLogMirrorError) as error:
-                telemetry.count("mirror_failures_total")
+                telemetry.count("mirror_failures_total", table=table.full_name)
                 telemetry.log(
                     _log,
                     logging.WARNING,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from deltasql import telemetry
 from deltasql.exceptions import TxnLogTableNotFoundError, VersionNotFoundError
 from deltasql.model.predicate import parse_predicate
 from deltasql.model.protocol import check_readable
@@ -101,6 +102,7 @@ class Snapshot:
     def totals(self) -> Totals:
         """Count the live files without fetching them."""
         files, size, records, with_records = self.store.query("live_totals", **self._at())[0]
+        telemetry.gauge("files_active", int(files), table=self.table.full_name)
         return Totals(int(files), int(size), int(records or 0) if with_records == files else None)
 
     def files(self) -> pa.Table:

@@ -140,7 +140,11 @@ class Store:
 
     def head(self, table_id: int) -> Head | None:
         """Return the head row: one indexed read, whatever the size of the log."""
-        with telemetry.timed("metadata_open_latency_ms"):
+        backend = self.dialect.name
+        with (
+            telemetry.span("open", table_id=table_id),
+            telemetry.timed("metadata_open_latency_ms", backend=backend),
+        ):
             rows = self.query("read_head", table_id=table_id)
         return Head(*rows[0]) if rows else None
 
