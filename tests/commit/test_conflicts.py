@@ -236,6 +236,20 @@ def test_protocol_change_voids_whatever_was_computed_before_it(table: Catalog, o
         commit(table, action, read_version=1)
 
 
+def test_rows_written_for_an_older_schema_are_refused(table: Catalog) -> None:
+    metadata = table.table("t").snapshot().metadata
+    rows = pa.table({"id": [1, 2]})
+    with table.begin() as tx:
+        tx.write("t", rows)
+        commit(table, file("theirs"))  # an append in between is no reason
+    tx = table.begin()
+    tx.write("t", rows)
+    commit(table, replace(metadata, description="theirs"))
+    with pytest.raises(MetadataChangedError):
+        tx.commit()
+    assert table.table("t").version() == 4
+
+
 def test_metadata_change_follows_appends(table: Catalog) -> None:
     metadata: Metadata = table.table("t").snapshot().metadata
     commit(table, file("theirs"))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
-from deltasql.exceptions import CommitConflictError, TableExistsError
+from deltasql.exceptions import CommitConflictError, TableChangedError, TableExistsError
 from tests.commit.support import (
     SCHEMA,
     audit,
@@ -23,6 +28,7 @@ from tests.commit.support import (
 )
 
 if TYPE_CHECKING:
+    from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
 pytestmark = pytest.mark.heavy
@@ -229,3 +235,54 @@ def append_for(barrier: Any, uri: DeltaSqlUri, number: int, seconds: float) -> i
                 return done
             commit(catalog, file(f"p{number}-{done}"))
     raise AssertionError("unreachable")
+
+
+# Waiting
+
+
+def test_table_dropped_while_a_commit_waits_for_it_is_not_written(uri: DeltaSqlUri) -> None:
+    """The name that counts is the one after the wait."""
+    name = f"deltasql-{uuid.uuid4().hex[:12]}"
+    with open_catalog(uri, store={"application_name": name}) as catalog:
+        catalog.create_table("t", SCHEMA)
+        [row] = [table.row for table in catalog.tables()]
+        with ThreadPoolExecutor(1) as other, catalog.store.change([row.table_id]) as (session, _):
+            waiting = other.submit(commit, catalog, file("a"))
+            wait_for_a_waiter(catalog)
+            session.execute("drop_table", table_id=row.table_id, dropped_at_ms=1)
+        with pytest.raises(TableChangedError):
+            waiting.result()
+        catalog.undrop("t")
+        assert live(catalog) == []
+
+
+def wait_for_a_waiter(catalog: Catalog) -> None:
+    """Return when another connection waits for a lock; on SQLite, when it had time to."""
+    if catalog.store.dialect.name != "postgres":
+        time.sleep(0.2)
+        return
+    with psycopg.connect(os.environ["TEST_DATABASE_URL"], autocommit=True) as admin:
+        for _ in range(500):
+            rows = admin.execute(
+                "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                "AND application_name = %s",
+                [catalog.config.store.application_name],
+            ).fetchall()
+            if rows:
+                return
+            time.sleep(0.01)
+    raise AssertionError("nobody waits")
+
+
+def test_turn_to_write_ends_although_a_forked_child_lives_on(sqlite_uri: DeltaSqlUri) -> None:
+    with open_catalog(sqlite_uri) as catalog:
+        catalog.create_table("t", SCHEMA)
+        child = get_context("fork").Process(target=time.sleep, args=(30,), daemon=True)
+        with catalog.store.dialect.write_turn():
+            child.start()
+        with ThreadPoolExecutor(1) as other:
+            try:
+                assert other.submit(commit, catalog, file("a")).result(timeout=20) == 1
+            finally:
+                child.kill()
+                child.join()

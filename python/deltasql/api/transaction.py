@@ -141,6 +141,9 @@ class MultiTableTransaction:
             intend=partial(self._intend, staged),
             replaces=replaced,
         )
+        if not staged.creates and staged.read_version is None:
+            # The files are for the schema of this moment: an append is in vain once it changed.
+            staged.read_version = self.snapshot(table).version
         parameters = {
             "mode": mode.capitalize(),
             "partitionBy": json.dumps(list(metadata.partition_columns)),
