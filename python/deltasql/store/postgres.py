@@ -10,7 +10,6 @@ import itertools
 import os
 import re
 import threading
-import time
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -28,8 +27,8 @@ from deltasql.store.statements import (
 try:
     import psycopg
     from psycopg.conninfo import make_conninfo
-    from psycopg.types.numeric import Int8Dumper
-    from psycopg_pool import ConnectionPool, PoolTimeout
+
+    from deltasql.store.postgres_pool import Connection, PostgresPool
 except ImportError as error:
     raise MissingDriverError(
         "PostgreSQL needs the packages psycopg and psycopg-pool",
@@ -66,11 +65,8 @@ TYPES = {
 }
 
 _COPY_FROM = 64  # rows from which COPY beats one INSERT with many rows
-_CHECK_AFTER_IDLE_S = 1.0
 _RETRY = {"40001", "40P01", "55P03"}
 _LOST = {"57P01", "57P02", "57P03", "57P05"}
-
-Connection = psycopg.Connection[Row]
 
 
 class PostgresSession:
@@ -164,79 +160,35 @@ class PostgresDialect:
     types = TYPES
 
     def __init__(self, conninfo: str, config: Config, *, pool_size: int | None = None) -> None:
-        self._conninfo, self._config = conninfo, config
-        self._max_size = pool_size or config.pool.max_size
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-        self._pool: ConnectionPool[Connection] | None = None
-        self._lost_at = 0.0
+        self._conninfo = conninfo
+        self._pool = PostgresPool(conninfo, config.pool, max_size=pool_size or config.pool.max_size)
         self._arrow_lock = threading.Lock()
         self._arrow_connection: Any = None
-
-    def _ensure_pool(self) -> ConnectionPool[Connection]:
-        pool = self._pool
-        if pool is not None and self._pid == os.getpid():
-            return pool
-        with self._lock:
-            if self._pool is not None and self._pid != os.getpid():
-                # Inherited by fork: closing it here would end the parent's sessions.
-                _inherited.append((self._pool, self._arrow_connection))
-                self._pool = self._arrow_connection = None
-                self._pid = os.getpid()
-            if self._pool is None:
-                settings = self._config.pool
-                self._pool = ConnectionPool(
-                    self._conninfo,
-                    connection_class=Connection,
-                    kwargs={"autocommit": True},
-                    min_size=min(settings.min_size, self._max_size),
-                    max_size=self._max_size,
-                    timeout=settings.timeout_s,
-                    max_lifetime=settings.max_lifetime_s,
-                    max_idle=settings.max_idle_s,
-                    configure=_configure,
-                    check=self._check,
-                    name="deltasql",
-                    open=True,
-                )
-            return self._pool
+        self._arrow_pid = os.getpid()
 
     @contextmanager
     def session(self) -> Iterator[PostgresSession]:
-        pool = self._ensure_pool()
-        try:
-            connection = pool.getconn()
-        except PoolTimeout as error:
-            raise StoreUnavailableError(
-                f"no PostgreSQL connection within {self._config.pool.timeout_s} s: {error}",
-                help="Check that the server runs and accepts this user, or raise pool.max_size.",
-            ) from error
-        session = PostgresSession(connection)
-        try:
-            yield session
-            session.rollback()
-        except BaseException:
-            with nullcontext() if connection.closed else _quiet():
+        with self._pool.lend() as connection:
+            session = PostgresSession(connection)
+            try:
+                yield session
                 session.rollback()
-            raise
-        finally:
-            now = connection.__dict__["_deltasql_used"] = time.monotonic()
-            if connection.closed:
-                self._lost_at = now
-            pool.putconn(connection)
-
-    def _check(self, connection: Connection) -> None:
-        # When one connection was lost, those that were idle then are probably lost too.
-        used = connection.__dict__.get("_deltasql_used", 0.0)
-        if used < max(self._lost_at, time.monotonic() - _CHECK_AFTER_IDLE_S):
-            ConnectionPool.check_connection(connection)
+            except BaseException:
+                with nullcontext() if connection.closed else _quiet():
+                    session.rollback()
+                raise
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         text = statement(name, "postgres")
         text = LIST_PARAMETER.sub(lambda m: _int_list(params.pop(m[1])), text)
         # The driver binds by position only; every parameter of a bulk read is an integer.
         text = PARAMETER.sub(lambda match: str(int(params[match[1]])), text)
-        self._ensure_pool()
+        self._pool.check_open()
+        if self._arrow_pid != os.getpid():
+            # Inherited by fork: closing it here would end the parent's session.
+            _inherited.append(self._arrow_connection)
+            self._arrow_lock, self._arrow_connection = threading.Lock(), None
+            self._arrow_pid = os.getpid()
         with self._arrow_lock:
             reused = self._arrow_connection is not None
             try:
@@ -282,26 +234,16 @@ class PostgresDialect:
         return nullcontext()  # row locks queue fairly
 
     def usage(self) -> dict[str, int]:
-        stats = self._ensure_pool().get_stats()
-        idle = stats.get("pool_available", 0)
-        return {"lent": stats.get("pool_size", 0) - idle, "idle": idle, "max": self._max_size}
+        return self._pool.usage()
 
     def close(self) -> None:
-        if self._pid == os.getpid():
-            if self._pool is not None:
-                self._pool.close()
-            if self._arrow_connection is not None:
-                self._arrow_connection.close()
-        self._pool = self._arrow_connection = None
+        self._pool.close()
+        if self._arrow_connection is not None and self._arrow_pid == os.getpid():
+            self._arrow_connection.close()
+        self._arrow_connection = None
 
 
 _inherited: list[object] = []
-
-
-def _configure(connection: Connection) -> None:
-    # One width for every integer keeps one prepared statement per text.
-    connection.adapters.register_dumper(int, Int8Dumper)
-    connection.prepare_threshold = 2
 
 
 @contextmanager
@@ -365,7 +307,8 @@ def conninfo(uri: DeltaSqlUri, config: Config) -> str:
         "sslrootcert": uri.sslrootcert,
         "sslcert": uri.sslcert,
         "sslkey": uri.sslkey,
-        "connect_timeout": uri.connect_timeout,
+        # Without one, an address that does not answer would hold us for minutes.
+        "connect_timeout": uri.connect_timeout or max(2, round(config.pool.timeout_s)),
         "application_name": uri.application_name or config.store.application_name,
     }
     if uri.search_path:
