@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -23,7 +22,7 @@ from deltasql.exceptions import (
 from deltasql.model.clock import now_ms
 from deltasql.operations.create import stage_create
 from deltasql.snapshot.cache import FileCache
-from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+from deltasql.snapshot.snapshot import snapshots_as_of
 from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault, Session
 from deltasql.store.migrations import latest_version
@@ -33,9 +32,11 @@ from deltasql.uri import join_table_name, parse_uri, split_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
     from types import TracebackType
 
     from deltasql.commit.staged import Staged
+    from deltasql.snapshot.snapshot import Snapshot
     from deltasql.uri import DeltaSqlUri
 
 
@@ -216,16 +217,8 @@ class Catalog:
 
     def as_of(self, timestamp: datetime) -> dict[str, Snapshot]:
         """Return every table as it was at one moment."""
-        moment = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
-        at_ms = int(moment.timestamp() * 1000)
-        out = {}
-        for table_id, namespace, name, version in self.store.query(
-            "versions_as_of", timestamp_ms=at_ms
-        ):
-            table = TableRow.from_row(self.store.query("table_by_id", table_id=table_id)[0])
-            snapshot = open_snapshot(self.store, table, self.cache, version=version)
-            out[join_table_name(namespace, name)] = snapshot
-        return out
+        snapshots = snapshots_as_of(self.store, self.cache, timestamp)
+        return {join_table_name(s.table.namespace, s.table.name): s for s in snapshots}
 
     # Care
 

@@ -18,7 +18,6 @@ from deltasql.exceptions import (
 )
 from deltasql.mirror.publish import publish
 from deltasql.model.actions import CommitInfo
-from deltasql.model.schema import StructType
 from deltasql.operations.write import stage_write
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.storage import Storage
@@ -136,8 +135,7 @@ class MultiTableTransaction:
         stage_write(
             staged,
             batches(data),
-            StructType.from_json(metadata.schema_string),
-            metadata.partition_columns,
+            metadata,
             intend=partial(self._intend, staged),
             replaces=replaced,
         )

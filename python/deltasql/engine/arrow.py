@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltasql.exceptions import TxnLogEngineError
+from deltasql.exceptions import TxnLogEngineError, TxnLogSchemaError
 from deltasql.model.actions import AddFile
 from deltasql.model.clock import now_ms
 
@@ -75,7 +75,21 @@ def _file_name(values: dict[str, str | None]) -> str:
 
 
 def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    return table.select(schema.names).cast(schema)
+    chosen = table.select(schema.names)
+    for field in schema:
+        if not field.nullable and chosen[field.name].null_count:
+            raise TxnLogSchemaError(
+                f"column {field.name!r} must not be null, and the data has nulls in it",
+                column=field.name,
+                help="Fill or leave out these rows.",
+            )
+    try:
+        return chosen.cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TxnLogSchemaError(
+            f"the data does not fit the table's types: {error}",
+            help="Cast the data to the table's schema.",
+        ) from error
 
 
 def _partitions(
