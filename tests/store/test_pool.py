@@ -1,4 +1,4 @@
-"""Connections: bounded, healthy when lent, replaced when lost, safe across fork, closed for good."""
+"""Connections: bounded, healthy when lent, replaced when lost, fork-safe, closed for good."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_an_old_connection_is_replaced() -> None:
 
 def test_an_empty_pool_says_so_in_time() -> None:
     pool = pool_of([], max_size=1, timeout_s=0.05)
-    with pool.lend(), pytest.raises(StoreBusyError, match="0.05 s"), pool.lend():
+    with pool.lend(), pytest.raises(StoreBusyError, match=r"0\.05 s"), pool.lend():
         pass
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Columns = Literal["files_all", "files_brief"]
 # A refresh appends a chunk; so many of them are joined into one now and then.
 _MAX_CHUNKS = 64
+# From this many files on, Arrow from the driver beats rows.
+_BULK_FILES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class FileCache:
         key = (snapshot.table.table_id, columns)
         with self._guard:
             entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
         if entry is not None and entry.version == snapshot.version:
             return entry.files
         if entry is not None and entry.version < snapshot.version:
@@ -53,6 +57,9 @@ class FileCache:
 
     def _remember(self, key: tuple[int, Columns], entry: _Entry) -> None:
         with self._guard:
+            present = self._entries.get(key)
+            if present is not None and present.version > entry.version:
+                return  # another thread was faster with a later version
             self._entries[key] = entry
             self._entries.move_to_end(key)
             while len(self._entries) > self._max_entries or (
@@ -88,7 +95,11 @@ def _refresh(snapshot: Snapshot, columns: Columns, entry: _Entry) -> pa.Table:
     if removed:
         gone = pa.array([row[0] for row in removed], pa.int64())
         files = files.filter(pc.invert(pc.is_in(files["file_id"], value_set=gone)))
-    if snapshot.next_file_id > entry.next_file_id:
+    added = snapshot.next_file_id - entry.next_file_id
+    if added > _BULK_FILES:
+        more = _fetch(snapshot, columns, first_file_id=entry.next_file_id)
+        files = pa.concat_tables([files, more])
+    elif added > 0:
         rows = snapshot.store.query(
             columns,
             table_id=table_id,

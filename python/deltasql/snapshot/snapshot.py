@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
 from deltasql.exceptions import TxnLogTableNotFoundError, VersionNotFoundError
+from deltasql.model.clock import from_ms, to_ms
 from deltasql.model.predicate import parse_predicate
 from deltasql.model.protocol import check_readable
 from deltasql.model.schema import StructType, column_mapping_mode
 from deltasql.snapshot.scan import Scan
-from deltasql.store.records import Head, VersionRow, domain_from_row, txn_from_row
+from deltasql.store.records import Head, TableRow, VersionRow, domain_from_row, txn_from_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     import pyarrow as pa
 
     from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction
     from deltasql.model.predicate import Predicate
     from deltasql.snapshot.cache import FileCache
-    from deltasql.store.records import SkippingColumn, TableRow
+    from deltasql.store.records import SkippingColumn
     from deltasql.store.store import Store
 
 HISTORY_PAGE = 1000
@@ -76,7 +77,7 @@ class Snapshot:
     @property
     def committed_at(self) -> datetime:
         """When this version was ratified."""
-        return datetime.fromtimestamp(self.committed_at_ms / 1000, UTC)
+        return from_ms(self.committed_at_ms)
 
     def skipping_columns(self) -> list[SkippingColumn]:
         """Return the columns whose bounds are indexed."""
@@ -173,28 +174,22 @@ def open_snapshot(
                 f"table {table.full_name} was dropped", table=table.full_name
             )
         return Snapshot(store, table, cache, head)
-    if version is None:
-        assert timestamp is not None
-        version = version_at(store, table, timestamp)
-    return Snapshot(store, table, cache, _head_at(store, table, version))
+    if version is not None:
+        return Snapshot(store, table, cache, _head_at_version(store, table, version))
+    assert timestamp is not None
+    return Snapshot(store, table, cache, _head_at_time(store, table, timestamp))
 
 
-def version_at(store: Store, table: TableRow, timestamp: datetime) -> int:
-    """Return the version in force at a moment; a moment before the first commit has none."""
-    moment = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
-    at_ms = int(moment.timestamp() * 1000)
-    rows = store.query("version_at_time", table_id=table.table_id, timestamp_ms=at_ms)
-    if not rows:
-        raise VersionNotFoundError(
-            f"{table.full_name} had no version at {moment.isoformat()}",
-            help="Ask for a later moment; history() lists when each version was committed.",
-        )
-    return int(rows[0][0])
+def snapshots_as_of(store: Store, cache: FileCache, timestamp: datetime) -> list[Snapshot]:
+    """Open every table of the catalog as it was at one moment, with one statement."""
+    rows = store.query("heads_as_of", timestamp_ms=to_ms(timestamp))
+    return [
+        Snapshot(store, TableRow.from_row(row[:8]), cache, Head(row[0], *row[8:])) for row in rows
+    ]
 
 
-def _head_at(store: Store, table: TableRow, version: int) -> Head:
-    at = {"table_id": table.table_id, "version": version}
-    rows = store.query("version_row", **at)
+def _head_at_version(store: Store, table: TableRow, version: int) -> Head:
+    rows = store.query("head_at_version", table_id=table.table_id, version=version)
     if not rows:
         low, high = store.query("version_bounds", table_id=table.table_id)[0]
         raise VersionNotFoundError(
@@ -202,14 +197,15 @@ def _head_at(store: Store, table: TableRow, version: int) -> Head:
             version=version,
             latest=high,
         )
-    row = VersionRow.from_row(rows[0])
-    metadata_version = store.query("metadata_at", **at)[0][0]
-    protocol_version = store.query("protocol_at", **at)[0][0]
-    return Head(
-        table.table_id,
-        version,
-        row.committed_at_ms,
-        row.next_file_id,
-        metadata_version,
-        protocol_version,
-    )
+    return Head(*rows[0])
+
+
+def _head_at_time(store: Store, table: TableRow, timestamp: datetime) -> Head:
+    at_ms = to_ms(timestamp)
+    rows = store.query("head_at_time", table_id=table.table_id, timestamp_ms=at_ms)
+    if not rows:
+        raise VersionNotFoundError(
+            f"{table.full_name} had no version at {from_ms(at_ms).isoformat()}",
+            help="Ask for a later moment; history() lists when each version was committed.",
+        )
+    return Head(*rows[0])

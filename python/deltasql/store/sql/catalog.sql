@@ -2,10 +2,6 @@
 SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties
 FROM dl_tables t WHERE t.live_name = $live_name;
 
--- name: table_by_id
-SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties
-FROM dl_tables t WHERE t.table_id = $table_id;
-
 -- name: list_tables
 SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties
 FROM dl_tables t
@@ -53,12 +49,14 @@ ON CONFLICT (namespace) DO NOTHING;
 -- name: delete_namespace
 DELETE FROM dl_namespaces WHERE namespace = $namespace;
 
--- name: versions_as_of
-SELECT t.table_id, t.namespace, t.name, max(v.version)
+-- name: heads_as_of
+SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties,
+  {use:version_state}
 FROM dl_tables t JOIN dl_table_versions v ON v.table_id = t.table_id
-WHERE v.committed_at_ms <= $timestamp_ms AND t.created_at_ms <= $timestamp_ms
-  AND (t.dropped_at_ms IS NULL OR t.dropped_at_ms > $timestamp_ms)
-GROUP BY t.table_id, t.namespace, t.name
+WHERE t.created_at_ms <= $timestamp_ms AND (t.dropped_at_ms IS NULL OR t.dropped_at_ms > $timestamp_ms)
+  AND v.version = (SELECT w.version FROM dl_table_versions w
+                   WHERE w.table_id = t.table_id AND w.committed_at_ms <= $timestamp_ms
+                   ORDER BY w.committed_at_ms DESC, w.version DESC LIMIT 1)
 ORDER BY t.namespace, t.name;
 
 -- name: locations_like

@@ -8,11 +8,6 @@ SELECT version, min_reader_version, min_writer_version, reader_features, writer_
 FROM dl_protocol_updates WHERE table_id = $table_id AND version <= $version
 ORDER BY version DESC LIMIT 1;
 
--- name: version_row
-SELECT version, committed_at_ms, txn_id, group_size, operation, operation_parameters, operation_metrics, engine_info,
-  user_metadata, is_blind_append, read_version, isolation_level, commit_timestamp, in_commit_timestamp, extra, next_file_id
-FROM dl_table_versions WHERE table_id = $table_id AND version = $version;
-
 -- name: history
 SELECT version, committed_at_ms, txn_id, group_size, operation, operation_parameters, operation_metrics, engine_info,
   user_metadata, is_blind_append, read_version, isolation_level, commit_timestamp, in_commit_timestamp, extra, next_file_id
@@ -22,10 +17,19 @@ ORDER BY version DESC LIMIT $limit;
 -- name: version_bounds
 SELECT min(version), max(version) FROM dl_table_versions WHERE table_id = $table_id;
 
--- name: version_at_time
-SELECT version, committed_at_ms FROM dl_table_versions
-WHERE table_id = $table_id AND committed_at_ms <= $timestamp_ms
-ORDER BY committed_at_ms DESC, version DESC LIMIT 1;
+-- part: version_state
+v.version, v.committed_at_ms, v.next_file_id,
+  (SELECT max(m.version) FROM dl_metadata_updates m WHERE m.table_id = v.table_id AND m.version <= v.version),
+  (SELECT max(p.version) FROM dl_protocol_updates p WHERE p.table_id = v.table_id AND p.version <= v.version);
+
+-- name: head_at_version
+SELECT v.table_id, {use:version_state}
+FROM dl_table_versions v WHERE v.table_id = $table_id AND v.version = $version;
+
+-- name: head_at_time
+SELECT v.table_id, {use:version_state}
+FROM dl_table_versions v WHERE v.table_id = $table_id AND v.committed_at_ms <= $timestamp_ms
+ORDER BY v.committed_at_ms DESC, v.version DESC LIMIT 1;
 
 -- name: group_members
 SELECT t.table_uuid, t.table_id, v.version, v.committed_at_ms
