@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from deltasql.exceptions import CommitConflictError, TableChangedError, TableExistsError
+from deltasql.exceptions import (
+    CommitConflictError,
+    StoreUnavailableError,
+    TableChangedError,
+    TableExistsError,
+)
+from deltasql.uri import DeltaSqlUri
 from tests.commit.support import (
     SCHEMA,
     audit,
@@ -28,8 +34,9 @@ from tests.commit.support import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from deltasql import Catalog
-    from deltasql.uri import DeltaSqlUri
 
 pytestmark = pytest.mark.heavy
 
@@ -62,6 +69,27 @@ def append_files(barrier: Any, uri: DeltaSqlUri, name: str, appends: int) -> lis
         catalog.table("t").version()
         barrier.wait()
         return [commit(catalog, file(f"{name}-{i}")) for i in range(appends)]
+
+
+def test_threads_share_a_catalog(catalog: Catalog) -> None:
+    threads, appends = 8, 10
+    catalog.create_table("t", SCHEMA)
+    expected = [f"p{n}-{i}" for n in range(threads) for i in range(appends)]
+    with ThreadPoolExecutor(threads) as pool:
+        versions = list(pool.map(lambda path: commit(catalog, file(path)), expected))
+    assert sorted(versions) == list(range(1, threads * appends + 1))
+    assert live(catalog) == sorted(expected)
+    audit(catalog)
+
+
+def test_duckdb_file_belongs_to_one_process(tmp_path: Path) -> None:
+    uri = DeltaSqlUri(backend="duckdb", database=str(tmp_path / "meta.duckdb"))
+    with open_catalog(uri) as catalog:
+        [outcome] = run(open_fresh, [(uri, 0)])
+        assert isinstance(outcome.error, StoreUnavailableError)
+        assert "one process" in outcome.error.help
+        assert catalog.tables() == []
+    assert values(run(open_fresh, [(uri, 0)])) == ["ok"]
 
 
 # Transactions over several tables

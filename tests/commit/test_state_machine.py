@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 NAMES = ("a", "b", "c")
 APPS = ("etl", "job")
-EXAMPLES = {"sqlite": (14, 25), "postgres": (8, 20), "duckdb": (4, 12)}
+EXAMPLES = {"sqlite": (25, 25), "postgres": (15, 20), "duckdb": (6, 15)}
 
 # Shrinking a failure takes minutes on a real database: ask for it, with the seed that was printed.
 PHASES = tuple(Phase) if "DELTASQL_SEED" in os.environ else (Phase.generate,)
