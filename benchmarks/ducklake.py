@@ -30,6 +30,8 @@ class DuckLake(Contender):
     def __init__(self, backend: str, where: Path | str, *, style: str = "inline") -> None:
         self.backend = backend
         self.style = style
+        if style == "addfile":
+            self.max_commits = 0  # the slowest way: shown once, for the record
         self.name = f"ducklake-{backend}" + ("" if style == "inline" else f"-{style}")
         # A folder, or for PostgreSQL the folder of the data and the name of the database.
         self.folder = Path(where)

@@ -278,6 +278,8 @@ class PostgresFloor(SqlFloor):
 class PostgresRowLockFloor(PostgresFloor):
     """PostgreSQL as most programs would do it: lock the head row, insert, move the head, commit."""
 
+    max_commits = 10_000
+
     def __init__(self, database: str) -> None:
         super().__init__(database)
         self.name = "floor-postgres-rowlock"

@@ -44,7 +44,7 @@ def draw(results_folder: Path, docs_folder: Path) -> list[Path]:
 
 
 def _lines(results: Results, scenario: str, title: str, path: Path) -> None:
-    rows = results.rows(scenario)
+    rows = results.rows(scenario, scenario)
     figure, axes = plt.subplots(figsize=(8, 4.5))
     for name in dict.fromkeys(r["contender"] for r in rows):
         own = sorted((r for r in rows if r["contender"] == name), key=lambda r: r["size"])

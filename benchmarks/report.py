@@ -24,7 +24,7 @@ NOTES = {
     "the same facts; `floor-postgres` does it in one statement, `-rowlock` in a plain transaction. "
     "deltalake opens a fresh handle per commit and does not flush its files to disk. DuckLake "
     "inserts one small row: as it comes the row is inlined in its catalog, `-parquet` writes a "
-    "file, `-addfile` registers one.",
+    "file, `-addfile` registers one. `open` is a cold open of the table in a fresh process.",
     "ten_tables": "p50 in milliseconds. deltalake makes ten commits, not one atomic commit; "
     "DuckLake writes one small row to each table.",
     "bulk": "Files per second, each with statistics of three columns. The floors write three "
@@ -115,7 +115,7 @@ def _order(rows: Sequence[dict[str, Any]], column: tuple[str, int]) -> int:
 def _head(scenario: str, case: str, size: int) -> str:
     if scenario == "ten_tables":
         return "ms"
-    words = {"commit": f"{size:,} commits", "bulk": f"to {size:,}"}
+    words = {"commit": f"{case}, {size:,} commits", "bulk": f"to {size:,}"}
     if scenario in words:
         return words[scenario]
     return f"{case}, {size:,}" + (" processes" if scenario == "concurrency" else " files")

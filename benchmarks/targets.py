@@ -108,6 +108,13 @@ def _commit(results: Results) -> Iterator[Check]:
             )
             yield from _faster(f"{backend}, {size:,} commits: faster than DuckLake", ours, lake, 5)
 
+    for backend in SERVERS:
+        ours = results.value("commit", f"deltasql-{backend}", "open", sizes[-1])
+        first = results.value("commit", f"deltasql-{backend}", "open", 0)
+        yield from _slower(
+            f"{backend}: cold open at {sizes[-1]:,} commits over 0", ours, first, 1.3
+        )
+
 
 def _ten_tables(results: Results) -> Iterator[Check]:
     for backend in SERVERS:

@@ -51,6 +51,7 @@ class Workspace:
         with self._admin() as connection:
             for name in ("server_version", "fsync", "synchronous_commit", "full_page_writes"):
                 self.settings[name] = connection.execute(f"SHOW {name}").fetchone()[0]  # type: ignore[index]
+        self._sweep()
         if self.settings["fsync"] != "on" or self.settings["synchronous_commit"] != "on":
             raise RuntimeError(f"PostgreSQL is not durable: {self.settings}")
         return self
@@ -101,5 +102,22 @@ class Workspace:
         with self._admin() as connection:
             connection.execute("CHECKPOINT")
 
+    def _sweep(self) -> None:
+        """Remove what runs that were killed left behind."""
+        for path in BUILD.glob("run-*"):
+            if not _alive(path.name.removeprefix("run-")):
+                shutil.rmtree(path, ignore_errors=True)
+        with self._admin() as connection:
+            names = connection.execute(
+                "SELECT datname FROM pg_database WHERE datname LIKE 'bench\\_%'"
+            ).fetchall()
+        for (name,) in names:
+            if not _alive(name.split("_")[1]):
+                self.drop_database(name)
+
     def _admin(self) -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect("dbname=postgres", autocommit=True)
+
+
+def _alive(process_id: str) -> bool:
+    return Path(f"/proc/{process_id}").exists()

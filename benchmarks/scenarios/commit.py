@@ -1,9 +1,10 @@
-"""One commit of one staged file with statistics, at 0 to 100,000 commits."""
+"""One commit of one staged file with statistics, and a cold open, at 0 to 100,000 commits."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarks.cold import Request, measure
 from benchmarks.contenders import BACKENDS, deltalake, deltasql, ducklake, floors
 from benchmarks.harness import interleave, result, say, timed
 from benchmarks.workload import stream
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 TITLE = "Commit of one staged file"
 SIZES = (0, 1_000, 10_000, 100_000)
 QUICK_SIZES = (0, 50)
+OPENERS = ("deltasql-sqlite", "deltasql-postgres", "deltalake")
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
@@ -30,27 +32,38 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
             runner.advance_to(size)
         workspace.settle()
         calls: dict[str, Callable[[], float]] = {r.contender.name: r.one for r in taking_part}
-        samples = interleave(calls, rounds=2 if quick else 6, per_round=8 if quick else 34)
+        samples = interleave(calls, rounds=2 if quick else 6, per_round=8 if quick else 25)
         for runner in taking_part:
-            name = runner.contender.name
-            millis = [s * 1000 for s in samples[name]]
-            results.append(
-                result(
-                    name,
-                    runner.contender.backend,
-                    millis,
-                    case="commit",
-                    size=size,
-                    metric="latency",
-                    unit="ms",
-                )
-            )
+            millis = [s * 1000 for s in samples[runner.contender.name]]
+            results.append(_latency(runner.contender, millis, "commit", size))
+        # A DuckDB file belongs to the process that commits to it, so nobody else can open it.
+        openers = [r for r in taking_part if r.contender.name in OPENERS]
+        opens: dict[str, list[float]] = {r.contender.name: [] for r in openers}
+        for _ in range(1 if quick else 5):
+            for runner in openers:
+                answer = measure(Request(runner.contender.unconnected(), "open"))
+                opens[runner.contender.name].append(answer.open_seconds * 1000)
+        for runner in openers:
+            millis = opens[runner.contender.name]
+            results.append(_latency(runner.contender, millis, "open", size))
     for runner in runners:
         found = runner.contender.count(0)
         if found != runner.commits:
             raise RuntimeError(f"{runner.contender.name}: {runner.commits} commits, {found} found")
         runner.contender.close()
     return results
+
+
+def _latency(contender: Contender, millis: list[float], case: str, size: int) -> Result:
+    return result(
+        contender.name,
+        contender.backend,
+        millis,
+        case=case,
+        size=size,
+        metric="latency",
+        unit="ms",
+    )
 
 
 class _Runner:

@@ -47,7 +47,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
                 for make in makers:
                     contender = make()
                     say(f"  {processes} processes, {case}: {contender.name}")
-                    seconds = 1.0 if quick else 4.0
+                    seconds = 1.0 if quick else 3.0
                     outcome, note = _race(contender, tables, processes, seconds)
                     runs.setdefault(contender.name, []).append(outcome)
                     backends[contender.name] = contender.backend

@@ -32,7 +32,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
         opening = [*listing, DeltalakeWithoutFiles(stock.folder)]
         opens: dict[str, list[Answer]] = {}
         lists: dict[str, list[Answer]] = {}
-        for _ in range(1 if quick else 5):
+        for _ in range(1 if quick else 3 if size >= 1_000_000 else 5):
             for contender in opening:
                 say(f"  {size:,} files: {contender.name}")
                 request = Request(contender.unconnected(), "open", warm_rounds=3)

@@ -31,7 +31,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
     for predicate in predicates(size):
         samples: dict[str, list[float]] = {c.name: [] for c in everyone}
         files: dict[str, int] = {}
-        for _ in range(1 if quick else 5):
+        for _ in range(1 if quick else 3):
             for contender in everyone:
                 say(f"  {predicate.name}: {contender.name}")
                 answer = measure(Request(contender.unconnected(), "plan", predicate.sql))
