@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from deltalake import DeltaTable
 
 from deltasql.exceptions import (
     CommitOutcomeUnknownError,
@@ -16,11 +17,13 @@ from deltasql.exceptions import (
     TableExistsError,
     TxnLogTransactionError,
 )
+from deltasql.phases import hooked
 from tests.commit.proxy import Cut, Proxy
 from tests.commit.support import SCHEMA, audit, commit, file, live, open_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
@@ -128,6 +131,24 @@ def test_server_gone_after_commit_was_sent_leaves_the_outcome_unknown(
     assert caught.value.table == "default.t"
     # It did happen, and the id in the error is what tells.
     assert direct.table("t").history(1)[0].txn_id == tx.txn_id
+
+
+def test_commit_counts_although_the_server_is_gone_before_it_is_published(
+    direct: Catalog, proxy: Proxy, tmp_path: Path
+) -> None:
+    location = str(tmp_path / "p")
+    direct.create_table("p", SCHEMA, location=location)
+    settings = {"mirror": {"mode": "sync"}, "retry": QUICK, "pool": {"timeout_s": 1}}
+
+    def at(phase: str) -> None:
+        if phase == "ratified":
+            proxy.refuse()
+
+    with open_catalog(proxy.uri(direct.uri), **settings) as far, hooked(at):
+        assert commit(far, file("a"), table="p") == 1
+    with open_catalog(direct.uri, **settings) as near:
+        assert commit(near, file("b"), table="p") == 2
+    assert DeltaTable(location).version() == 2  # the next commit caught up
 
 
 def test_server_gone_before_anything_was_sent_is_a_plain_failure(

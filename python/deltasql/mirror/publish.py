@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError
+from deltasql.exceptions import MirrorDivergedError, TxnLogError
 from deltasql.mirror.log_files import commit_bytes, commit_file
 from deltasql.model.clock import now_ms
 from deltasql.phases import reached
@@ -25,29 +26,33 @@ def publish(store: Store, table: TableRow, version: int) -> bool:
 
     The commit is ratified already: whatever fails here can be published again from SQL.
     """
+    failures: tuple[type[BaseException], ...] = (OSError, TxnLogError, *store.errors)
     with telemetry.span("publish", table=table.full_name), telemetry.timed("mirror_latency_ms"):
-        storage = Storage(table.location)
-        for each in _unpublished(store, table, storage, version):
-            try:
+        each = version
+        try:
+            storage = Storage(table.location)
+            for each in _unpublished(store, table, version):
                 _publish_one(store, table, storage, each)
-            except (OSError, TxnLogMirrorError) as error:
-                telemetry.count("mirror_failures_total", table=table.full_name)
-                telemetry.log(
-                    _log,
-                    logging.WARNING,
-                    "publishing failed",
-                    table=table.full_name,
-                    version=each,
-                    error=str(error),
-                )
+                reached("published")
+                _record(store, table, each, "COMPLETE", None)
+        except failures as error:
+            telemetry.count("mirror_failures_total", table=table.full_name)
+            telemetry.log(
+                _log,
+                logging.WARNING,
+                "publishing failed",
+                table=table.full_name,
+                version=each,
+                error=str(error),
+            )
+            # With the database gone there is nowhere to record it: the next commit finds out.
+            with suppress(*failures):
                 _record(store, table, each, "FAILED", str(error))
-                return False
-            reached("published")
-            _record(store, table, each, "COMPLETE", None)
+            return False
     return True
 
 
-def _unpublished(store: Store, table: TableRow, storage: Storage, version: int) -> range:
+def _unpublished(store: Store, table: TableRow, version: int) -> range:
     rows = store.query("last_published", table_id=table.table_id, target=TABLE_TARGET)
     last = rows[0][0]
     return range(0 if last is None else last + 1, version + 1)
