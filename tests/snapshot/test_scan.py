@@ -103,7 +103,7 @@ def spread(number: int, dice: random.Random, without: tuple[str, ...] = ()) -> l
 
 
 def build(lake: Lake, dice: random.Random) -> None:
-    """Some commits of one file, some of hundreds; columns come, their index ends and comes again."""
+    """Commits of one file and of hundreds; columns come, their index ends and comes again."""
 
     def single(number: int, without: tuple[str, ...] = ()) -> None:
         for _ in range(number):

@@ -15,6 +15,7 @@ from tests.conftest import BACKENDS, new_catalog_uri
 import deltasql
 from deltasql import _core
 from deltasql.commit.transaction import ENGINE_INFO
+from deltasql.exceptions import StoreUnavailableError, TxnLogStoreError
 from deltasql.mirror.log_files import commit_actions, commit_bytes
 from deltasql.model.actions import (
     Action,
@@ -215,6 +216,20 @@ def test_protocol_keeps_every_field(lake: Lake, more: set[str], extra: dict[str,
     version = lake.commit([protocol])
     assert of(Protocol, lake.read(version)) == [protocol]
     assert lake.catalog.table(lake.name).snapshot(version).protocol == protocol
+
+
+def test_what_a_database_cannot_hold_is_refused_and_nothing_is_kept(lake: Lake) -> None:
+    before = lake.catalog.table(lake.name).version()
+    bad = [SetTransaction("ok", 1), SetTransaction("nul \0 in a name", 1)]
+    if lake.catalog.store.dialect.name != "postgres":
+        assert of(SetTransaction, lake.read(lake.commit([*bad]))) == sorted(
+            bad, key=lambda txn: txn.app_id
+        )
+        return
+    with pytest.raises(TxnLogStoreError, match="NUL") as caught:
+        lake.commit([*bad])
+    assert not isinstance(caught.value, StoreUnavailableError)
+    assert lake.catalog.table(lake.name).version() == before
 
 
 def test_a_numbered_protocol_has_no_lists(lake: Lake) -> None:

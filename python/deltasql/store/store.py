@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltasql import telemetry
-from deltasql.exceptions import StoreUnavailableError, TxnLogUriError
+from deltasql.exceptions import (
+    StoreBusyError,
+    StoreUnavailableError,
+    TxnLogStoreError,
+    TxnLogUriError,
+)
 from deltasql.model.clock import now_ms
 from deltasql.store import append, migrations
 from deltasql.store.dialect import Dialect, Fault, Row, Session
@@ -89,11 +94,13 @@ class Store:
         except self.dialect.errors() as error:
             raise self.translate(error) from error
 
-    def translate(self, error: BaseException) -> StoreUnavailableError:
-        """Return our error for a driver's."""
-        return StoreUnavailableError(
+    def translate(self, error: BaseException) -> TxnLogStoreError:
+        """Return our error for a driver's: lost, busy, or refused for a reason of its own."""
+        kinds = {Fault.LOST: StoreUnavailableError, Fault.RETRY: StoreBusyError}
+        kind = kinds.get(self.classify(error), TxnLogStoreError)
+        return kind(
             f"{self.dialect.name} failed: {str(error).strip() or type(error).__name__}",
-            help="See the cause: is the database reachable, and is there room on its disk?",
+            backend=self.dialect.name,
         )
 
     @contextmanager
