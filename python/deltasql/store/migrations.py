@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from functools import cache
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import MigrationError, SchemaVersionError
@@ -68,6 +69,7 @@ def render(text: str, dialect: Dialect) -> str:
     return _TOKEN.sub(lambda match: dialect.types[match[1]], text)
 
 
+@cache
 def checksum(text: str) -> str:
     """Identify a migration's text, whatever the line ends."""
     return hashlib.sha256("\n".join(text.split()).encode()).hexdigest()

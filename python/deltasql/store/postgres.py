@@ -15,6 +15,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from deltasql.exceptions import MissingDriverError, StoreUnavailableError
+from deltasql.store.adbc import AdbcReader
+from deltasql.store.adbc import errors as adbc_errors
 from deltasql.store.dialect import Fault, Row
 from deltasql.store.statements import (
     LIST_PARAMETER,
@@ -199,15 +201,13 @@ class PostgresDialect:
             return self._fetch_arrow(text)  # the connection may have died since it was last used
 
     def _fetch_arrow(self, text: str) -> pa.Table:
-        import adbc_driver_postgresql.dbapi as adbc
+        import adbc_driver_postgresql  # needed by bulk reads only
 
         try:
             if self._arrow_connection is None:
-                self._arrow_connection = adbc.connect(self._conninfo, autocommit=True)
-            with self._arrow_connection.cursor() as cursor:
-                cursor.execute(text)
-                return cursor.fetch_arrow_table()
-        except adbc.Error as error:
+                self._arrow_connection = AdbcReader(adbc_driver_postgresql, self._conninfo)
+            return self._arrow_connection.read(text)
+        except adbc_errors() as error:
             # Kept open only while it works: the next read connects anew.
             self._arrow_connection = None
             raise StoreUnavailableError(

@@ -97,6 +97,7 @@ class PostgresPool:
                     configure=self._configure,
                     check=self._check if settings.health_check else None,
                     name="deltasql",
+                    num_workers=1,
                     open=True,
                 )
             return self._pool

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from deltasql.store import fork
+from deltasql.store.adbc import AdbcReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ class ArrowReader:
     def __init__(self, key: str) -> None:
         self.key, self.users = key, 0
         self._lock = threading.Lock()
-        self._connection: Any = None
+        self._connection: AdbcReader | None = None
         fork.watch(self, after_pools=True)
 
     def read(self, text: str) -> pa.Table:
@@ -39,12 +40,7 @@ class ArrowReader:
         with self._lock:
             if self._connection is None:
                 self._connection = _connect(self.key)
-            with self._connection.cursor() as cursor:
-                cursor.execute(text)
-                table = cursor.fetch_arrow_table()
-            # The driver opens a transaction for the read; a later read must see later commits.
-            self._connection.rollback()
-            return table
+            return self._connection.read(text)
 
     def close(self) -> None:
         """Close the connection; the next read opens it again."""
@@ -89,7 +85,7 @@ def release_reader(reader: ArrowReader, *, in_use: bool) -> None:
             reader.close()
 
 
-def _connect(path: str) -> Any:
-    import adbc_driver_sqlite.dbapi as adbc  # needed by bulk reads only, and slow to import
+def _connect(path: str) -> AdbcReader:
+    import adbc_driver_sqlite  # needed by bulk reads only
 
-    return adbc.connect(f"file:{quote(path)}?mode=ro")
+    return AdbcReader(adbc_driver_sqlite, f"file:{quote(path)}?mode=ro")

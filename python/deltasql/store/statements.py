@@ -76,6 +76,7 @@ def insert_many(name: str, database: str, count: int, placeholder: str) -> str:
     return re.sub(r"VALUES \([^)]*\)", lambda _: rows, statement(name, database))
 
 
+@cache
 def migration_files() -> list[tuple[int, str, str]]:
     """Return (number, name, text) of every migration, in order."""
     folder = resources.files(__package__).joinpath("sql", "migrations")

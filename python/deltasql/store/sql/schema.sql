@@ -12,7 +12,7 @@ SELECT 1 FROM duckdb_tables()
 WHERE table_name = 'dl_migrations' AND database_name = current_database() AND schema_name = current_schema();
 
 -- name: has_ledger [postgres]
-SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'dl_migrations' AND schemaname = current_schema();
+SELECT 1 WHERE to_regclass('dl_migrations') IS NOT NULL;
 
 -- name: lock_schema
 SELECT 1;
