@@ -31,6 +31,11 @@ PHASES: tuple[Phase, ...] = Phase.__args__  # type: ignore[attr-defined]
 _hook: Callable[[str], None] | None = None
 
 
+def is_hooked() -> bool:
+    """Whether someone listens: shortcuts that pass the points by are not taken then."""
+    return _hook is not None
+
+
 def reached(phase: Phase) -> None:
     """Tell the hook, if there is one."""
     if _hook is not None:

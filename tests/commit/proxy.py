@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from deltasql.uri import DeltaSqlUri
 
-Cut = Literal["reply to COMMIT", "request after BEGIN", "half of it"]
+Cut = Literal["reply to COMMIT", "reply to SELECT", "request after BEGIN", "half of it"]
 
 
 class Proxy:
@@ -131,6 +131,11 @@ class _Conversation:
                     if self._proxy.is_armed("reply to COMMIT"):
                         self._cut()
                         return
+                # The end of a statement that commits by itself is told after it has committed.
+                told = message[:1] == b"C" and message[5:11] == b"SELECT"
+                if told and self._proxy.is_armed("reply to SELECT"):
+                    self._cut()
+                    return
                 _send(self._client, message)
         self._hang_up()
 

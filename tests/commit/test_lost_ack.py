@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -14,6 +15,7 @@ from deltalake import DeltaTable
 from deltasql.exceptions import (
     CommitOutcomeUnknownError,
     StoreUnavailableError,
+    TableChangedError,
     TableExistsError,
     TxnLogTransactionError,
 )
@@ -49,8 +51,21 @@ def proxy() -> Iterator[Proxy]:
 
 @pytest.fixture
 def far(direct: Catalog, proxy: Proxy) -> Iterator[Catalog]:
-    """The same catalog by way of the proxy, warm: it has committed before."""
-    with open_catalog(proxy.uri(direct.uri), retry=QUICK, pool={"timeout_s": 1}) as catalog:
+    """The same catalog by way of the proxy, warm: it has committed before.
+
+    A hook makes every commit go the long way, from BEGIN to COMMIT.
+    """
+    settings = {"retry": QUICK, "pool": {"timeout_s": 1}}
+    with open_catalog(proxy.uri(direct.uri), **settings) as catalog, hooked(lambda _: None):
+        commit(catalog, file("warm"))
+        yield catalog
+
+
+@pytest.fixture
+def short(direct: Catalog, proxy: Proxy) -> Iterator[Catalog]:
+    """The same, going the short way: one statement for a blind append of one file."""
+    settings = {"retry": QUICK, "pool": {"timeout_s": 1}}
+    with open_catalog(proxy.uri(direct.uri), **settings) as catalog:
         commit(catalog, file("warm"))
         yield catalog
 
@@ -74,9 +89,13 @@ def test_lost_answer_is_looked_up_even_when_no_retry_is_allowed(
 ) -> None:
     with open_catalog(proxy.uri(direct.uri), retry={"max_attempts": 1}) as once:
         commit(once, file("warm"))
-        proxy.arm("reply to COMMIT")
-        assert commit(once, file("a")) == 2
-    assert live(direct) == ["a", "warm"]
+        with hooked(lambda _: None):
+            proxy.arm("reply to COMMIT")
+            assert commit(once, file("a")) == 2
+        proxy.arm("reply to SELECT")
+        assert commit(once, file("b")) == 3
+    assert proxy.cuts == 2
+    assert live(direct) == ["a", "b", "warm"]
 
 
 @pytest.mark.parametrize("cut", ["request after BEGIN", "half of it"])
@@ -131,6 +150,46 @@ def test_server_gone_after_commit_was_sent_leaves_the_outcome_unknown(
     assert caught.value.table == "default.t"
     # It did happen, and the id in the error is what tells.
     assert direct.table("t").history(1)[0].txn_id == tx.txn_id
+
+
+def test_short_way_whose_answer_is_lost_is_applied_once(
+    direct: Catalog, short: Catalog, proxy: Proxy
+) -> None:
+    proxy.arm("reply to SELECT", then=lambda: commit(direct, file("theirs")) and None)
+    assert commit(short, file("ours")) == 2
+    assert proxy.cuts == 1
+    assert live(direct) == ["ours", "theirs", "warm"]
+    audit(direct)
+
+
+def test_short_way_with_the_server_gone_leaves_the_outcome_unknown(
+    direct: Catalog, short: Catalog, proxy: Proxy
+) -> None:
+    proxy.arm("reply to SELECT", then=proxy.refuse)
+    tx = short.begin()
+    tx.stage_table("t", file("a"))
+    with pytest.raises(CommitOutcomeUnknownError) as caught:
+        tx.commit()
+    assert caught.value.txn_id == tx.txn_id
+    assert direct.table("t").history(1)[0].txn_id == tx.txn_id
+
+
+def test_short_way_notices_new_metadata_new_names_and_files_that_are_live(
+    direct: Catalog, short: Catalog
+) -> None:
+    commit(short, file("a"))
+    metadata = direct.table("t").snapshot().metadata
+    properties = {**metadata.configuration, "delta.appendOnly": "false"}
+    changed = replace(metadata, configuration=properties)
+    with direct.begin() as tx:
+        tx.stage_table("t", [changed])
+    assert commit(short, file("b")) == 4  # by the long way, which learns the new metadata
+    assert commit(short, file("b")) == 5  # the same file again: its first life ends
+    assert live(direct) == ["a", "b", "warm"]
+    direct.rename("t", "renamed")
+    with pytest.raises(TableChangedError):
+        commit(short, file("c"))
+    audit(direct)
 
 
 def test_commit_counts_although_the_server_is_gone_before_it_is_published(

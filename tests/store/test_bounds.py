@@ -99,7 +99,7 @@ def test_a_commit_of_many_files_takes_as_many_as_one(
     one = count(commit, catalog, (table, files("one", 1)))
     many = count(commit, catalog, (table, files("many", 5000, days=20)))
     assert one <= 8
-    assert many <= one + 3  # new partitions are looked up, numbered and inserted
+    assert many <= 11  # new partitions are looked up, numbered and inserted
 
 
 def test_removing_many_files_takes_as_many_as_one(

@@ -14,6 +14,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
+from deltasql.commit.build import (
+    add_group,
+    enable_timestamps,
+    insert_table,
+    table_changed,
+)
 from deltasql.commit.conflict import check_conflicts, isolation_for
 from deltasql.commit.state import TableState, table_state
 from deltasql.commit.validate import validate_against, validate_staged, validate_table
@@ -23,23 +29,22 @@ from deltasql.exceptions import (
     CommitOutcomeUnknownError,
     RetriesExhaustedError,
     StoreUnavailableError,
-    TableChangedError,
     TableExistsError,
     TxnLogTransactionError,
     VersionNotFoundError,
 )
 from deltasql.model.clock import now_ms
-from deltasql.phases import reached
+from deltasql.phases import is_hooked, reached
 from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault
-from deltasql.store.records import Commit, Head, TableRow
+from deltasql.store.records import Commit, Head, OneFile, TableRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deltasql.commit.staged import Staged
     from deltasql.config import Config
-    from deltasql.model.actions import Metadata
+    from deltasql.model.actions import CommitInfo
     from deltasql.store.dialect import Row, Session
     from deltasql.store.store import Store
 
@@ -61,6 +66,7 @@ class Committer:
     def __init__(self, store: Store, config: Config) -> None:
         self._store, self._config = store, config
         self._states: dict[tuple[int, int, int], TableState] = {}
+        self._known: dict[int, tuple[int, int, int]] = {}
 
     def commit(
         self, staged: Sequence[Staged], txn_id: str, *, has_intents: bool = False
@@ -123,6 +129,8 @@ class Committer:
 
     def _once(self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt) -> list[Ratified]:
         store = self._store
+        if attempt.number == 1 and (appended := self._append_one(staged, txn_id, attempt)):
+            return [appended]
         ids = [each.table.table_id for each in staged if not each.creates]
         with store.dialect.write_turn(), store.session() as session:
             heads = store.begin_locked(session, ids)
@@ -142,7 +150,7 @@ class Committer:
                 for each in sorted(staged, key=lambda each: each.table.full_name)
             }
             commits = [built[each.table.table_uuid] for each in staged]
-            _add_group(commits)
+            add_group(commits)
             reached("checked")
             attempt.sent = True
             store.append_commits(
@@ -150,6 +158,48 @@ class Committer:
             )
         reached("ratified")
         return [Ratified(c.table, c.version, c.committed_at_ms) for c in commits]
+
+    def _append_one(
+        self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt
+    ) -> Ratified | None:
+        """Take the shortcut for a blind append of one file to a table that we know."""
+        only = staged[0]
+        known = self._known.get(only.table.table_id)
+        if known is None or len(staged) > 1 or len(only.adds) != 1 or only.cdc or is_hooked():
+            return None
+        if only.read_version is not None or attempt.has_intents or not only.follows_anything:
+            return None
+        state = self._states[known]
+        validate_against(only, state)
+        one = OneFile(
+            table=only.table,
+            add=only.adds[0],
+            txn_id=txn_id,
+            info=self._info(only, state, txn_id),
+            now_ms=now_ms(),
+            metadata_version=known[1],
+            protocol_version=known[2],
+            in_commit_timestamps=state.in_commit_timestamps,
+            partition_columns=state.partition_columns,
+            active_columns=state.active_columns,
+        )
+        done = self._store.append_one_file(one, attempt.send)
+        attempt.sent = False
+        return None if done is None else Ratified(only.table, *done)
+
+    def _info(self, staged: Staged, state: TableState, txn_id: str) -> CommitInfo:
+        """Complete what the commit tells of itself, but for the time."""
+        level = state.isolation_level or self._config.table.isolation_level
+        return replace(
+            staged.info,
+            operation=staged.info.operation or ("CREATE TABLE" if staged.creates else "WRITE"),
+            operation_parameters=staged.info.operation_parameters or {},
+            read_version=staged.read_version,
+            isolation_level=isolation_for(staged, level).value,
+            is_blind_append=staged.is_blind_append,
+            engine_info=staged.info.engine_info or ENGINE_INFO,
+            txn_id=txn_id,
+        )
 
     def _build(
         self,
@@ -161,18 +211,14 @@ class Committer:
         group_size: int,
     ) -> Commit:
         if staged.creates:
-            table, head, state = _insert_table(session, staged), None, self._created_state(staged)
+            table, head, state = insert_table(session, staged), None, self._created_state(staged)
         else:
             table, head = staged.table, heads.get(staged.table.table_id)
             if head is None or head.live_name != live_name(table.namespace, table.name):
                 self._store.forget_table(table)
-                raise _table_changed(staged, head)
+                raise table_changed(staged, head)
             state = self._current_state(session, staged, head, timestamp_ms)
         validate_against(staged, state)
-        blind = staged.is_blind_append
-        isolation = isolation_for(
-            staged, state.isolation_level or self._config.table.isolation_level
-        )
         if head is not None and staged.read_version is not None:
             if not 0 <= staged.read_version <= head.version:
                 raise VersionNotFoundError(
@@ -182,18 +228,12 @@ class Committer:
                 )
             if _may_conflict(staged, staged.read_version, head):
                 winners = load_winners(session, table.table_id, staged.read_version, head)
-                check_conflicts(staged, winners, isolation)
+                level = state.isolation_level or self._config.table.isolation_level
+                check_conflicts(staged, winners, isolation_for(staged, level))
         info = replace(
-            staged.info,
+            self._info(staged, state, txn_id),
             timestamp=timestamp_ms,
             in_commit_timestamp=timestamp_ms if state.in_commit_timestamps else None,
-            operation=staged.info.operation or ("CREATE TABLE" if staged.creates else "WRITE"),
-            operation_parameters=staged.info.operation_parameters or {},
-            read_version=staged.read_version,
-            isolation_level=isolation.value,
-            is_blind_append=blind,
-            engine_info=staged.info.engine_info or ENGINE_INFO,
-            txn_id=txn_id,
         )
         return Commit(
             table=table,
@@ -247,12 +287,13 @@ class Committer:
                 ),
             )
             self._states[key] = state
+        self._known[table_id] = key
         if staged.metadata is None and staged.protocol is None:
             return state
         protocol = staged.protocol or state.protocol
         metadata = staged.metadata or state.metadata
         if staged.metadata is not None:
-            metadata = _enable_timestamps(metadata, state, head.version + 1, timestamp_ms)
+            metadata = enable_timestamps(metadata, state, head.version + 1, timestamp_ms)
         validate_table(metadata, protocol)
         return table_state(metadata, protocol, state.active_columns)
 
@@ -304,6 +345,10 @@ class _Attempt:
     sent: bool = False
     duplicates: int = 0
 
+    def send(self) -> None:
+        """From now on the database may commit without our knowing."""
+        self.sent = True
+
 
 ENGINE_INFO = "deltasql"
 
@@ -331,54 +376,3 @@ def _may_conflict(staged: Staged, read_version: int, head: Head) -> bool:
     ):
         return False
     return read_version < head.version
-
-
-def _insert_table(session: Session, staged: Staged) -> TableRow:
-    table = staged.table
-    rows = session.query(
-        "insert_table",
-        table_uuid=table.table_uuid,
-        namespace=table.namespace,
-        name=table.name,
-        live_name=live_name(table.namespace, table.name),
-        location=table.location,
-        created_at_ms=table.created_at_ms,
-        properties="{}",
-    )
-    return replace(table, table_id=rows[0][0])
-
-
-def _add_group(commits: list[Commit]) -> None:
-    """Tell every log which other tables and versions belong to the same transaction."""
-    if len(commits) < 2:
-        return
-    participants = [
-        {"table": c.table.full_name, "id": c.table.table_uuid, "version": c.version}
-        for c in commits
-    ]
-    for commit in commits:
-        group = {"id": commit.txn_id, "participants": participants}
-        commit.info = replace(commit.info, extra={**commit.info.extra, "group": group})
-
-
-def _enable_timestamps(
-    metadata: Metadata, before: TableState, version: int, timestamp_ms: int
-) -> Metadata:
-    """Record since when in-commit timestamps hold, when a later commit turns them on."""
-    turns_on = metadata.configuration.get("delta.enableInCommitTimestamps") == "true"
-    if not turns_on or before.in_commit_timestamps:
-        return metadata
-    marks = {
-        "delta.inCommitTimestampEnablementVersion": str(version),
-        "delta.inCommitTimestampEnablementTimestamp": str(timestamp_ms),
-    }
-    return replace(metadata, configuration={**metadata.configuration, **marks})
-
-
-def _table_changed(staged: Staged, head: Head | None) -> CommitConflictError:
-    return TableChangedError(
-        "the table was renamed, dropped or replaced since it was opened",
-        table=staged.table.full_name,
-        expected_version=staged.read_version,
-        actual_version=head.version if head else None,
-    )

@@ -104,6 +104,22 @@ class SkippingColumn:
     end_file_id: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class OneFile:
+    """A blind append of one file, upon the metadata and protocol of known versions."""
+
+    table: TableRow
+    add: AddFile
+    txn_id: str
+    info: CommitInfo
+    now_ms: int
+    metadata_version: int
+    protocol_version: int
+    in_commit_timestamps: bool
+    partition_columns: Sequence[str]
+    active_columns: Sequence[SkippingColumn]
+
+
 @dataclass(slots=True)
 class Commit:
     """What one version of one table holds, ready to be appended."""

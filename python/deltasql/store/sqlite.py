@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import sqlite3
 from contextlib import contextmanager, nullcontext
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import StoreUnavailableError
 from deltasql.store.dialect import Fault, Row, chunks
 from deltasql.store.pool import Pool
 from deltasql.store.sqlite_arrow import open_reader, release_reader
+from deltasql.store.sqlite_gate import Gate
 from deltasql.store.statements import LIST_PARAMETER, PARAMETER, statement
 
 if TYPE_CHECKING:
@@ -51,8 +50,8 @@ _LIST_CHUNK = 500
 class SqliteSession:
     """One SQLite connection while it is borrowed."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, gate: Gate) -> None:
+        self._connection, self._gate = connection, gate
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
         listed = _list_parameter(name)
@@ -74,11 +73,13 @@ class SqliteSession:
         return changed
 
     def insert(self, name: str, rows: Sequence[Row]) -> None:
-        self._connection.executemany(_positional(name), rows)
+        if len(rows) == 1:
+            self._connection.execute(_positional(name), rows[0])
+        else:
+            self._connection.executemany(_positional(name), rows)
 
     def begin(self) -> None:
-        # IMMEDIATE takes the write lock at once: upgrading a read lock later fails without waiting.
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._gate.enter(self._connection)
 
     def begin_read(self) -> None:
         self._connection.execute("BEGIN DEFERRED")
@@ -107,6 +108,7 @@ class SqliteDialect:
 
     def __init__(self, path: Path, config: Config) -> None:
         self._path, self._config = path, config
+        self._gate = Gate(f"{path}-queue", config.store.busy_timeout_ms / 1000)
         path.parent.mkdir(parents=True, exist_ok=True)
         pool = config.pool
         self._pool: Pool[sqlite3.Connection] = Pool(
@@ -144,7 +146,7 @@ class SqliteDialect:
     @contextmanager
     def session(self) -> Iterator[SqliteSession]:
         with self._pool.lend() as connection:
-            session = SqliteSession(connection)
+            session = SqliteSession(connection, self._gate)
             try:
                 yield session
             finally:
@@ -171,17 +173,8 @@ class SqliteDialect:
     def errors(self) -> tuple[type[BaseException], ...]:
         return (sqlite3.Error,)
 
-    @contextmanager
-    def write_turn(self) -> Iterator[None]:
-        # SQLite's busy handler polls and starves; the kernel queues waiters of a file lock.
-        descriptor = os.open(f"{self._path}-queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            # A process forked meanwhile has the descriptor too: closing ours does not end the turn.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+    def write_turn(self) -> AbstractContextManager[None]:
+        return nullcontext()  # `begin` waits its turn
 
     def usage(self) -> dict[str, int]:
         return self._pool.usage()
@@ -236,8 +229,13 @@ def _expand(
     name: str, listed: str, values: Sequence[Any], params: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     bound = {f"{listed}_{position}": value for position, value in enumerate(values)}
-    names = ", ".join(f"${key}" for key in bound)
-    return LIST_PARAMETER.sub(f"IN ({names})", _text(name)), {**params, **bound}
+    return _expanded(name, listed, len(values)), {**params, **bound}
+
+
+@lru_cache(maxsize=1024)
+def _expanded(name: str, listed: str, count: int) -> str:
+    names = ", ".join(f"${listed}_{position}" for position in range(count))
+    return LIST_PARAMETER.sub(f"IN ({names})", _text(name))
 
 
 def _inline_ints(text: str, listed: str, values: Sequence[int]) -> str:

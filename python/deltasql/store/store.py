@@ -24,6 +24,7 @@ from deltasql.store.dialect import Dialect, Fault, Row, Session
 from deltasql.store.records import (
     Commit,
     Head,
+    OneFile,
     SkippingColumn,
     TableRow,
     load,
@@ -32,7 +33,7 @@ from deltasql.store.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -210,6 +211,23 @@ class Store:
             session.begin()
             rows = session.query("lock_heads", table_ids=sorted(table_ids))
         return {row[0]: Head(*row) for row in rows}
+
+    def append_one_file(self, one: OneFile, sending: Callable[[], None]) -> tuple[int, int] | None:
+        """Ratify a blind append of one file in one statement, where the database has a way.
+
+        Calls `sending` when there is a connection to send it by. Returns (version, time), or
+        None when nothing was done: there is no such way, or the table is no longer as it is
+        remembered.
+        """
+        if self.dialect.name != "postgres":
+            return None
+        params = append.one_file_params(one, self._partitions.get(one.table.table_id, {}))
+        if params is None:
+            return None
+        with self.session() as session:
+            sending()
+            rows = session.query("append_one_file", **params)
+        return (rows[0][0], rows[0][1]) if rows else None
 
     def append_commits(
         self, session: Session, commits: Sequence[Commit], *, careful: bool, has_intents: bool

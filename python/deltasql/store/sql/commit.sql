@@ -118,3 +118,40 @@ INSERT INTO dl_staged_files (txn_id, table_id, path, staged_at_ms) VALUES ($txn_
 -- name: staged_files_before
 SELECT txn_id, table_id, path, staged_at_ms FROM dl_staged_files
 WHERE staged_at_ms < $before_ms ORDER BY staged_at_ms, path;
+
+-- name: append_one_file [postgres]
+-- A blind append of one file as a single statement: the head is locked, moved and released in one round trip.
+-- Nothing happens when the table was renamed or dropped, or its metadata changed: then no row comes back.
+WITH alive AS (
+  SELECT t.table_id FROM dl_tables t WHERE t.table_id = $table_id AND t.live_name = $live_name FOR KEY SHARE
+), moved AS (
+  UPDATE dl_table_heads h
+  SET version = h.version + 1, committed_at_ms = greatest($now_ms, h.committed_at_ms + 1),
+      next_file_id = h.next_file_id + 1
+  FROM alive
+  WHERE h.table_id = alive.table_id AND h.metadata_version = $metadata_version
+    AND h.protocol_version = $protocol_version
+  RETURNING h.table_id, h.version, h.committed_at_ms, h.next_file_id
+), file AS (
+  INSERT INTO dl_add_files (table_id, file_id, path, path_key, partition_id, size, modification_time, data_change, stats,
+    num_records, tags, deletion_vector, base_row_id, default_row_commit_version, clustering_provider, extra,
+    added_version)
+  SELECT m.table_id, m.next_file_id - 1, $path, $path_key, $partition_id, $size, $modification_time, $data_change,
+    $file_stats, $num_records, $tags, $deletion_vector, $base_row_id, $default_row_commit_version,
+    $clustering_provider, $extra, m.version
+  FROM moved m
+), bounds AS (
+  INSERT INTO dl_file_stats (table_id, column_id, file_id, last_file_id, min_key, max_key, null_count, num_records)
+  SELECT m.table_id, s.id, m.next_file_id - 1, m.next_file_id - 1, decode(s.low, 'hex'), decode(s.high, 'hex'),
+    s.nulls, s.rows
+  FROM moved m, json_to_recordset($bounds::json) AS s (id bigint, low text, high text, nulls bigint, rows bigint)
+), committed AS (
+  INSERT INTO dl_table_versions (table_id, version, committed_at_ms, txn_id, group_size, operation,
+    operation_parameters, operation_metrics, engine_info, user_metadata, is_blind_append, isolation_level,
+    commit_timestamp, in_commit_timestamp, extra, next_file_id)
+  SELECT m.table_id, m.version, m.committed_at_ms, $txn_id, 1, $operation, $operation_parameters,
+    $operation_metrics, $engine_info, $user_metadata, TRUE, $isolation_level, m.committed_at_ms,
+    CASE WHEN $in_commit_timestamps THEN m.committed_at_ms END, $info_extra, m.next_file_id
+  FROM moved m
+)
+SELECT version, committed_at_ms FROM moved;

@@ -1,0 +1,68 @@
+"""Parts of a commit that are made under the locks: new tables, groups, marks of new features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import TableChangedError
+from deltasql.store.append import live_name
+
+if TYPE_CHECKING:
+    from deltasql.commit.staged import Staged
+    from deltasql.commit.state import TableState
+    from deltasql.exceptions import CommitConflictError
+    from deltasql.model.actions import Metadata
+    from deltasql.store.dialect import Session
+    from deltasql.store.records import Commit, Head, TableRow
+
+
+def insert_table(session: Session, staged: Staged) -> TableRow:
+    table = staged.table
+    rows = session.query(
+        "insert_table",
+        table_uuid=table.table_uuid,
+        namespace=table.namespace,
+        name=table.name,
+        live_name=live_name(table.namespace, table.name),
+        location=table.location,
+        created_at_ms=table.created_at_ms,
+        properties="{}",
+    )
+    return replace(table, table_id=rows[0][0])
+
+
+def add_group(commits: list[Commit]) -> None:
+    """Tell every log which other tables and versions belong to the same transaction."""
+    if len(commits) < 2:
+        return
+    participants = [
+        {"table": c.table.full_name, "id": c.table.table_uuid, "version": c.version}
+        for c in commits
+    ]
+    for commit in commits:
+        group = {"id": commit.txn_id, "participants": participants}
+        commit.info = replace(commit.info, extra={**commit.info.extra, "group": group})
+
+
+def enable_timestamps(
+    metadata: Metadata, before: TableState, version: int, timestamp_ms: int
+) -> Metadata:
+    """Record since when in-commit timestamps hold, when a later commit turns them on."""
+    turns_on = metadata.configuration.get("delta.enableInCommitTimestamps") == "true"
+    if not turns_on or before.in_commit_timestamps:
+        return metadata
+    marks = {
+        "delta.inCommitTimestampEnablementVersion": str(version),
+        "delta.inCommitTimestampEnablementTimestamp": str(timestamp_ms),
+    }
+    return replace(metadata, configuration={**metadata.configuration, **marks})
+
+
+def table_changed(staged: Staged, head: Head | None) -> CommitConflictError:
+    return TableChangedError(
+        "the table was renamed, dropped or replaced since it was opened",
+        table=staged.table.full_name,
+        expected_version=staged.read_version,
+        actual_version=head.version if head else None,
+    )
