@@ -46,9 +46,6 @@ class Storage:
         """Delete a file; one that is gone already is fine."""
         (self.root / name).unlink(missing_ok=True)
 
-    def exists(self, name: str) -> bool:
-        return (self.root / name).exists()
-
 
 def local_path(location: str) -> Path:
     """Return the local folder a location names.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -40,6 +40,13 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 
+def absolute(uri: DeltaSqlUri) -> DeltaSqlUri:
+    """Return the URI with a path that means the same file wherever the process goes."""
+    if uri.backend == "postgres" or uri.is_memory:
+        return uri
+    return replace(uri, database=str(Path(uri.database).absolute()))
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """Whether a catalog can be used, and what was found."""
@@ -66,12 +73,20 @@ class Catalog:
         self, uri: str | DeltaSqlUri, config: Config | None = None, *, migrate: bool = True
     ) -> None:
         parsed = parse_uri(uri) if isinstance(uri, str) else uri
-        self.uri = parsed.catalog()
+        self.uri = absolute(parsed.catalog())
         self.config = config if config is not None else Config.load()
         self.store = open_store(self.uri, self.config, migrate=migrate)
         self.committer = Committer(self.store, self.config)
         self.cache = FileCache(self.config.cache.max_bytes, self.config.cache.max_entries)
         self.mirror_mode = self.uri.mirror or self.config.mirror.mode
+        if self.mirror_mode == "async":
+            self.close()
+            raise TxnLogConfigError(
+                "the mirror mode async is not there yet",
+                key="mirror.mode",
+                allowed="sync, off",
+                help="Use sync, or off and publish later.",
+            )
 
     def __repr__(self) -> str:
         return f"Catalog({str(self.uri)!r})"
@@ -268,8 +283,19 @@ class Catalog:
     ) -> Staged:
         """Stage a new table at its location."""
         namespace, short = split_table_name(name)
-        place = location or self.uri.location or self._default_location(namespace, short)
+        place = location or self._default_location(namespace, short)
+        if "://" not in place:
+            place = str(Path(place).absolute())  # the same folder for whoever opens the table
+        self._refuse_taken(place)
         return stage_create(namespace, short, schema, location=place, config=self.config, **options)
+
+    def _refuse_taken(self, location: str) -> None:
+        for row in self.store.query("tables_at", location=location):
+            raise TableExistsError(
+                f"table {join_table_name(row[0], row[1])} has its files at {location} already",
+                table=join_table_name(row[0], row[1]),
+                help="Give each table a location of its own; a dropped one keeps its files there.",
+            )
 
     def _default_location(self, namespace: str, name: str) -> str:
         root = self.config.table.data_root
@@ -280,7 +306,7 @@ class Catalog:
                 "(DELTASQL_TABLE__DATA_ROOT).",
             )
         if root is None:
-            database = Path(self.uri.database).absolute()
+            database = Path(self.uri.database)
             root = str(database.with_name(f"{database.stem}_data"))
         base = f"{root.rstrip('/')}/{namespace}/{name}"
         # A dropped table may still own the plain folder: its files must not be mixed with ours.

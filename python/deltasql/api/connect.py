@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
-from collections import OrderedDict
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.catalog import Catalog
+from deltasql.api.catalog import Catalog, absolute
 from deltasql.config import Config
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.transaction import MultiTableTransaction
 
-_MAX_SHARED = 16
-_shared: OrderedDict[str, Catalog] = OrderedDict()
+_shared: dict[str, Catalog] = {}
 _guard = threading.Lock()
 
 
@@ -37,7 +35,7 @@ def begin(
     """Start a transaction over the tables of a catalog.
 
     With a URI the catalog stays open for the next call, so that a loop of transactions does not
-    connect each time; `deltasql.api.connect.close_all` closes such catalogs at once.
+    connect each time; they are closed when the process ends, or by `close_all`.
     """
     if isinstance(catalog, Catalog):
         return catalog.begin()
@@ -46,16 +44,17 @@ def begin(
 
 def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
     """Return the open catalog of a URI, opening it at the first call."""
-    resolved = _resolve(uri, config).catalog()
+    resolved = absolute(_resolve(uri, config).catalog())
     key = f"{resolved.to_string()} {config!r} {sorted(config.storage.plain_options().items())}"
     with _guard:
         found = _shared.get(key)
-        if found is None:
-            found = _shared[key] = Catalog(resolved, config)
-        _shared.move_to_end(key)
-        while len(_shared) > _MAX_SHARED:
-            _, oldest = _shared.popitem(last=False)
-            oldest.close()
+    if found is not None:
+        return found
+    opened = Catalog(resolved, config)  # outside of the lock: a database may be slow to answer
+    with _guard:
+        found = _shared.setdefault(key, opened)
+    if found is not opened:
+        opened.close()
     return found
 
 
@@ -65,13 +64,6 @@ def close_all() -> None:
         for catalog in _shared.values():
             catalog.close()
         _shared.clear()
-
-
-@contextmanager
-def table_of(uri: str) -> Iterator[tuple[Catalog, str]]:
-    """Yield the catalog and the table name of a table URI."""
-    parsed = parse_uri(uri)
-    yield shared(parsed, Config.load()), parsed.table_name or ""
 
 
 def _config(config: Config | None, settings: dict[str, Any]) -> Config:
@@ -84,4 +76,10 @@ def _resolve(uri: str | DeltaSqlUri, config: Config) -> DeltaSqlUri:
     return parse_uri(uri) if is_deltasql_uri(uri) or "://" in uri else config.catalog(uri)
 
 
+def _new_guard() -> None:
+    global _guard
+    _guard = threading.Lock()  # another thread may have held it when this process was forked
+
+
 atexit.register(close_all)
+os.register_at_fork(after_in_child=_new_guard)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from deltasql import telemetry
 from deltasql.commit.staged import ReadSet, Staged, actions_from
 from deltasql.engine.arrow import batches
 from deltasql.exceptions import (
     CommitConflictError,
     InvalidActionError,
+    TableChangedError,
     TableExistsError,
     TransactionClosedError,
+    TxnLogError,
 )
 from deltasql.mirror.publish import publish
 from deltasql.model.actions import CommitInfo
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog import Catalog
     from deltasql.commit.transaction import Ratified
+
+_log = logging.getLogger(__name__)
 
 
 class MultiTableTransaction:
@@ -88,7 +94,9 @@ class MultiTableTransaction:
         if reads is not None:
             staged.reads = staged.reads.merge(reads)
         if read_version is not None:
-            staged.read_version = read_version
+            # What was computed from the older version must hold against all that came since.
+            known = staged.read_version
+            staged.read_version = read_version if known is None else min(known, read_version)
         elif staged.read_version is None and not staged.creates and not staged.follows_anything:
             staged.read_version = self.snapshot(table).version
         staged.info = CommitInfo(
@@ -131,6 +139,8 @@ class MultiTableTransaction:
             raise ValueError(f"mode is 'append' or 'overwrite', got {mode!r}")
         staged = self._stage(table)
         metadata = staged.metadata or self.snapshot(table).metadata
+        if mode == "overwrite":
+            self._forget_rows(staged)
         replaced = self.snapshot(table) if mode == "overwrite" and not staged.creates else None
         stage_write(
             staged,
@@ -167,11 +177,7 @@ class MultiTableTransaction:
         keys = [key for key, each in self._staged.items() if each.creates or not each.is_empty]
         self._state = "failed"
         try:
-            ratified = (
-                self.catalog.committer.commit(staged, self.txn_id, has_intents=bool(self._written))
-                if staged
-                else []
-            )
+            ratified = self._ratify(staged)
         except (CommitConflictError, InvalidActionError, TableExistsError):
             self._discard_files()  # these say for certain that nothing was committed
             raise
@@ -181,6 +187,31 @@ class MultiTableTransaction:
         }
         self._publish(ratified)
         return self.versions
+
+    def _ratify(self, staged: list[Staged]) -> list[Ratified]:
+        commit = partial(
+            self.catalog.committer.commit, txn_id=self.txn_id, has_intents=bool(self._written)
+        )
+        try:
+            return commit(staged) if staged else []
+        except TableChangedError:
+            if not self._find_again(staged):
+                raise
+        return commit(staged)
+
+    def _find_again(self, staged: list[Staged]) -> bool:
+        """Look up names that were remembered from before this transaction; True if one changed."""
+        found = False
+        for each in staged:
+            if each.creates:
+                continue
+            row = self.catalog.store.find_table(each.table.namespace, each.table.name, fresh=True)
+            if row is None or row.table_id == each.table.table_id:
+                continue
+            if each.read_version is not None or not each.follows_anything:
+                return False
+            each.table, found = row, True
+        return found
 
     def rollback(self) -> None:
         """Forget everything that was staged."""
@@ -196,12 +227,30 @@ class MultiTableTransaction:
         )
         self._written += [(location, name) for name in names]
 
+    def _forget_rows(self, staged: Staged) -> None:
+        """An overwrite also replaces what this transaction wrote to the table before it."""
+        location = staged.table.location
+        for place, name in self._written:
+            if place == location:
+                Storage(place).delete(name)
+        self._written = [each for each in self._written if each[0] != location]
+        staged.adds.clear()
+        staged.removes.clear()
+
     def _discard_files(self) -> None:
-        """Delete the data files of a transaction that will never be committed."""
-        for location, name in self._written:
-            Storage(location).delete(name)
-        if self._written:
-            self.catalog.store.clear_intents(self.txn_id)
+        """Delete the data files of a transaction that will never be committed.
+
+        What cannot be deleted now is still known from its intent.
+        """
+        try:
+            for location, name in self._written:
+                Storage(location).delete(name)
+            if self._written:
+                self.catalog.store.clear_intents(self.txn_id)
+        except (OSError, TxnLogError) as error:
+            telemetry.log(
+                _log, logging.WARNING, "files not discarded", txn_id=self.txn_id, error=str(error)
+            )
         self._written.clear()
 
     def _publish(self, ratified: list[Ratified]) -> None:

@@ -27,9 +27,10 @@ from deltasql.commit.winners import load_winners
 from deltasql.exceptions import (
     CommitConflictError,
     CommitOutcomeUnknownError,
+    InvalidActionError,
     RetriesExhaustedError,
-    StoreUnavailableError,
     TableExistsError,
+    TxnLogStoreError,
     TxnLogTransactionError,
     VersionNotFoundError,
 )
@@ -95,7 +96,7 @@ class Committer:
     ) -> list[Ratified]:
         attempt = _Attempt(careful=self._store.dialect.name == "duckdb", has_intents=has_intents)
         limit = self._config.retry.max_attempts
-        errors: tuple[type[BaseException], ...] = (*self._store.errors, StoreUnavailableError)
+        errors: tuple[type[BaseException], ...] = (*self._store.errors, TxnLogStoreError)
         while True:
             attempt.number += 1
             try:
@@ -118,7 +119,7 @@ class Committer:
 
     def _fault(self, error: BaseException, attempt: _Attempt) -> Fault:
         """Name the failure; raise what another attempt cannot mend."""
-        if isinstance(error, StoreUnavailableError):
+        if isinstance(error, TxnLogStoreError):
             if attempt.sent:
                 return Fault.LOST  # still no connection to ask what became of the COMMIT
             raise error
@@ -164,13 +165,18 @@ class Committer:
     ) -> Ratified | None:
         """Take the shortcut for a blind append of one file to a table that we know."""
         only = staged[0]
+        if not self._store.has_shortcut:
+            return None
         known = self._known.get(only.table.table_id)
         if known is None or len(staged) > 1 or len(only.adds) != 1 or only.cdc or is_hooked():
             return None
         if only.read_version is not None or attempt.has_intents or not only.follows_anything:
             return None
         state = self._states[known]
-        validate_against(only, state)
+        try:
+            validate_against(only, state)
+        except (InvalidActionError, TxnLogTransactionError):
+            return None  # the table may have changed since; the long way knows
         one = OneFile(
             table=only.table,
             add=only.adds[0],
@@ -292,10 +298,21 @@ class Committer:
             return state
         protocol = staged.protocol or state.protocol
         metadata = staged.metadata or state.metadata
+        if metadata.partition_columns != state.metadata.partition_columns:
+            self._refuse_mixed_partitions(session, staged, head)
         if staged.metadata is not None:
             metadata = enable_timestamps(metadata, state, head.version + 1, timestamp_ms)
         validate_table(metadata, protocol)
         return table_state(metadata, protocol, state.active_columns)
+
+    def _refuse_mixed_partitions(self, session: Session, staged: Staged, head: Head) -> None:
+        """New partition columns ask for new files: none of the old ones may stay."""
+        at = {"table_id": head.table_id, "version": head.version}
+        if session.query("live_totals", **at)[0][0] != len(staged.removes):
+            raise InvalidActionError(
+                f"{staged.table.full_name} cannot get other partition columns while it has files",
+                help="Remove every live file in the same commit.",
+            )
 
     def _on_duplicate(
         self, staged: Sequence[Staged], attempt: _Attempt, error: BaseException

@@ -87,16 +87,17 @@ class MirrorSettings(Section):
 
     mode: Literal["sync", "async", "off"] = Field(
         default="sync",
-        description="`sync` publishes before a commit returns, `async` behind it, `off` never.",
+        description="`sync` publishes before a commit returns, `off` never; "
+        "`async`, behind it, is not there yet and refused.",
     )
     checkpoint_interval: int = Field(
-        default=100, ge=1, le=1_000_000, description="Write a checkpoint every so many versions."
+        default=100, ge=1, le=1_000_000, description="Write a checkpoint every so many versions (not used yet)."
     )
     alert_lag_s: float = Field(
         default=60.0,
         gt=0,
         le=604_800,
-        description="Report the mirror unhealthy when it lags by more.",
+        description="Report the mirror unhealthy when it lags by more (not used yet).",
     )
 
 
@@ -128,7 +129,7 @@ class RetrySettings(Section):
 
 
 class EngineSettings(Section):
-    """What reads and writes the data."""
+    """What reads and writes the data (not used yet)."""
 
     default: Literal["auto", "duckdb", "spark"] = Field(
         default="auto", description="`auto`: Spark for Spark data frames, DuckDB for the rest."
@@ -174,7 +175,7 @@ class TableSettings(Section):
     data_root: str | None = Field(
         default=None,
         min_length=1,
-        description="Directory or URL under which tables are placed; unset: beside the database.",
+        description="Directory under which tables are placed; unset: beside the database.",
     )
 
 

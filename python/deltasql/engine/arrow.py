@@ -95,21 +95,28 @@ def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def _partitions(
     table: pa.Table, columns: Sequence[str]
 ) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+    """Split a table by its partition values; every row comes out once, NaN and null included."""
     if not columns:
         yield {}, table
         return
+    # Rows are grouped by the codes of their values: comparing values would lose NaN.
+    encoded = [
+        table[name].combine_chunks().dictionary_encode(null_encoding="encode") for name in columns
+    ]
+    codes = pa.array([0] * table.num_rows, pa.int64())
+    for each in encoded:
+        size = pa.scalar(max(1, len(each.dictionary)), pa.int64())
+        codes = pc.add(pc.multiply(codes, size), each.indices.cast(pa.int64()))
+    order = pc.sort_indices(codes)
+    runs = pc.run_end_encode(codes.take(order), run_end_type=pa.int64())
     data = [name for name in table.column_names if name not in columns]
-    for key in table.select(list(columns)).group_by(list(columns)).aggregate([]).to_pylist():
-        mask = pa.array([True] * table.num_rows)
-        for name, value in key.items():
-            column = table[name]
-            same = (
-                pc.is_null(column)
-                if value is None
-                else pc.equal(column, pa.scalar(value, column.type))
-            )
-            mask = pc.and_(mask, pc.fill_null(same, False))
-        yield {n: _partition_text(v) for n, v in key.items()}, table.filter(mask).select(data)
+    rows = table.take(order)
+    start = 0
+    for end in runs.run_ends.to_pylist():
+        first = order[start].as_py()
+        values = {n: _partition_text(table[n][first].as_py()) for n in columns}
+        yield values, rows.slice(start, end - start).select(data)
+        start = end
 
 
 def _write_one(name: str, values: dict[str, str | None], table: pa.Table, root: Path) -> AddFile:
@@ -121,7 +128,9 @@ def _write_one(name: str, values: dict[str, str | None], table: pa.Table, root: 
         partition_values=values,
         size=target.stat().st_size,
         modification_time=now_ms(),
-        stats=json.dumps(_statistics(table), separators=(",", ":"), ensure_ascii=False),
+        stats=json.dumps(
+            _statistics(table), separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        ),
     )
 
 
@@ -133,8 +142,8 @@ def _statistics(table: pa.Table) -> dict[str, Any]:
         nulls[field.name] = column.null_count
         if not _has_order(field.type) or column.null_count == table.num_rows:
             continue
-        if pa.types.is_floating(field.type) and pc.any(pc.is_nan(column)).as_py():
-            continue  # the order of NaN differs between engines: no bounds is always right
+        if pa.types.is_floating(field.type) and not pc.all(pc.is_finite(column)).as_py():
+            continue  # JSON has no infinity, and engines order NaN differently: no bounds is right
         bounds = pc.min_max(column)
         low[field.name] = _stat(bounds["min"].as_py(), upper=False)
         high[field.name] = _stat(bounds["max"].as_py(), upper=True)

@@ -47,7 +47,8 @@ def stage_write(
     staged.extend(write_parquet(reader, plan))
     if replaces is not None:
         staged.extend(_removals(replaces))
-        staged.read_version = replaces.version
+        known = staged.read_version
+        staged.read_version = replaces.version if known is None else min(known, replaces.version)
         staged.reads = staged.reads.merge(ReadSet(whole_table=True))
 
 

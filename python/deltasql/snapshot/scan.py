@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from deltasql import _core, telemetry
 from deltasql.snapshot.files import from_arrow, from_rows, to_arrow
 from deltasql.snapshot.ranges import Ranges
+from deltasql.store.records import UNPARTITIONED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +109,8 @@ class Scan:
             share = ranges.count / max(1, snapshot.next_file_id - 1)
         if partition_ids is not None:
             partition_share = len(partition_ids) / len(self._partitions)
-        if min(share, partition_share) > _FETCH_ALL_SHARE:
+        unpartitioned = partition_ids is not None and UNPARTITIONED in partition_ids
+        if min(share, partition_share) > _FETCH_ALL_SHARE or unpartitioned:
             return self._listed(snapshot.files())
         if partition_ids is not None and (ranges is None or partition_share < share):
             rows = store.query("files_in_partitions", partition_ids=partition_ids, **at)

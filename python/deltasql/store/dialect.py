@@ -37,9 +37,6 @@ class Session(Protocol):
     def begin(self) -> None:
         """Start a transaction that may write."""
 
-    def begin_read(self) -> None:
-        """Start a transaction in which all reads see one state."""
-
     def commit(self) -> None: ...
 
     def rollback(self) -> None:

@@ -107,9 +107,6 @@ class DuckdbSession:
         self._connection.execute("BEGIN TRANSACTION")
         self._in_transaction = True
 
-    def begin_read(self) -> None:
-        self.begin()
-
     def commit(self) -> None:
         # DuckDB reports a clash at COMMIT, not at INSERT, and the transaction is over either way.
         self._in_transaction = False

@@ -89,7 +89,7 @@ class PostgresSession:
         return self._connection.execute(_text(name), params).rowcount
 
     def insert(self, name: str, rows: Sequence[Row]) -> None:
-        if len(rows) >= _COPY_FROM:
+        if len(rows) >= _COPY_FROM and self._batch is None:  # COPY cannot travel in a pipeline
             with self._connection.cursor() as cursor, cursor.copy(_copy(name)) as copy:
                 for row in rows:
                     copy.write_row(row)
@@ -103,9 +103,6 @@ class PostgresSession:
 
     def begin(self) -> None:
         self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-
-    def begin_read(self) -> None:
-        self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def commit(self) -> None:
         if self._batch is not None:
@@ -311,7 +308,10 @@ def conninfo(uri: DeltaSqlUri, config: Config) -> str:
         "connect_timeout": uri.connect_timeout or max(2, round(config.pool.timeout_s)),
         "application_name": uri.application_name or config.store.application_name,
     }
-    if uri.search_path:
-        parts["options"] = f"-csearch_path={uri.search_path}"
+    options = [f"-csearch_path={uri.search_path}"] if uri.search_path else []
+    if config.store.statement_timeout_ms:
+        options.append(f"-cstatement_timeout={config.store.statement_timeout_ms}")
+    if options:
+        parts["options"] = " ".join(options)
     given: dict[str, Any] = {name: value for name, value in parts.items() if value is not None}
     return make_conninfo(**given)

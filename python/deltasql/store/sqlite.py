@@ -8,7 +8,8 @@ from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from deltasql.exceptions import StoreUnavailableError
+from deltasql.exceptions import StoreUnavailableError, TxnLogStoreError
+from deltasql.store.adbc import errors as adbc_errors
 from deltasql.store.dialect import Fault, Row, chunks
 from deltasql.store.pool import Pool
 from deltasql.store.sqlite_arrow import open_reader, release_reader
@@ -80,9 +81,6 @@ class SqliteSession:
 
     def begin(self) -> None:
         self._gate.enter(self._connection)
-
-    def begin_read(self) -> None:
-        self._connection.execute("BEGIN DEFERRED")
 
     def commit(self) -> None:
         self._connection.execute("COMMIT")
@@ -160,7 +158,12 @@ class SqliteDialect:
         # The driver binds by position only; every parameter of a bulk read is an integer.
         text = PARAMETER.sub(lambda match: str(int(params[match[1]])), text)
         with self._pool.lend():  # a closed store refuses, and an open file keeps its locks
-            return self._reader.read(text)
+            try:
+                return self._reader.read(text)
+            except adbc_errors() as error:
+                raise TxnLogStoreError(
+                    f"sqlite failed: {error}", help="See the cause: is the file still there?"
+                ) from error
 
     def classify(self, error: BaseException) -> Fault:
         code = getattr(error, "sqlite_errorcode", 0) or 0

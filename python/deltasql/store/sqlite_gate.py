@@ -39,12 +39,13 @@ class Gate:
 
     def _wait(self, connection: sqlite3.Connection, start: float) -> None:
         with self._opened() as descriptor:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)  # waits while a starving one has his turn
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            # Waits while a starving one has his turn.
+            _flock(descriptor, fcntl.LOCK_SH)
+            _flock(descriptor, fcntl.LOCK_UN)
             starving, pause_s = False, _SHORTEST_S
             while not self._try(connection, start):
                 if not starving and time.monotonic() - start > _STARVING_S:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    _flock(descriptor, fcntl.LOCK_EX)
                     starving, pause_s = True, _SHORTEST_S
                 time.sleep(pause_s * random.uniform(0.5, 1.5))
                 # Who is patient lets the writer of the moment go on with its pages in memory.
@@ -62,11 +63,21 @@ class Gate:
         return True
 
     @contextmanager
-    def _opened(self) -> Iterator[int]:
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def _opened(self) -> Iterator[int | None]:
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError:
+            # The file belongs to another user, or the folder is full: go without the gate.
+            yield None
+            return
         try:
             yield descriptor
         finally:
             # A process forked meanwhile has it too: closing ours alone does not open the gate.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            _flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
+
+
+def _flock(descriptor: int | None, operation: int) -> None:
+    if descriptor is not None:
+        fcntl.flock(descriptor, operation)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
+_FOLDER = Path(__file__).parent / "sql"
 _HEADER = re.compile(r"^-- (name|part): (\w+)(?: \[(\w+)\])?\s*$")
 PARAMETER = re.compile(r"\$(\w+)")
 _USE = re.compile(r"\{use:(\w+)\}")
@@ -79,15 +80,12 @@ def insert_many(name: str, database: str, count: int, placeholder: str) -> str:
 @cache
 def migration_files() -> list[tuple[int, str, str]]:
     """Return (number, name, text) of every migration, in order."""
-    folder = resources.files(__package__).joinpath("sql", "migrations")
     out = []
-    for entry in folder.iterdir():
-        if entry.name.endswith(".sql"):
-            number, _, rest = entry.name.partition("_")
-            out.append((int(number), rest.removesuffix(".sql"), entry.read_text("utf-8")))
+    for file in (_FOLDER / "migrations").glob("*.sql"):
+        number, _, name = file.stem.partition("_")
+        out.append((int(number), name, file.read_text("utf-8")))
     return sorted(out)
 
 
 def _sql_files() -> list[tuple[str, str]]:
-    folder = resources.files(__package__).joinpath("sql")
-    return [(f.name, f.read_text("utf-8")) for f in folder.iterdir() if f.name.endswith(".sql")]
+    return [(file.name, file.read_text("utf-8")) for file in _FOLDER.glob("*.sql")]

@@ -31,6 +31,7 @@ from deltasql.store.records import (
     metadata_from_row,
     protocol_from_row,
 )
+from deltasql.store.sqlite import SqliteDialect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -127,7 +128,8 @@ class Store:
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         """Run one bulk read and return Arrow."""
-        return self.dialect.arrow(name, **params)
+        with self._translated():
+            return self.dialect.arrow(name, **params)
 
     def find_table(self, namespace: str, name: str, *, fresh: bool = False) -> TableRow | None:
         """Return a live table by name; the lock of a commit checks a remembered answer again."""
@@ -212,6 +214,11 @@ class Store:
             rows = session.query("lock_heads", table_ids=sorted(table_ids))
         return {row[0]: Head(*row) for row in rows}
 
+    @property
+    def has_shortcut(self) -> bool:
+        """Whether the database can append one file in one statement."""
+        return self.dialect.name == "postgres"
+
     def append_one_file(self, one: OneFile, sending: Callable[[], None]) -> tuple[int, int] | None:
         """Ratify a blind append of one file in one statement, where the database has a way.
 
@@ -219,8 +226,6 @@ class Store:
         None when nothing was done: there is no such way, or the table is no longer as it is
         remembered.
         """
-        if self.dialect.name != "postgres":
-            return None
         params = append.one_file_params(one, self._partitions.get(one.table.table_id, {}))
         if params is None:
             return None
@@ -272,10 +277,6 @@ class Store:
         with self._translated(), self.dialect.write_turn(), self.session() as session:
             session.execute("clear_staged_files", txn_id=txn_id)
 
-    def committed_versions(self, txn_id: str) -> dict[int, int]:
-        """Return table id → version of what a transaction id has committed; empty if it has not."""
-        return {row[0]: row[1] for row in self.query("find_txn", txn_id=txn_id)}
-
 
 def _dialect(uri: DeltaSqlUri, config: Config) -> Dialect:
     if uri.backend == "postgres":
@@ -285,12 +286,10 @@ def _dialect(uri: DeltaSqlUri, config: Config) -> Dialect:
     if uri.backend == "duckdb":
         from deltasql.store.duckdb import DuckdbDialect
 
-        return DuckdbDialect(None if uri.is_memory else Path(uri.database), config)
+        return DuckdbDialect(None if uri.is_memory else Path(uri.database).absolute(), config)
     if uri.is_memory:
         raise TxnLogUriError(
             "SQLite in memory cannot be shared between connections",
             help="Name a file, or use deltasql://duckdb/:memory:.",
         )
-    from deltasql.store.sqlite import SqliteDialect
-
-    return SqliteDialect(Path(uri.database), config)
+    return SqliteDialect(Path(uri.database).absolute(), config)

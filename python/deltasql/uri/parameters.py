@@ -94,7 +94,7 @@ PARAMETERS: dict[str, Parameter] = {
         ),
         Parameter(
             "location",
-            "a directory or an object store URL",
+            "an absolute path or a file:// URL",
             "where the data of a new table goes",
             str,
             _is_text,

@@ -64,3 +64,6 @@ SELECT location FROM dl_tables WHERE substr(location, 1, length($prefix)) = $pre
 
 -- name: locations_like [postgres]
 SELECT location FROM dl_tables WHERE starts_with(location, $prefix);
+
+-- name: tables_at
+SELECT namespace, name FROM dl_tables WHERE location = $location;

@@ -27,9 +27,6 @@ SET version = $version, committed_at_ms = $committed_at_ms, next_file_id = $next
     metadata_version = $metadata_version, protocol_version = $protocol_version
 WHERE table_id = $table_id;
 
--- name: find_txn
-SELECT table_id, version, committed_at_ms FROM dl_table_versions WHERE txn_id = $txn_id;
-
 -- name: insert_version
 INSERT INTO dl_table_versions (table_id, version, committed_at_ms, txn_id, group_size, operation, operation_parameters,
   operation_metrics, engine_info, user_metadata, is_blind_append, read_version, isolation_level, commit_timestamp,
@@ -121,16 +118,18 @@ WHERE staged_at_ms < $before_ms ORDER BY staged_at_ms, path;
 
 -- name: append_one_file [postgres]
 -- A blind append of one file as a single statement: the head is locked, moved and released in one round trip.
+-- Locks are taken as in lock_heads, in the same order as everybody else takes them.
 -- Nothing happens when the table was renamed or dropped, or its metadata changed: then no row comes back.
-WITH alive AS (
-  SELECT t.table_id FROM dl_tables t WHERE t.table_id = $table_id AND t.live_name = $live_name FOR KEY SHARE
+WITH held AS (
+  SELECT h.table_id FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
+  WHERE h.table_id = $table_id AND t.live_name = $live_name AND h.metadata_version = $metadata_version
+    AND h.protocol_version = $protocol_version
+  FOR UPDATE OF h FOR KEY SHARE OF t
 ), moved AS (
   UPDATE dl_table_heads h
   SET version = h.version + 1, committed_at_ms = greatest($now_ms, h.committed_at_ms + 1),
       next_file_id = h.next_file_id + 1
-  FROM alive
-  WHERE h.table_id = alive.table_id AND h.metadata_version = $metadata_version
-    AND h.protocol_version = $protocol_version
+  FROM held WHERE h.table_id = held.table_id
   RETURNING h.table_id, h.version, h.committed_at_ms, h.next_file_id
 ), file AS (
   INSERT INTO dl_add_files (table_id, file_id, path, path_key, partition_id, size, modification_time, data_change, stats,

@@ -170,6 +170,7 @@ CREATE TABLE dl_txn_actions (
   extra {text},
   PRIMARY KEY (table_id, app_id, version)
 ){strict};
+CREATE INDEX dl_txn_actions_version ON dl_txn_actions (table_id, version);
 
 CREATE TABLE dl_domain_metadata (
   table_id {bigint} NOT NULL,
@@ -180,6 +181,7 @@ CREATE TABLE dl_domain_metadata (
   extra {text},
   PRIMARY KEY (table_id, domain, version)
 ){strict};
+CREATE INDEX dl_domain_metadata_version ON dl_domain_metadata (table_id, version);
 
 CREATE TABLE dl_cdc_files (
   table_id {bigint} NOT NULL,

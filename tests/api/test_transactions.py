@@ -1,0 +1,244 @@
+"""What a transaction does with rows, names, locations and versions that are not the usual ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+import deltasql
+from deltasql import AddFile, DeletionVector, ReadSet
+from deltasql.exceptions import (
+    ConcurrentAppendError,
+    InvalidActionError,
+    TableChangedError,
+    TableExistsError,
+    TxnLogConfigError,
+    TxnLogSchemaError,
+    TxnLogTableNotFoundError,
+    TxnLogUriError,
+)
+from deltasql.model.protocol import upgraded_protocol
+from tests.conftest import add_file
+
+if TYPE_CHECKING:
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+SCHEMA = pa.schema([("id", pa.int64())])
+NAN = float("nan")
+
+
+def ids(catalog: Catalog, name: str = "t") -> list[int]:
+    """The ids in all live files, as a Parquet reader sees them."""
+    table = catalog.table(name)
+    paths = [Path(table.location) / path for path in table.scan().paths()]
+    return sorted(i for path in paths for i in pa.parquet.read_table(path)["id"].to_pylist())
+
+
+# Rows
+
+
+@pytest.mark.parametrize("values", [[1.0, NAN, None, NAN], [0.0, -0.0, 0.0, 1.0]])
+def test_every_row_is_written_once_whatever_its_partition(
+    catalog: Catalog, values: list[float | None]
+) -> None:
+    rows = pa.table({"id": range(4), "p": pa.array(values, pa.float64())})
+    catalog.create_table("t", rows.schema, partition_by="p")
+    with catalog.begin() as tx:
+        tx.write("t", rows)
+    assert ids(catalog) == [0, 1, 2, 3]
+
+
+def test_statistics_stay_json_when_values_are_infinite(catalog: Catalog) -> None:
+    rows = pa.table({"id": [1, 2], "x": [1.0, float("inf")]})
+    catalog.create_table("t", rows.schema)
+    with catalog.begin() as tx:
+        tx.write("t", rows)
+    (text,) = catalog.table("t").files()["stats"].to_pylist()
+    assert json.loads(text, parse_constant=pytest.fail)["maxValues"] == {"id": 2}
+    assert len(catalog.table("t").scan("x > 5")) == 1
+
+
+def test_overwrite_replaces_what_the_transaction_wrote_before(catalog: Catalog) -> None:
+    catalog.create_table("t", SCHEMA)
+    for _ in range(2):  # of an empty table, then of one with files
+        with catalog.begin() as tx:
+            for number in (1, 2, 3):
+                tx.write("t", pa.table({"id": [number]}), mode="overwrite")
+        assert ids(catalog) == [3]
+    with catalog.begin() as tx:
+        tx.create_table("new", SCHEMA)
+        tx.write("new", pa.table({"id": [1]}))
+        tx.write("new", pa.table({"id": [2]}), mode="overwrite")
+    assert ids(catalog, "new") == [2]
+    assert len(list(Path(catalog.table("new").location).glob("*.parquet"))) == 1
+    assert catalog.store.intents_before(2**60) == []
+
+
+# Versions and metadata
+
+
+def test_older_read_version_of_a_transaction_counts(catalog: Catalog) -> None:
+    catalog.create_table("t", SCHEMA)
+    for name in "ab":
+        with catalog.begin() as tx:
+            tx.stage_table("t", [add_file(name)], reads=ReadSet(whole_table=True))
+    tx = catalog.begin()
+    tx.stage_table("t", [add_file("c")], read_version=1, reads=ReadSet(whole_table=True))
+    tx.stage_table("t", [add_file("d")], read_version=2)
+    with pytest.raises(ConcurrentAppendError):
+        tx.commit()
+
+
+def test_appends_follow_a_new_protocol_at_once(catalog: Catalog) -> None:
+    catalog.create_table("t", SCHEMA)
+    for name in "ab":
+        with catalog.begin() as tx:
+            tx.stage_table("t", [add_file(name)])
+    snapshot = catalog.table("t").snapshot()
+    properties = {**snapshot.metadata.configuration, "delta.enableDeletionVectors": "true"}
+    metadata = replace(snapshot.metadata, configuration=properties)
+    protocol = upgraded_protocol(snapshot.protocol, snapshot.schema, properties)
+    with catalog.begin() as tx:
+        tx.stage_table("t", [metadata, protocol])
+    vector = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 34, 2, offset=4)
+    for name in "cd":
+        with catalog.begin() as tx:
+            tx.stage_table("t", [add_file(name, deletion_vector=vector)])
+    assert catalog.table("t").version() == 5
+
+
+def test_partition_columns_change_only_without_files(catalog: Catalog) -> None:
+    schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
+    catalog.create_table("t", schema)
+    with catalog.begin() as tx:
+        tx.stage_table("t", [add_file("a")])
+    metadata = replace(catalog.table("t").snapshot().metadata, partition_columns=("day",))
+    with pytest.raises(InvalidActionError, match="partition columns"), catalog.begin() as tx:
+        tx.stage_table("t", [metadata])
+    with catalog.begin() as tx:
+        moved = add_file("day=x/b", partition_values={"day": "x"})
+        tx.stage_table("t", [metadata, deltasql.RemoveFile("a"), moved])
+    assert len(catalog.table("t").scan("day = 'x'")) == 1
+
+
+def test_many_indexed_columns_fit_one_commit(catalog: Catalog) -> None:
+    schema = pa.schema([(f"c{number}", pa.int64()) for number in range(90)])
+    catalog.create_table("t", schema, properties={"delta.dataSkippingNumIndexedCols": "-1"})
+    low = {f"c{number}": number for number in range(90)}
+    stats = json.dumps({"numRecords": 1, "minValues": low, "maxValues": low, "nullCount": {}})
+    for number in range(2):
+        add = AddFile(f"f{number}", {}, 1, 0, stats=stats)
+        with catalog.begin() as tx:
+            tx.stage_table("t", [add, *(deltasql.SetTransaction(f"a{n}", 1) for n in range(70))])
+        with catalog.begin() as tx:
+            tx.stage_table("t", [replace(add, path=f"g{number}")])
+    assert len(catalog.table("t").scan("c89 = 89")) == 4
+    assert len(catalog.table("t").scan("c89 = 90")) == 0
+
+
+# Names and places
+
+
+def test_table_replaced_by_another_process_is_found_by_the_next_append(
+    catalog: Catalog, backend: str
+) -> None:
+    if backend == "duckdb":
+        other = catalog  # one process owns the file
+    else:
+        other = deltasql.connect(catalog.uri, catalog.config)
+    catalog.create_table("t", SCHEMA)
+    with catalog.begin() as tx:
+        tx.stage_table("t", [add_file("a")])
+    other.drop("t")
+    other.create_table("t", SCHEMA)
+    with catalog.begin() as tx:
+        tx.stage_table("t", [add_file("b")])
+    assert tx.versions == {"t": 1}
+    assert catalog.table("t").scan().paths() == ["b"]
+    other.drop("t")
+    with pytest.raises((TxnLogTableNotFoundError, TableChangedError)):
+        with catalog.begin() as tx:
+            tx.stage_table("t", [add_file("c")])
+
+
+def test_relative_paths_mean_the_same_after_a_change_of_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    monkeypatch.chdir(first)
+    with deltasql.connect("deltasql://sqlite/meta.db", pool={"max_size": 1}) as catalog:
+        catalog.create_table("t", SCHEMA, location="data/t")
+        os.chdir(second)
+        pid = os.fork()  # connections are opened anew after a fork
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        with catalog.begin() as tx:
+            tx.write("t", pa.table({"id": [1]}))
+        assert catalog.table("t").location == str(first / "data/t")
+    assert list(second.iterdir()) == []
+    assert deltalake.DeltaTable(str(first / "data/t")).version() == 1
+
+
+def test_two_tables_cannot_share_a_location(catalog: Catalog, tmp_path: Path) -> None:
+    catalog.create_table("t", SCHEMA, location=str(tmp_path / "place"))
+    with pytest.raises(TableExistsError, match="has its files at"):
+        catalog.create_table("u", SCHEMA, location=str(tmp_path / "place"))
+    catalog.drop("t")
+    with pytest.raises(TableExistsError, match="has its files at"):
+        catalog.create_table("u", SCHEMA, location=str(tmp_path / "place"))
+
+
+def test_what_is_not_there_yet_or_makes_no_sense_is_refused(sqlite_uri: DeltaSqlUri) -> None:
+    with pytest.raises(TxnLogConfigError, match="async"):
+        deltasql.connect(sqlite_uri, mirror={"mode": "async"})
+    uri = sqlite_uri.with_table("t").to_string()
+    rows = pa.table({"id": [1], "day": ["x"]})
+    with pytest.raises(ValueError, match="apend"):
+        deltasql.write_deltalake(uri, rows, mode="apend")
+    deltasql.write_deltalake(uri, rows, mode="append", partition_by=["day"])
+    with pytest.raises(TxnLogSchemaError, match="partitioning"):
+        deltasql.write_deltalake(uri, rows, mode="append", partition_by=["id"])
+    with pytest.raises(TxnLogUriError, match="old version"):
+        deltasql.write_deltalake(f"{uri}&version=0", rows, mode="append")
+
+
+def test_renames_pass_between_appends(catalog: Catalog) -> None:
+    catalog.create_table("t", SCHEMA)
+    stop = threading.Event()
+    committed: list[int] = []
+
+    def append(writer: int) -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            try:
+                with catalog.begin() as tx:
+                    tx.stage_table("t", [add_file(f"{writer}-{number}")])
+            except (TableChangedError, TxnLogTableNotFoundError):
+                continue  # it has the other name for a moment
+            committed.append(1)
+
+    writers = [threading.Thread(target=append, args=(number,)) for number in range(3)]
+    for writer in writers:
+        writer.start()
+    try:
+        for _ in range(10):
+            catalog.rename("t", "u")
+            catalog.rename("u", "t")
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join()
+    assert catalog.table("t").version() == len(committed)
