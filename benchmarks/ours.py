@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 # DuckDB imports pandas when it binds its first parameter.
 DRIVERS = {
-    "sqlite": ("sqlite3", "adbc_driver_sqlite.dbapi"),
-    "postgres": ("psycopg", "psycopg_pool", "adbc_driver_postgresql.dbapi"),
-    "duckdb": ("duckdb", "pandas"),
+    "sqlite": ("sqlite3", "adbc_driver_sqlite", "adbc_driver_manager"),
+    "postgres": ("deltasql.store.postgres", "adbc_driver_postgresql", "adbc_driver_manager"),
+    "duckdb": ("deltasql.store.duckdb", "pandas"),
 }
 
 

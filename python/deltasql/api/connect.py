@@ -12,8 +12,6 @@ from deltasql.config import Config
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from deltasql.api.transaction import MultiTableTransaction
 
 _shared: dict[str, Catalog] = {}

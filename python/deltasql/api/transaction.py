@@ -22,6 +22,7 @@ from deltasql.exceptions import (
 )
 from deltasql.mirror.publish import publish
 from deltasql.model.actions import CommitInfo
+from deltasql.model.clock import now_ms
 from deltasql.operations.write import stage_write
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.storage import Storage
@@ -51,6 +52,7 @@ class MultiTableTransaction:
         self._names: dict[tuple[str, str], str] = {}
         self._snapshots: dict[tuple[str, str], Snapshot] = {}
         self._written: list[tuple[str, str]] = []
+        self._began_ms = now_ms()
         self._state = "open"
 
     def __repr__(self) -> str:
@@ -208,7 +210,8 @@ class MultiTableTransaction:
             row = self.catalog.store.find_table(each.table.namespace, each.table.name, fresh=True)
             if row is None or row.table_id == each.table.table_id:
                 continue
-            if each.read_version is not None or not each.follows_anything:
+            replaced_since = row.created_at_ms >= self._began_ms
+            if replaced_since or each.read_version is not None or not each.follows_anything:
                 return False
             each.table, found = row, True
         return found

@@ -78,7 +78,8 @@ def _refuse_other_partitions(
     found = list(catalog.table(name).snapshot().partition_columns)
     if wanted != found:
         raise TxnLogSchemaError(
-            f"Specified table partitioning does not match table partitioning: {wanted}, not {found}",
+            "Specified table partitioning does not match table partitioning: "
+            f"{wanted}, not {found}",
             table=name,
             help="Leave out partition_by: the table knows its own.",
         )

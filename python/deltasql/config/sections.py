@@ -91,7 +91,10 @@ class MirrorSettings(Section):
         "`async`, behind it, is not there yet and refused.",
     )
     checkpoint_interval: int = Field(
-        default=100, ge=1, le=1_000_000, description="Write a checkpoint every so many versions (not used yet)."
+        default=100,
+        ge=1,
+        le=1_000_000,
+        description="Write a checkpoint every so many versions (not used yet).",
     )
     alert_lag_s: float = Field(
         default=60.0,
