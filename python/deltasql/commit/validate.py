@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from deltasql.commit.staged import Staged
     from deltasql.commit.state import TableState
-    from deltasql.model.actions import Metadata, Protocol
+    from deltasql.model.actions import AddFile, Metadata, Protocol, RemoveFile
 
 
 def validate_staged(staged: Staged) -> None:
@@ -30,19 +30,27 @@ def validate_staged(staged: Staged) -> None:
     )
     if len(staged.adds) == 1 and staged.is_blind_append and not (staged.txns or staged.domains):
         return  # nothing that could be there twice
-    added = Counter(
-        (f.path, f.deletion_vector and f.deletion_vector.unique_id) for f in staged.adds
-    )
-    removed = Counter(
-        (f.path, f.deletion_vector and f.deletion_vector.unique_id) for f in staged.removes
-    )
-    _refuse(table, "adds a file twice", (k[0] for k, n in added.items() if n > 1))
-    _refuse(table, "removes a file twice", (k[0] for k, n in removed.items() if n > 1))
-    _refuse(table, "adds and removes the same file", (k[0] for k in added.keys() & removed.keys()))
+    paths = {f.path for f in staged.adds}
+    paths.update(f.path for f in staged.removes)
+    if len(paths) < len(staged.adds) + len(staged.removes):
+        _refuse_repeated(staged)  # a path may come twice, with different deletion vectors
     apps = Counter(txn.app_id for txn in staged.txns)
     _refuse(table, "sets an application's version twice", (a for a, n in apps.items() if n > 1))
     domains = Counter(domain.domain for domain in staged.domains)
     _refuse(table, "sets a metadata domain twice", (d for d, n in domains.items() if n > 1))
+
+
+def _refuse_repeated(staged: Staged) -> None:
+    table = staged.table.full_name
+    added = Counter(map(_logical_file, staged.adds))
+    removed = Counter(map(_logical_file, staged.removes))
+    _refuse(table, "adds a file twice", (k[0] for k, n in added.items() if n > 1))
+    _refuse(table, "removes a file twice", (k[0] for k, n in removed.items() if n > 1))
+    _refuse(table, "adds and removes the same file", (k[0] for k in added.keys() & removed.keys()))
+
+
+def _logical_file(file: AddFile | RemoveFile) -> tuple[str, str | None]:
+    return file.path, file.deletion_vector.unique_id if file.deletion_vector else None
 
 
 def validate_against(staged: Staged, state: TableState) -> None:

@@ -243,11 +243,12 @@ class Store:
         to a unique index where the database has one.
         """
         known = {c.table.table_id: self._partitions.get(c.table.table_id, {}) for c in commits}
-        plans = [
-            append.prepare(session, commit, known[commit.table.table_id], careful=careful)
-            for commit in commits
-        ]
-        append.write(session, plans, adopts_intents=has_intents)
+        with append.without_garbage_collection(sum(len(c.adds) for c in commits)):
+            plans = [
+                append.prepare(session, commit, known[commit.table.table_id], careful=careful)
+                for commit in commits
+            ]
+            append.write(session, plans, adopts_intents=has_intents)
         for plan in plans:
             self._learn(plan)
 
