@@ -75,7 +75,7 @@ class Deltasql(Contender):
         return snapshot if snapshot.schema and snapshot.protocol else None
 
     def list_files(self, handle: Native) -> int:
-        return len(handle.files())
+        return len(handle.file_paths())
 
     def plan(self, handle: Native, predicate: str) -> int:
         return len(handle.scan(predicate).arrow)

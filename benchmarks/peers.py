@@ -103,7 +103,7 @@ class Deltalake(Contender):
         return DeltaTable(self.path(0))
 
     def list_files(self, handle: Native) -> int:
-        return len(handle.get_add_actions())
+        return len(handle.file_uris())
 
     def plan(self, handle: Native, predicate: str) -> int:
         return len(handle.file_uris(file_pruning_predicate=predicate))

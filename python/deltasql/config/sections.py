@@ -186,6 +186,6 @@ class CacheSettings(Section):
     """Snapshots that are kept in memory."""
 
     max_bytes: int = Field(
-        default=268_435_456, ge=0, le=2**50, description="Memory for snapshots; 0 keeps none."
+        default=1_073_741_824, ge=0, le=2**50, description="Memory for snapshots; 0 keeps none."
     )
     max_entries: int = Field(default=64, ge=0, le=1_000_000, description="Snapshots at most.")
