@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: help demo test lint types layers rust-test python-test bench docs lock clean setup
+.PHONY: help demo test lint types layers rust-test python-test bench docs lock clean setup jars
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -36,7 +36,19 @@ layers: setup  ## nothing imports upward
 rust-test:  ## tests of the pure Rust core
 	cargo test --quiet -p deltasql-core
 
-python-test: setup  ## all Python tests, with an embedded PostgreSQL
+# delta-spark is one of the readers that the tests ask about the mirror.
+JARS := build/jars
+DELTA_SPARK := io.delta:delta-spark_4.2_2.13:4.4.0 io.delta:delta-storage:4.4.0
+
+$(JARS)/.fetched:
+	@command -v mvn >/dev/null || { echo "Maven is needed to fetch delta-spark for the tests: install it, for example the package maven"; exit 1; }
+	@mkdir -p $(JARS)
+	@for jar in $(DELTA_SPARK); do mvn --quiet --batch-mode dependency:copy -Dartifact=$$jar -DoutputDirectory=$(CURDIR)/$(JARS) || exit 1; done
+	@touch $@
+
+jars: $(JARS)/.fetched  ## delta-spark's jars in build/jars
+
+python-test: setup jars  ## all Python tests, with an embedded PostgreSQL
 	@command -v java >/dev/null || { echo "Java 17 is needed for the Spark tests: install a JDK, for example openjdk-17-jre-headless"; exit 1; }
 	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup
 

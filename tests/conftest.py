@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -14,12 +15,12 @@ from deltasql.uri import DeltaSqlUri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from deltasql.api.catalog import Catalog
 
+JARS = Path(__file__).parents[1] / "build" / "jars"
 BACKENDS = ("sqlite", "duckdb", "postgres")
 
 
@@ -104,16 +105,26 @@ def add_file(path: str, low: int = 0, high: int = 9, **fields: object) -> deltas
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """One local Spark session for all tests of this process."""
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One local Spark session for all tests of this process, with delta-spark as an oracle."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    jars = sorted(JARS.glob("*.jar"))
+    if not jars:
+        pytest.fail(f"{JARS} has no delta-spark: run `make jars`")
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "1g")
+        .config("spark.jars", ",".join(str(jar) for jar in jars))
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config(
+            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        )
+        .config("spark.databricks.delta.snapshotPartitions", "2")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()
     )
     yield session
