@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-Phase = Literal[
+CommitPhase = Literal[
     "staged",  # actions are validated, the database was not touched
     "locked",  # the heads are locked
     "checked",  # conflict rules have passed
@@ -26,7 +26,15 @@ Phase = Literal[
     "ratified",  # COMMIT was acknowledged
     "published",  # one table's commit file is written
 ]
-PHASES: tuple[Phase, ...] = Phase.__args__  # type: ignore[attr-defined]
+# What follows a published version, now and then.
+MirrorPhase = Literal[
+    "checkpointing",  # a checkpoint is about to be written
+    "checkpointed",  # the checkpoint is written, `_last_checkpoint` is not
+    "cleaning",  # expired log files are about to be deleted
+]
+Phase = CommitPhase | MirrorPhase
+PHASES: tuple[CommitPhase, ...] = CommitPhase.__args__  # type: ignore[attr-defined]
+MIRROR_PHASES: tuple[MirrorPhase, ...] = MirrorPhase.__args__  # type: ignore[attr-defined]
 
 _hook: Callable[[str], None] | None = None
 

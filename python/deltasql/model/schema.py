@@ -225,6 +225,14 @@ def skipping_columns(
     >>> skipping_columns(schema, ["day"], {})
     [(('id',), 'long')]
     """
+    leaves = indexed_columns(schema, partition_columns, configuration)
+    return [(leaf.physical_path, leaf.type_name) for leaf in leaves if has_order(leaf.type)]
+
+
+def indexed_columns(
+    schema: StructType, partition_columns: Sequence[str], configuration: Mapping[str, str]
+) -> list[LeafColumn]:
+    """List the columns that have statistics, also those without an order: their nulls count."""
     partitions = set(partition_columns)
     leaves = [
         leaf
@@ -238,7 +246,7 @@ def skipping_columns(
     else:
         count = int(configuration.get("delta.dataSkippingNumIndexedCols", "32"))
         leaves = leaves if count < 0 else leaves[:count]
-    return [(leaf.physical_path, leaf.type_name) for leaf in leaves if has_order(leaf.type)]
+    return leaves
 
 
 def split_column_list(text: str) -> list[str]:

@@ -1,0 +1,156 @@
+"""What SQL says a table is at one version, read in pieces of bounded size."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql import _core
+from deltasql.exceptions import VersionNotFoundError
+from deltasql.mirror.checkpoint_rows import REMOVES_PAGE
+from deltasql.model.clock import now_ms
+from deltasql.model.properties import TableProperties
+from deltasql.snapshot.files import from_arrow
+from deltasql.store.records import Head, domain_from_row, load_dv, txn_from_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from deltasql.model.actions import Action, SetTransaction
+    from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
+
+# So many ids, or rows, are read with one statement and held in memory at once.
+FILES_PER_READ = 50_000
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class CheckpointSource:
+    """One version of one table, as its checkpoint has to tell it."""
+
+    def __init__(self, store: Store, table: TableRow, version: int) -> None:
+        rows = store.query("head_at_version", table_id=table.table_id, version=version)
+        if not rows:
+            raise VersionNotFoundError(f"{table.full_name} has no version {version}")
+        self.store, self.version = store, version
+        self.table_id, self._head, self._now_ms = table.table_id, Head(*rows[0]), now_ms()
+        self.metadata = store.metadata(self.table_id, self._head.metadata_version)
+        self.protocol = store.protocol(self.table_id, self._head.protocol_version)
+        self._properties = TableProperties(self.metadata.configuration)
+
+    def actions(self) -> list[Action]:
+        """Return everything that is not a file: protocol, metadata, transactions, domains."""
+        at = {"table_id": self.table_id, "version": self.version}
+        txns = [txn_from_row(row) for row in self.store.query("txn_versions", **at)]
+        domains = [domain_from_row(row) for row in self.store.query("domains_at", **at)]
+        return [
+            self.protocol,
+            self.metadata,
+            *self._recent(txns),
+            *(domain for domain in domains if not domain.removed),
+        ]
+
+    def partitions(self) -> pa.Table:
+        """Return the table's partitions: id and values as JSON."""
+        return self.store.arrow("partitions", table_id=self.table_id)
+
+    def live_files(self) -> Iterator[pa.Table]:
+        """Yield the live files by ranges of their ids."""
+        next_file_id = self._head.next_file_id
+        for first in range(1, next_file_id, FILES_PER_READ):
+            found = self.store.arrow(
+                "files_all",
+                table_id=self.table_id,
+                version=self.version,
+                first_file_id=first,
+                next_file_id=min(first + FILES_PER_READ, next_file_id),
+            )
+            if found.num_rows:
+                yield from_arrow(found, "files_all")
+
+    def tombstones(self) -> Iterator[pa.Table]:
+        """Yield the removals that vacuum must still respect, unless the file was added again."""
+        since_ms = self._now_ms - self._properties.deleted_file_retention // _MILLISECOND
+        rows = self.store.query("head_at_time", table_id=self.table_id, timestamp_ms=since_ms)
+        before = Head(*rows[0]) if rows else None
+        after, ordinal = before.version if before else -1, _LAST_ORDINAL
+        readded = _Readded(self, before.next_file_id if before else 1)
+        while True:
+            page = self.store.arrow(
+                "removes_page",
+                table_id=self.table_id,
+                version=self.version,
+                after=after,
+                ordinal=ordinal,
+                deleted_after_ms=since_ms,
+                limit=FILES_PER_READ,
+            )
+            if not page.num_rows:
+                return
+            removes = page.cast(REMOVES_PAGE)
+            yield readded.drop(removes)
+            if page.num_rows < FILES_PER_READ:
+                return
+            after, ordinal = removes["version"][-1].as_py(), removes["ordinal"][-1].as_py()
+
+    def added_keys(self, first_file_id: int) -> pa.Table:
+        """Return key and version of the files added since, also of those gone again."""
+        return self.store.arrow(
+            "added_keys",
+            table_id=self.table_id,
+            first_file_id=first_file_id,
+            next_file_id=self._head.next_file_id,
+        )
+
+    def _recent(self, txns: Iterable[SetTransaction]) -> Iterable[SetTransaction]:
+        retention = self._properties.set_transaction_retention
+        if retention is None:
+            return txns
+        since_ms = self._now_ms - retention // _MILLISECOND
+        return (t for t in txns if t.last_updated is None or t.last_updated > since_ms)
+
+
+_LAST_ORDINAL = 2**62
+
+
+class _Readded:
+    """Removals that no longer count, since the same logical file was added later."""
+
+    def __init__(self, source: CheckpointSource, first_file_id: int) -> None:
+        self._source, self._first_file_id = source, first_file_id
+
+    @cached_property
+    def _added(self) -> pa.Table:
+        return self._source.added_keys(self._first_file_id)
+
+    def drop(self, removes: pa.Table) -> pa.Table:
+        if not self._added.num_rows:
+            return removes
+        keys = pa.array(
+            [
+                _core.path_key(path, vector.unique_id if (vector := load_dv(text)) else None)
+                for path, text in zip(
+                    removes["path"].to_pylist(), removes["deletion_vector"].to_pylist(), strict=True
+                )
+            ],
+            pa.binary(),
+        )
+        added_keys = self._added["path_key"].cast(pa.binary())
+        suspects = pc.is_in(keys, value_set=added_keys)
+        if not pc.any(suspects).as_py():
+            return removes
+        # A file that is removed and added by one commit is there afterwards.
+        mine = self._added.filter(pc.is_in(added_keys, value_set=keys.filter(suspects)))
+        last_added = dict(
+            zip(mine["path_key"].to_pylist(), mine["added_version"].to_pylist(), strict=True)
+        )
+        versions = removes["version"].to_pylist()
+        kept = [
+            last_added.get(key, -1) < version
+            for key, version in zip(keys.to_pylist(), versions, strict=True)
+        ]
+        return removes.filter(pa.array(kept, pa.bool_()))

@@ -1,0 +1,15 @@
+-- name: removes_page
+-- Tombstones in the order of the log, a page at a time. A text that is NULL travels as ''.
+SELECT r.version, r.ordinal, r.path, r.deletion_timestamp, r.extended_file_metadata,
+  coalesce(r.partition_values, '') AS partition_values, r.size, coalesce(r.stats, '') AS stats,
+  coalesce(r.tags, '') AS tags, coalesce(r.deletion_vector, '') AS deletion_vector, r.base_row_id,
+  r.default_row_commit_version
+FROM dl_remove_files r
+WHERE r.table_id = $table_id AND (r.version, r.ordinal) > ($after, $ordinal) AND r.version <= $version
+  AND r.deletion_timestamp > $deleted_after_ms
+ORDER BY r.version, r.ordinal LIMIT $limit;
+
+-- name: added_keys
+SELECT f.path_key, f.added_version FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id
+ORDER BY f.file_id;
