@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import deltasql
 
 
@@ -11,3 +14,12 @@ def test_public_names_are_exactly_these() -> None:
         assert getattr(deltasql, name) is not None
     documented = [name for name in deltasql.__all__ if name != "__version__"]
     assert [name for name in documented if not getattr(deltasql, name).__doc__] == []
+
+
+def test_no_room_imports_from_the_front_door() -> None:
+    """The layer contract cannot see it: to it, the extension is the package itself."""
+    package = Path(deltasql.__file__).parent
+    for path in package.glob("*/**/*.py"):
+        named = re.findall(r"^ *from deltasql import (.+)$", path.read_text("utf-8"), re.M)
+        for name in (each.strip() for line in named for each in line.split(",")):
+            assert name in {"_core", "telemetry", "phases"} or (package / name).exists(), path

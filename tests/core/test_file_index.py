@@ -46,7 +46,7 @@ def test_row_holds_every_field_of_the_add() -> None:
         (
             100,
             "a",
-            hashlib.sha256(b"a\0uabc@4").digest()[:16],
+            hashlib.sha256(b"").digest()[:4] + hashlib.sha256(b"a\0uabc@4").digest()[:12],
             partition,
             11,
             12,
@@ -120,9 +120,11 @@ def test_unlawful_add_is_refused() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8")), st.none() | st.text(st.characters(codec="utf-8")))
-def test_path_key_is_a_sha256_of_path_and_deletion_vector(path: str, dv: str | None) -> None:
-    expected = path if dv is None else f"{path}\0{dv}"
-    assert _core.path_key(path, dv) == hashlib.sha256(expected.encode()).digest()[:16]
+def test_path_key_hashes_folder_then_path_and_deletion_vector(path: str, dv: str | None) -> None:
+    whole = path if dv is None else f"{path}\0{dv}"
+    folder = path.rpartition("/")[0]
+    expected = [hashlib.sha256(text.encode()).digest() for text in (folder, whole)]
+    assert _core.path_key(path, dv) == expected[0][:4] + expected[1][:12]
 
 
 @pytest.mark.parametrize(

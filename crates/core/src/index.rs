@@ -10,6 +10,9 @@ use crate::stats::{FileStats, StatsColumns};
 /// Sorting by a column pays off when a file covers at most this part of the column's range.
 const CLUSTERED_WIDTH: f64 = 0.5;
 
+/// Starting a thread costs less than reading the statistics of so many files.
+pub const PARALLEL_FROM: usize = 4096;
+
 /// A column of the skipping index.
 #[derive(Clone, Debug)]
 pub struct IndexColumn {
@@ -60,6 +63,12 @@ struct ColumnExtents {
     null_counts: Vec<Option<i64>>,
 }
 
+/// What the statistics of some files say, in their order.
+struct Facts {
+    num_records: Vec<Option<i64>>,
+    by_column: Vec<ColumnExtents>,
+}
+
 /// Order the files by the clustered column, else by partition, and summarise runs of `range_size` files.
 pub fn lay_out(
     files: &[FileInput<'_>],
@@ -68,6 +77,50 @@ pub fn lay_out(
     first_file_id: i64,
     range_size: usize,
 ) -> Layout {
+    let Facts {
+        num_records,
+        by_column,
+    } = read_facts(files, columns);
+    let order = file_order(files, partitions, &by_column);
+    let mut rows = Vec::new();
+    for (column, facts) in columns.iter().zip(&by_column) {
+        let mut first = first_file_id;
+        for run in order.chunks(range_size.max(1)) {
+            let row = summarise(column.id, first, run, facts, &num_records);
+            first = row.last_file_id + 1;
+            rows.push(row);
+        }
+    }
+    Layout {
+        order,
+        num_records,
+        rows,
+    }
+}
+
+/// Read the statistics of all files, of many by two threads.
+fn read_facts(files: &[FileInput<'_>], columns: &[IndexColumn]) -> Facts {
+    if files.len() < PARALLEL_FROM {
+        return read_some(files, columns);
+    }
+    let (front, back) = files.split_at(files.len() / 2);
+    let (mut facts, mut rest) = std::thread::scope(|scope| {
+        let rest = scope.spawn(|| read_some(back, columns));
+        let facts = read_some(front, columns);
+        (
+            facts,
+            rest.join().unwrap_or_else(|_| read_some(back, columns)),
+        )
+    });
+    facts.num_records.append(&mut rest.num_records);
+    for (column, more) in facts.by_column.iter_mut().zip(&mut rest.by_column) {
+        column.extents.append(&mut more.extents);
+        column.null_counts.append(&mut more.null_counts);
+    }
+    facts
+}
+
+fn read_some(files: &[FileInput<'_>], columns: &[IndexColumn]) -> Facts {
     let mut wanted = StatsColumns::default();
     let slots: Vec<usize> = columns.iter().map(|c| wanted.add(&c.path)).collect();
     let mut num_records = Vec::with_capacity(files.len());
@@ -87,20 +140,9 @@ pub fn lay_out(
             out.null_counts.push(stats.null_count(*slot));
         }
     }
-    let order = file_order(files, partitions, &by_column);
-    let mut rows = Vec::new();
-    for (column, facts) in columns.iter().zip(&by_column) {
-        let mut first = first_file_id;
-        for run in order.chunks(range_size.max(1)) {
-            let row = summarise(column.id, first, run, facts, &num_records);
-            first = row.last_file_id + 1;
-            rows.push(row);
-        }
-    }
-    Layout {
-        order,
+    Facts {
         num_records,
-        rows,
+        by_column,
     }
 }
 

@@ -270,7 +270,8 @@ pub fn cut_high(mut key: Key) -> Key {
     key
 }
 
-/// A short name of a logical file: the first 16 bytes of SHA-256 over path and deletion vector id.
+/// A short name of a logical file: 4 bytes of SHA-256 over its folder, then 12 over path and
+/// deletion vector id. Files of one folder are neighbours in an index, and so are a commit's.
 pub fn path_key(path: &str, dv_unique_id: Option<&str>) -> [u8; 16] {
     let mut hash = Sha256::new();
     hash.update(path.as_bytes());
@@ -278,8 +279,10 @@ pub fn path_key(path: &str, dv_unique_id: Option<&str>) -> [u8; 16] {
         hash.update([0]);
         hash.update(id.as_bytes());
     }
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut key = [0; 16];
-    key.copy_from_slice(&hash.finalize()[..16]);
+    key[..4].copy_from_slice(&Sha256::digest(folder)[..4]);
+    key[4..].copy_from_slice(&hash.finalize()[..12]);
     key
 }
 

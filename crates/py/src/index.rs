@@ -1,16 +1,17 @@
 //! `index_files`: the rows of one commit's files, ready for the store.
-use deltasql_core::index::{lay_out, FileInput, IndexColumn, Layout, StatsRow};
+use deltasql_core::index::{lay_out, FileInput, IndexColumn, Layout, StatsRow, PARALLEL_FROM};
 use deltasql_core::keys::{path_key as hash_path, KeyType};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use crate::adds::{Partitions, Row};
+use crate::copy::CopyRows;
 
 /// The rows of a commit's files and of the skipping index over them.
 #[pyclass(frozen, module = "deltasql._core")]
 pub struct IndexedFiles {
-    #[pyo3(get)]
-    files: Py<PyList>,
+    files: Vec<FileRow>,
     #[pyo3(get)]
     stats: Py<PyList>,
     #[pyo3(get)]
@@ -19,18 +20,195 @@ pub struct IndexedFiles {
 
 #[pymethods]
 impl IndexedFiles {
-    fn __len__(&self, py: Python<'_>) -> usize {
-        self.files.bind(py).len()
+    /// Rows of the files with their partition as text.
+    #[getter]
+    fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let partitions = self.partitions.bind(py);
+        let mut rows = Vec::with_capacity(self.files.len());
+        for file in &self.files {
+            rows.push(PyTuple::new(
+                py,
+                file.values(py, partitions.get_item(file.partition)?)?,
+            )?);
+        }
+        PyList::new(py, rows)
+    }
+
+    /// The short names of the files.
+    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(
+            py,
+            self.files.iter().map(|file| PyBytes::new(py, &file.key)),
+        )
+    }
+
+    /// Rows of `dl_add_files`; `partition_ids` go with `partitions`.
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        table_id: i64,
+        partition_ids: Vec<Bound<'py, PyAny>>,
+        version: i64,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let table_id = table_id.into_pyobject(py)?.into_any();
+        let version = version.into_pyobject(py)?.into_any();
+        let mut rows = Vec::with_capacity(self.files.len());
+        for file in &self.files {
+            let partition_id = partition_of(&partition_ids, file)?;
+            let [first, path, key, partition_id, rest @ ..] =
+                file.values(py, partition_id.clone())?;
+            let [size, time, change, stats, records, tags, dv, base, row_version, clustering, extra] =
+                rest;
+            rows.push(PyTuple::new(
+                py,
+                [
+                    table_id.clone(),
+                    first,
+                    path,
+                    key,
+                    partition_id,
+                    size,
+                    time,
+                    change,
+                    stats,
+                    records,
+                    tags,
+                    dv,
+                    base,
+                    row_version,
+                    clustering,
+                    extra,
+                    version.clone(),
+                ],
+            )?);
+        }
+        PyList::new(py, rows)
+    }
+
+    /// The same rows as PostgreSQL's COPY takes them in its binary format, in pieces.
+    fn copy_rows<'py>(
+        &self,
+        py: Python<'py>,
+        table_id: i64,
+        partition_ids: Vec<Bound<'py, PyAny>>,
+        version: i64,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let ids: Vec<i64> = partition_ids
+            .iter()
+            .map(|id| id.extract())
+            .collect::<PyResult<_>>()?;
+        let mut pieces = Vec::new();
+        let mut copy = CopyRows::start();
+        for file in &self.files {
+            let id = *ids.get(file.partition).ok_or_else(too_few_ids)?;
+            file.copy(py, &mut copy, table_id, id, version)?;
+            if copy.is_full() {
+                pieces.push(PyBytes::new(py, copy.bytes()));
+                copy.clear();
+            }
+        }
+        copy.end();
+        pieces.push(PyBytes::new(py, copy.bytes()));
+        Ok(pieces)
+    }
+
+    fn __len__(&self) -> usize {
+        self.files.len()
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
         format!(
             "IndexedFiles(files={}, stats={}, partitions={})",
-            self.files.bind(py).len(),
+            self.files.len(),
             self.stats.bind(py).len(),
             self.partitions.bind(py).len()
         )
     }
+}
+
+/// One file, in the order of the store.
+struct FileRow {
+    file_id: i64,
+    path: Py<PyString>,
+    key: [u8; 16],
+    partition: usize,
+    stats: Option<Py<PyString>>,
+    num_records: Option<i64>,
+    plain: [Py<PyAny>; 6],
+    tags: Option<String>,
+    deletion_vector: Option<String>,
+    extra: Option<String>,
+}
+
+impl FileRow {
+    fn values<'py>(
+        &self,
+        py: Python<'py>,
+        partition: Bound<'py, PyAny>,
+    ) -> PyResult<[Bound<'py, PyAny>; 15]> {
+        let plain = |at: usize| self.plain[at].bind(py).clone();
+        Ok([
+            self.file_id.into_pyobject(py)?.into_any(),
+            self.path.bind(py).clone().into_any(),
+            PyBytes::new(py, &self.key).into_any(),
+            partition,
+            plain(0),
+            plain(1),
+            plain(2),
+            self.stats.as_ref().into_pyobject(py)?.into_any(),
+            self.num_records.into_pyobject(py)?,
+            self.tags.as_deref().into_pyobject(py)?,
+            self.deletion_vector.as_deref().into_pyobject(py)?,
+            plain(3),
+            plain(4),
+            plain(5),
+            self.extra.as_deref().into_pyobject(py)?,
+        ])
+    }
+
+    fn copy(
+        &self,
+        py: Python<'_>,
+        copy: &mut CopyRows,
+        table_id: i64,
+        partition_id: i64,
+        version: i64,
+    ) -> PyResult<()> {
+        let plain = |at: usize| self.plain[at].bind(py);
+        copy.row(17);
+        copy.bigint(Some(table_id));
+        copy.bigint(Some(self.file_id));
+        copy.bytes_of(Some(self.path.bind(py).to_str()?.as_bytes()));
+        copy.bytes_of(Some(&self.key));
+        copy.bigint(Some(partition_id));
+        copy.bigint(plain(0).extract()?);
+        copy.bigint(plain(1).extract()?);
+        copy.boolean(plain(2).extract()?);
+        match &self.stats {
+            Some(stats) => copy.bytes_of(Some(stats.bind(py).to_str()?.as_bytes())),
+            None => copy.bytes_of(None),
+        }
+        copy.bigint(self.num_records);
+        copy.bytes_of(self.tags.as_deref().map(str::as_bytes));
+        copy.bytes_of(self.deletion_vector.as_deref().map(str::as_bytes));
+        copy.bigint(plain(3).extract()?);
+        copy.bigint(plain(4).extract()?);
+        copy.bytes_of(plain(5).extract::<Option<&str>>()?.map(str::as_bytes));
+        copy.bytes_of(self.extra.as_deref().map(str::as_bytes));
+        copy.bigint(Some(version));
+        Ok(())
+    }
+}
+
+fn partition_of<'a, 'py>(
+    ids: &'a [Bound<'py, PyAny>],
+    file: &FileRow,
+) -> PyResult<&'a Bound<'py, PyAny>> {
+    ids.get(file.partition).ok_or_else(too_few_ids)
+}
+
+fn too_few_ids() -> PyErr {
+    PyValueError::new_err("every partition needs an id")
 }
 
 /// The order-preserving key of a value, or None when the text is no exact value of the type.
@@ -104,12 +282,35 @@ pub fn index_files<'py>(
         names.push((row.path.to_str()?, row.dv_id.as_deref()));
     }
     let texts = &partitions.texts;
-    let (layout, path_keys) = if rows.len() <= 1 {
+    let (layout, keys) = if rows.len() <= 1 {
         lay_out_all(&files, &names, texts, &columns, first_file_id, range_size)
     } else {
         py.detach(|| lay_out_all(&files, &names, texts, &columns, first_file_id, range_size))
     };
-    build(py, &rows, &partitions, &layout, &path_keys, first_file_id)
+    let mut rows: Vec<Option<Row<'_>>> = rows.into_iter().map(Some).collect();
+    let ordered = (first_file_id..).zip(&layout.order);
+    let files = ordered.filter_map(|(file_id, &at)| {
+        let row = rows[at].take()?;
+        Some(FileRow {
+            file_id,
+            path: row.path.unbind(),
+            key: keys[at],
+            partition: row.partition,
+            stats: row.stats.map(Bound::unbind),
+            num_records: layout.num_records[at],
+            plain: row.plain.map(Bound::unbind),
+            tags: row.tags,
+            deletion_vector: row.deletion_vector,
+            extra: row.extra,
+        })
+    });
+    let files = files.collect();
+    let stats: PyResult<Vec<_>> = layout.rows.iter().map(|row| stats_tuple(py, row)).collect();
+    Ok(IndexedFiles {
+        files,
+        stats: PyList::new(py, stats?)?.unbind(),
+        partitions: PyList::new(py, texts)?.unbind(),
+    })
 }
 
 fn lay_out_all(
@@ -120,55 +321,20 @@ fn lay_out_all(
     first_file_id: i64,
     range_size: usize,
 ) -> (Layout, Vec<[u8; 16]>) {
-    let layout = lay_out(files, partitions, columns, first_file_id, range_size);
-    let keys = names.iter().map(|(path, dv)| hash_path(path, *dv));
-    (layout, keys.collect())
-}
-
-fn build(
-    py: Python<'_>,
-    rows: &[Row<'_>],
-    partitions: &Partitions<'_>,
-    layout: &Layout,
-    path_keys: &[[u8; 16]],
-    first_file_id: i64,
-) -> PyResult<IndexedFiles> {
-    let texts: Vec<_> = partitions
-        .texts
-        .iter()
-        .map(|text| PyString::new(py, text).into_any())
-        .collect();
-    let mut files = Vec::with_capacity(rows.len());
-    for (file_id, &position) in (first_file_id..).zip(&layout.order) {
-        let row = &rows[position];
-        let [size, modification_time, data_change, base_row_id, row_version, clustering] =
-            row.plain.clone();
-        files.push(PyTuple::new(
-            py,
-            [
-                file_id.into_pyobject(py)?.into_any(),
-                row.path.clone().into_any(),
-                PyBytes::new(py, &path_keys[position]).into_any(),
-                texts[row.partition].clone(),
-                size,
-                modification_time,
-                data_change,
-                row.stats.clone().into_pyobject(py)?.into_any(),
-                layout.num_records[position].into_pyobject(py)?,
-                row.tags.as_deref().into_pyobject(py)?,
-                row.deletion_vector.as_deref().into_pyobject(py)?,
-                base_row_id,
-                row_version,
-                clustering,
-                row.extra.as_deref().into_pyobject(py)?,
-            ],
-        )?);
+    let hash = || {
+        names
+            .iter()
+            .map(|(path, dv)| hash_path(path, *dv))
+            .collect()
+    };
+    if files.len() < PARALLEL_FROM {
+        let layout = lay_out(files, partitions, columns, first_file_id, range_size);
+        return (layout, hash());
     }
-    let stats: PyResult<Vec<_>> = layout.rows.iter().map(|row| stats_tuple(py, row)).collect();
-    Ok(IndexedFiles {
-        files: PyList::new(py, files)?.unbind(),
-        stats: PyList::new(py, stats?)?.unbind(),
-        partitions: PyList::new(py, texts)?.unbind(),
+    std::thread::scope(|scope| {
+        let keys = scope.spawn(hash);
+        let layout = lay_out(files, partitions, columns, first_file_id, range_size);
+        (layout, keys.join().unwrap_or_else(|_| hash()))
     })
 }
 

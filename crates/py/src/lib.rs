@@ -2,6 +2,7 @@
 mod actions;
 mod adds;
 mod commit;
+mod copy;
 mod errors;
 mod files;
 mod index;

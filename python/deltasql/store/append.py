@@ -42,7 +42,7 @@ class Plan:
 
     commit: Commit
     next_file_id: int
-    files: list[Row] = field(default_factory=list)
+    indexed: _core.IndexedFiles | None = None
     stats: list[Row] = field(default_factory=list)
     new_partitions: list[Row] = field(default_factory=list)
     partitions: dict[str, int] = field(default_factory=dict)
@@ -81,12 +81,10 @@ def prepare(session: Session, commit: Commit, known: dict[str, int], *, careful:
         return plan
     indexed = _core.index_files(commit.adds, columns, commit.partition_columns, first_file_id)
     if careful:
-        keys = [row[2] for row in indexed.files]
-        superseded = session.query("live_by_key", table_id=table_id, keys=keys)
+        superseded = session.query("live_by_key", table_id=table_id, keys=indexed.keys())
         plan.removed_ids += [row[1] for row in superseded if row[1] not in plan.removed_ids]
     _partition_ids(session, plan, indexed.partitions, known)
-    ids, version = plan.partitions, commit.version
-    plan.files = [(table_id, r[0], r[1], r[2], ids[r[3]], *r[4:], version) for r in indexed.files]
+    plan.indexed = indexed
     plan.stats = [(table_id, *row) for row in indexed.stats]
     return plan
 
@@ -145,7 +143,7 @@ def one_file_params(one: OneFile, known: dict[str, int]) -> dict[str, Any] | Non
 
 def write(session: Session, plans: Sequence[Plan], *, adopts_intents: bool) -> None:
     """Send every row of every plan and COMMIT; intents end with the commit that adopts them."""
-    bulk = any(len(p.files) >= BULK_ROWS or len(p.commit.removes) >= BULK_ROWS for p in plans)
+    bulk = any(max(len(p.commit.adds), len(p.commit.removes)) >= BULK_ROWS for p in plans)
     with nullcontext() if bulk else session.batch():
         for plan in plans:
             _write_one(session, plan)
@@ -168,11 +166,13 @@ def _write_one(session: Session, plan: Plan) -> None:
             "end_skipping_column",
             table_id=table_id,
             column_id=column_id,
-            end_file_id=plan.next_file_id - len(plan.files),
+            end_file_id=plan.next_file_id - len(commit.adds),
         )
     _insert(session, "insert_skipping_column", plan.new_columns)
     _insert(session, "insert_partition", plan.new_partitions)
-    _insert(session, "insert_add_file", plan.files)
+    if plan.indexed is not None:
+        ids = [plan.partitions[values] for values in plan.indexed.partitions]
+        session.insert_files(plan.indexed, table_id, ids, version)
     _insert(session, "insert_file_stats", plan.stats)
     _insert(session, "insert_remove_file", remove_rows(table_id, version, commit.removes))
     if commit.metadata is not None:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from deltasql._core import IndexedFiles
+
 Row = tuple[Any, ...]
 
 
@@ -33,6 +35,11 @@ class Session(Protocol):
 
     def insert(self, name: str, rows: Sequence[Row]) -> None:
         """Insert rows given in the block's column order, by the fastest way for their number."""
+
+    def insert_files(
+        self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
+    ) -> None:
+        """Insert the files of a commit, `insert_add_file` for each of them."""
 
     def begin(self) -> None:
         """Start a transaction that may write."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from deltasql._core import IndexedFiles
     from deltasql.config import Config
 
 TYPES = {
@@ -95,6 +96,11 @@ class DuckdbSession:
             self._connection.execute(_from_arrow(name))
         finally:
             self._connection.unregister("dl_rows")
+
+    def insert_files(
+        self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
+    ) -> None:
+        self.insert("insert_add_file", files.rows(table_id, partition_ids, version))
 
     def _column_types(self, table: str) -> dict[str, str]:
         rows = self._connection.execute(

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from deltasql._core import IndexedFiles
     from deltasql.config import Config
     from deltasql.uri import DeltaSqlUri
 
@@ -100,6 +101,18 @@ class PostgresSession:
             self._batch.add(_target(name), text, flat)
         else:
             self._connection.execute(cast("Any", text), flat)
+
+    def insert_files(
+        self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
+    ) -> None:
+        if len(files) < _COPY_FROM or self._batch is not None:
+            self.insert("insert_add_file", files.rows(table_id, partition_ids, version))
+            return
+        # The rows go from the core to the wire: none of them becomes a Python object.
+        binary = _copy("insert_add_file") + " (FORMAT BINARY)"
+        with self._connection.cursor() as cursor, cursor.copy(binary) as copy:
+            for piece in files.copy_rows(table_id, partition_ids, version):
+                copy.write(piece)
 
     def begin(self) -> None:
         self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")

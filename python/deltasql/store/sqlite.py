@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from deltasql._core import IndexedFiles
     from deltasql.config import Config
 
 TYPES = {
@@ -78,6 +79,11 @@ class SqliteSession:
             self._connection.execute(_positional(name), rows[0])
         else:
             self._connection.executemany(_positional(name), rows)
+
+    def insert_files(
+        self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
+    ) -> None:
+        self.insert("insert_add_file", files.rows(table_id, partition_ids, version))
 
     def begin(self) -> None:
         self._gate.enter(self._connection)
