@@ -24,10 +24,13 @@ CommitPhase = Literal[
     "inserting",  # between two tables' rows
     "committing",  # all rows are sent, COMMIT is not
     "ratified",  # COMMIT was acknowledged
-    "published",  # one table's commit file is written
+    "publishing",  # one table's commit file is about to be written
+    "published",  # it is written
+    "recorded",  # and SQL knows it
 ]
 # What follows a published version, now and then.
 MirrorPhase = Literal[
+    "copied",  # at a replica: the data files of a commit are there, its commit file is not
     "checkpointing",  # a checkpoint is about to be written
     "checkpointed",  # the checkpoint is written, `_last_checkpoint` is not
     "cleaning",  # expired log files are about to be deleted
