@@ -1,0 +1,134 @@
+"""Files of a log as Arrow: the columns, their common spelling, and what names a file."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.model.actions import DeletionVector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from deltasql._core import Table
+    from deltasql.model.actions import RemoveFile
+
+_TEXT, _LONG, _FLAG = pa.string(), pa.int64(), pa.bool_()
+# Under the names that the rest of the package uses; tags, vectors and extra fields are JSON.
+FILES = pa.schema(
+    [
+        ("path", _TEXT),
+        ("partition", _TEXT),
+        ("size", _LONG),
+        ("modification_time", _LONG),
+        ("data_change", _FLAG),
+        ("stats", _TEXT),
+        ("num_records", _LONG),
+        ("tags", _TEXT),
+        ("deletion_vector", _TEXT),
+        ("base_row_id", _LONG),
+        ("default_row_commit_version", _LONG),
+        ("clustering_provider", _TEXT),
+        ("extra", _TEXT),
+    ]
+)
+TOMBSTONES = pa.schema(
+    [
+        ("path", _TEXT),
+        ("partition", _TEXT),
+        ("deletion_timestamp", _LONG),
+        ("data_change", _FLAG),
+        ("extended_file_metadata", _FLAG),
+        ("size", _LONG),
+        ("stats", _TEXT),
+        ("tags", _TEXT),
+        ("deletion_vector", _TEXT),
+        ("base_row_id", _LONG),
+        ("default_row_commit_version", _LONG),
+        ("extra", _TEXT),
+    ]
+)
+
+
+def replayed_files(table: Table) -> pa.Table:
+    """Return the live files of a replay."""
+    return same_spelling(pa.RecordBatchReader.from_stream(table.files).read_all(), FILES)
+
+
+def tombstone_table(removes: Iterable[RemoveFile]) -> pa.Table:
+    """Return removed files as Arrow."""
+    rows = [
+        {
+            "path": each.path,
+            "partition": partition_text(each.partition_values or {}),
+            "deletion_timestamp": each.deletion_timestamp,
+            "data_change": each.data_change,
+            "extended_file_metadata": each.extended_file_metadata,
+            "size": each.size,
+            "stats": each.stats,
+            "tags": None if each.tags is None else compact(dict(each.tags)),
+            "deletion_vector": None
+            if each.deletion_vector is None
+            else compact(each.deletion_vector.body()),
+            "base_row_id": each.base_row_id,
+            "default_row_commit_version": each.default_row_commit_version,
+            "extra": compact(dict(each.extra)) if each.extra else None,
+        }
+        for each in removes
+    ]
+    return pa.Table.from_pylist(rows, TOMBSTONES)
+
+
+def same_spelling(files: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Give files the common columns: no text is empty, the same partition has the same text."""
+    columns = []
+    for each in schema:
+        if each.name not in files.schema.names:
+            columns.append(pa.chunked_array([pa.nulls(files.num_rows, each.type)]))
+            continue
+        column = files[each.name].cast(each.type)
+        if each.name == "partition":
+            column = _partitions(column)
+        elif each.type == _TEXT:
+            column = pc.if_else(pc.equal(column, ""), None, column)
+        columns.append(column)
+    return pa.table(columns, schema=schema)
+
+
+def partition_text(values: Mapping[str, str | None]) -> str:
+    """Write partition values so that the same partition gives the same text.
+
+    A null is left out: it is the same as no value.
+
+    >>> partition_text({"b": "x", "a": None, "A": "1"})
+    '{"A":"1","b":"x"}'
+    """
+    return compact({name: values[name] for name in sorted(values) if values[name] is not None})
+
+
+def logical_files(files: pa.Table) -> pa.ChunkedArray:
+    """Return what names each file: its path, with the id of its deletion vector if it has one."""
+    vectors = files["deletion_vector"]
+    if vectors.null_count == len(vectors):
+        return files["path"]
+    encoded = vectors.combine_chunks().dictionary_encode()
+    ids = [
+        "\x00" + DeletionVector.from_body(json.loads(text)).unique_id
+        for text in encoded.dictionary.to_pylist()
+    ]
+    suffixes = pc.fill_null(pa.array(ids, _TEXT).take(encoded.indices), "")
+    return pc.binary_join_element_wise(files["path"], pa.chunked_array([suffixes]), "")
+
+
+def compact(value: object) -> str:
+    """Write JSON without spaces."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+def _partitions(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    encoded = pc.fill_null(column, "{}").combine_chunks().dictionary_encode()
+    texts = [partition_text(json.loads(text)) for text in encoded.dictionary.to_pylist()]
+    return pa.chunked_array([pa.array(texts, _TEXT).take(encoded.indices)])

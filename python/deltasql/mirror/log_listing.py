@@ -1,0 +1,161 @@
+"""What lies in a `_delta_log` folder: commits, checkpoints, checksums, by version."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from deltasql.exceptions import LogParseError, TxnLogProtocolError, TxnLogTableNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from deltasql.storage import FileInfo, Storage
+
+LOG_FOLDER = "_delta_log/"
+LAST_CHECKPOINT = "_delta_log/_last_checkpoint"
+ASIDE_FOLDER = "_delta_log/_aside/"
+
+_NAME = re.compile(
+    r"_delta_log/(?P<version>\d{20})\."
+    r"(?:(?P<commit>json)|(?P<checksum>crc)"
+    r"|(?P<classic>checkpoint\.parquet)"
+    r"|checkpoint\.(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet"
+    r"|checkpoint\.(?P<v2>[0-9a-f]{8}-[0-9a-f-]{27})\.(?:json|parquet)"
+    r"|(?P<until>\d{20})\.compacted\.json)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint that is there with all its parts."""
+
+    version: int
+    kind: Literal["classic", "multipart", "v2"]
+    files: tuple[FileInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogListing:
+    """The files of one `_delta_log`."""
+
+    location: str
+    commits: Mapping[int, FileInfo]
+    checkpoints: tuple[Checkpoint, ...]
+    checksums: Mapping[int, FileInfo]
+    has_last_checkpoint: bool = False
+    others: tuple[FileInfo, ...] = field(default=(), repr=False)
+
+    @property
+    def last_version(self) -> int:
+        """The latest version that the files tell of."""
+        return max([*self.commits, *(each.version for each in self.checkpoints)])
+
+    @property
+    def first_version(self) -> int:
+        """The oldest version that can be read: from its commits, or from a checkpoint on."""
+        oldest = min(self.commits, default=self.last_version + 1)
+        if oldest == 0:
+            return 0
+        starts = (each.version for each in self.checkpoints if each.version >= oldest - 1)
+        return min(starts, default=oldest)
+
+    def checkpoint_for(self, version: int) -> Checkpoint | None:
+        """Return the latest checkpoint that is no later than a version."""
+        fitting = [each for each in self.checkpoints if each.version <= version]
+        return max(fitting, key=lambda each: each.version, default=None)
+
+    def commits_from(self, first: int, version: int) -> list[FileInfo]:
+        """Return the commits first..version; an error names those that are missing."""
+        missing = [each for each in range(first, version + 1) if each not in self.commits]
+        if missing:
+            raise TxnLogProtocolError(
+                f"the log at {self.location} cannot be read at version {version}: "
+                f"{_shown(missing)} missing and no checkpoint stands in",
+                help="Restore the files from a copy, or publish them again from the database.",
+            )
+        return [self.commits[each] for each in range(first, version + 1)]
+
+
+def list_log(storage: Storage) -> LogListing:
+    """List a table's log; an error when there is none."""
+    listing = sort_files(storage.location, storage.list(LOG_FOLDER))
+    if not listing.commits and not listing.checkpoints:
+        raise TxnLogTableNotFoundError(
+            f"there is no Delta table at {storage.location}: its _delta_log holds no commit",
+            table=storage.location,
+            help="Name the folder that holds _delta_log; check the storage options.",
+        )
+    return listing
+
+
+def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
+    """Sort the files of a log folder by what they are; folders below it are not the log."""
+    commits: dict[int, FileInfo] = {}
+    checksums: dict[int, FileInfo] = {}
+    checkpoints: list[Checkpoint] = []
+    parts: dict[tuple[int, int], list[FileInfo]] = {}
+    others: list[FileInfo] = []
+    has_last_checkpoint = False
+    for each in files:
+        match = _NAME.fullmatch(each.name)
+        if match is None:
+            has_last_checkpoint |= each.name == LAST_CHECKPOINT
+            others.append(each)
+            continue
+        version = int(match["version"])
+        if match["commit"]:
+            commits[version] = each
+        elif match["checksum"]:
+            checksums[version] = each
+        elif match["classic"]:
+            checkpoints.append(Checkpoint(version, "classic", (each,)))
+        elif match["parts"]:
+            parts.setdefault((version, int(match["parts"])), []).append(each)
+        elif match["v2"]:
+            checkpoints.append(Checkpoint(version, "v2", (each,)))
+        else:
+            others.append(each)
+    for (version, count), found in parts.items():
+        # One whose writer died half-way is no checkpoint.
+        if len(found) == count:
+            checkpoints.append(Checkpoint(version, "multipart", tuple(found)))
+    return LogListing(
+        location,
+        commits,
+        tuple(sorted(checkpoints, key=lambda each: each.version)),
+        checksums,
+        has_last_checkpoint,
+        tuple(others),
+    )
+
+
+def read_last_checkpoint(storage: Storage) -> dict[str, Any] | None:
+    """Return the hint to the latest checkpoint; None when there is none."""
+    try:
+        data = storage.read(LAST_CHECKPOINT)
+    except FileNotFoundError:
+        return None
+    return read_json(LAST_CHECKPOINT, data, needs="version")
+
+
+def read_json(name: str, data: bytes, *, needs: str) -> dict[str, Any]:
+    """Read a file that holds one JSON object."""
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise LogParseError(f"{name} is no JSON: {error}", path=name) from error
+    if not isinstance(found, dict) or not isinstance(found.get(needs), int):
+        raise LogParseError(f"{name} does not tell its {needs}", path=name)
+    return found
+
+
+def _shown(versions: list[int]) -> str:
+    first, last = versions[0], versions[-1]
+    if len(versions) == 1:
+        return f"version {first} is"
+    if len(versions) == last - first + 1:
+        return f"versions {first} to {last} are"
+    return f"{len(versions)} versions from {first} to {last} are"

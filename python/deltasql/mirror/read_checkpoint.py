@@ -1,0 +1,209 @@
+"""Checkpoints as Arrow: classic, of several parts, and V2 with sidecars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltasql._core import Table, parse_commit
+from deltasql.exceptions import LogParseError
+from deltasql.mirror.file_tables import (
+    FILES,
+    TOMBSTONES,
+    compact,
+    partition_text,
+    replayed_files,
+    same_spelling,
+    tombstone_table,
+)
+from deltasql.mirror.stats_text import stats_texts
+from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction, Sidecar
+
+if TYPE_CHECKING:
+    from deltasql.mirror.log_listing import Checkpoint
+    from deltasql.storage import Storage
+
+SIDECARS = "_delta_log/_sidecars/"
+_PARSED = ("stats_parsed", "partitionValues_parsed")
+_BATCH_ROWS = 65_536
+
+
+@dataclass(slots=True)
+class CheckpointState:
+    """The state of a table as a checkpoint tells it."""
+
+    version: int
+    metadata: Metadata | None = None
+    protocol: Protocol | None = None
+    txns: dict[str, SetTransaction] = field(default_factory=dict)
+    domains: dict[str, DomainMetadata] = field(default_factory=dict)
+    _files: list[pa.Table] = field(default_factory=list)
+    _tombstones: list[pa.Table] = field(default_factory=list)
+
+    @property
+    def files(self) -> pa.Table:
+        """The live files."""
+        return pa.concat_tables([FILES.empty_table(), *self._files])
+
+    @property
+    def tombstones(self) -> pa.Table:
+        """The files that left and are still remembered."""
+        return pa.concat_tables([TOMBSTONES.empty_table(), *self._tombstones])
+
+
+def read_checkpoint(storage: Storage, checkpoint: Checkpoint) -> CheckpointState:
+    """Read every part of a checkpoint."""
+    state = CheckpointState(checkpoint.version)
+    sidecars: list[Sidecar] = []
+    for each in checkpoint.files:
+        read = _read_json if each.name.endswith(".json") else _read_parquet
+        sidecars += read(storage, each.name, state)
+    for sidecar in sidecars:
+        name = sidecar.path if "/" in sidecar.path else SIDECARS + sidecar.path
+        _read_parquet(storage, name, state)
+    if state.metadata is None or state.protocol is None:
+        name = checkpoint.files[0].name
+        raise LogParseError(f"{name} has no metadata or no protocol", path=name)
+    return state
+
+
+def _read_json(storage: Storage, name: str, state: CheckpointState) -> list[Sidecar]:
+    # Few files stand here: a V2 checkpoint keeps most of them in its sidecars.
+    commit = parse_commit(storage.read(name), path=name)
+    table = Table()
+    table.apply(commit, state.version, name)
+    state.metadata, state.protocol = table.metadata, table.protocol
+    state.txns.update({txn.app_id: txn for txn in table.txns})
+    state.domains.update(table.domain_metadata)
+    state._files.append(replayed_files(table))
+    state._tombstones.append(tombstone_table(table.tombstones))
+    return [action for action in commit.actions() if isinstance(action, Sidecar)]
+
+
+def _read_parquet(storage: Storage, name: str, state: CheckpointState) -> list[Sidecar]:
+    sidecars = []
+    try:
+        with pq.ParquetFile(storage.open_input(name)) as file:
+            columns = _columns(file.schema_arrow)
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+                for kind in batch.schema.names:
+                    column = batch.column(kind)
+                    rows = column.filter(pc.is_valid(column))
+                    if kind in ("add", "remove") and len(rows):
+                        _take_files(rows, kind, state)
+                        continue
+                    for body in rows.to_pylist(maps_as_pydicts="lossy"):
+                        sidecars += _take_action(kind, _without_nulls(body), state)
+    except (pa.ArrowException, KeyError, TypeError, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise LogParseError(f"{name} cannot be read: {error}", path=name) from error
+    return sidecars
+
+
+def _columns(schema: pa.Schema) -> list[str]:
+    """Leave out what is told twice: a parsed form, unless its text is not there."""
+    columns = []
+    for kind in schema:
+        children = [child.name for child in kind.type] if pa.types.is_struct(kind.type) else []
+        told_twice = {"partitionValues_parsed"} | (
+            {"stats_parsed"} if "stats" in children else set()
+        )
+        columns += [f"{kind.name}.{child}" for child in children if child not in told_twice]
+    return columns
+
+
+def _take_action(kind: str, body: dict[str, Any], state: CheckpointState) -> list[Sidecar]:
+    match kind:
+        case "metaData":
+            state.metadata = Metadata.from_body(body)
+        case "protocol":
+            state.protocol = Protocol.from_body(body)
+        case "txn":
+            state.txns[body["appId"]] = SetTransaction.from_body(body)
+        case "domainMetadata":
+            if not body.get("removed"):
+                state.domains[body["domain"]] = DomainMetadata.from_body(body)
+        case "sidecar":
+            return [Sidecar.from_body(body)]
+    return []
+
+
+def _take_files(rows: pa.StructArray, kind: str, state: CheckpointState) -> None:
+    schema = FILES if kind == "add" else TOMBSTONES
+    found = {child.name: rows.field(i) for i, child in enumerate(rows.type)}
+    columns, unknown = {}, {}
+    for name, column in found.items():
+        if name == "partitionValues":
+            columns["partition"] = _partition_texts(column)
+        elif _snake(name) in schema.names:
+            columns[_snake(name)] = _plain(column)
+        elif name not in _PARSED:
+            unknown[name] = column
+    if "stats" not in found and "stats_parsed" in found:
+        columns["stats"] = stats_texts(found["stats_parsed"])
+    if kind == "add" and "stats" in columns:
+        columns["num_records"] = _num_records(columns["stats"])
+    columns["extra"] = _extra(unknown, len(rows))
+    table = same_spelling(pa.table(columns), schema)
+    (state._files if kind == "add" else state._tombstones).append(table)
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
+
+
+def _num_records(stats: pa.Array) -> pa.Array:
+    """Statistics begin with the number of rows, or hold it somewhere."""
+    found = pc.extract_regex(stats, r'"numRecords"\s*:\s*(?P<rows>\d+)')
+    return pc.struct_field(found, "rows").cast(pa.int64())
+
+
+def _partition_texts(column: pa.MapArray) -> pa.Array:
+    """Partition values as JSON: one text per distinct partition, so that many files cost little."""
+    names = sorted(pc.unique(column.keys).to_pylist()) if len(column.keys) else []
+    if not names:
+        return pa.repeat("{}", len(column))
+    values = [pc.map_lookup(column, name, "first") for name in names]
+    shown = [pc.coalesce(pc.binary_join_element_wise("v", _escaped(v), ""), "n") for v in values]
+    encoded = pc.binary_join_element_wise(*shown, "\x00").dictionary_encode()
+    distinct = pa.array(range(len(encoded.dictionary)), pa.int32())
+    firsts = pc.index_in(distinct, encoded.indices)
+    rows = zip(*(each.take(firsts).to_pylist() for each in values), strict=True)
+    texts = [partition_text(dict(zip(names, row, strict=True))) for row in rows]
+    return pa.array(texts, pa.string()).take(encoded.indices)
+
+
+def _escaped(values: pa.Array) -> pa.Array:
+    plain = pc.replace_substring(values, "\x01", "\x01\x01")
+    return pc.replace_substring(plain, "\x00", "\x01\x02")
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """A map or a struct as JSON; the fields of a struct that are null are not there."""
+    if not pa.types.is_nested(column.type):
+        return column
+    if column.null_count == len(column):
+        return pa.nulls(len(column), pa.string())
+    shorten = _without_nulls if pa.types.is_struct(column.type) else dict
+    rows = column.to_pylist(maps_as_pydicts="lossy")
+    return pa.array(
+        [None if each is None else compact(shorten(each)) for each in rows], pa.string()
+    )
+
+
+def _extra(columns: dict[str, pa.Array], length: int) -> pa.Array:
+    told = {name: column for name, column in columns.items() if column.null_count < length}
+    lists = [column.to_pylist(maps_as_pydicts="lossy") for column in told.values()]
+    if not lists:
+        return pa.nulls(length, pa.string())
+    rows = [_without_nulls(dict(zip(told, row, strict=True))) for row in zip(*lists, strict=True)]
+    return pa.array([compact(row) if row else None for row in rows], pa.string())
+
+
+def _without_nulls(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if value is not None}

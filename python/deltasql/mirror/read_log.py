@@ -1,0 +1,180 @@
+"""Read a published `_delta_log` without asking the database: its commits, the state at a version.
+
+A state comes from the latest checkpoint and the commits after it, or from commits alone; a table
+of a million files stays in Arrow all the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql._core import Commit, Table, parse_commit
+from deltasql.exceptions import LogParseError, VersionNotFoundError
+from deltasql.mirror.file_tables import logical_files, replayed_files, tombstone_table
+from deltasql.mirror.log_listing import list_log
+from deltasql.mirror.read_checkpoint import CheckpointState, read_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from deltasql.mirror.log_listing import LogListing
+    from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction
+    from deltasql.storage import FileInfo, Storage
+
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True, slots=True)
+class LogCommit:
+    """One commit file, parsed."""
+
+    version: int
+    file: FileInfo
+    data: bytes
+    actions: Commit
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What the log says of a table at one version.
+
+    Files and tombstones have the columns of `file_tables.FILES` and `TOMBSTONES`.
+    """
+
+    version: int
+    checkpoint_version: int | None
+    metadata: Metadata
+    protocol: Protocol
+    txns: dict[str, SetTransaction]
+    domains: dict[str, DomainMetadata]
+    files: pa.Table
+    tombstones: pa.Table
+
+
+def read_state(
+    storage: Storage,
+    version: int | None = None,
+    *,
+    use_checkpoint: bool = True,
+    listing: LogListing | None = None,
+) -> LogState:
+    """Read a table's state at a version, the latest when none is given."""
+    found = listing or list_log(storage)
+    wanted = found.last_version if version is None else version
+    states = read_states(
+        storage, [wanted], use_checkpoint=use_checkpoint, listing=found, tombstones=True
+    )
+    return next(states)
+
+
+def read_states(
+    storage: Storage,
+    versions: Iterable[int],
+    *,
+    use_checkpoint: bool = True,
+    listing: LogListing | None = None,
+    tombstones: bool = False,
+) -> Iterator[LogState]:
+    """Yield the states at several versions, oldest first, reading each commit once.
+
+    A checkpoint is only used to begin with: what follows is replayed from the commits. Tombstones
+    are left out unless asked for: a long log has many.
+    """
+    found = listing or list_log(storage)
+    replay: _Replay | None = None
+    for version in sorted(set(versions)):
+        if not 0 <= version <= found.last_version:
+            raise VersionNotFoundError(
+                f"the log at {found.location} has no version {version}",
+                version=version,
+                latest=found.last_version,
+            )
+        if replay is None:
+            replay = _start(storage, found, version, use_checkpoint=use_checkpoint)
+        for commit in read_commits(storage, found, replay.next_version, version):
+            replay.apply(commit)
+        yield replay.state(tombstones=tombstones)
+
+
+def read_commits(
+    storage: Storage, listing: LogListing, first: int, last: int
+) -> Iterator[LogCommit]:
+    """Yield the commits first..last; one that is missing or damaged is an error that names it."""
+    for version, file in enumerate(listing.commits_from(first, last), start=first):
+        data = storage.read(file.name)
+        actions = parse_commit(data, version=version, path=file.name)
+        yield LogCommit(version, file, data, actions)
+
+
+def _start(storage: Storage, listing: LogListing, version: int, *, use_checkpoint: bool) -> _Replay:
+    checkpoint = listing.checkpoint_for(version)
+    if not use_checkpoint:
+        # Where older commits were cleaned up there is no way but from a checkpoint.
+        first = listing.first_version
+        checkpoint = listing.checkpoint_for(min(first, version)) if first > 0 else None
+    return _Replay(None if checkpoint is None else read_checkpoint(storage, checkpoint))
+
+
+class _Replay:
+    """A checkpoint, if there is one, and the commits after it."""
+
+    def __init__(self, base: CheckpointState | None) -> None:
+        self._base, self._table = base, Table()
+        self._domains_touched: set[str] = set()
+        self._removed: list[pa.Table] = []
+        self.next_version = 0 if base is None else base.version + 1
+
+    def apply(self, commit: LogCommit) -> None:
+        actions = commit.actions
+        self._table.apply(actions, commit.version, commit.file.name)
+        if self._base is not None:
+            self._domains_touched.update(each.domain for each in actions.domain_metadata)
+            self._removed.append(tombstone_table(actions.removes))
+        self.next_version = commit.version + 1
+
+    def state(self, *, tombstones: bool) -> LogState:
+        table, base, version = self._table, self._base, self.next_version - 1
+        files = replayed_files(table)
+        left = tombstone_table(table.tombstones if tombstones else ())
+        txns = {txn.app_id: txn for txn in table.txns}
+        domains = dict(table.domain_metadata)
+        metadata, protocol = table.metadata, table.protocol
+        if base is not None:
+            newer = [files, *self._removed]
+            files = pa.concat_tables([_without(base.files, newer), files])
+            if tombstones:
+                left = pa.concat_tables([_without(base.tombstones, newer), left])
+            txns = {**base.txns, **txns}
+            kept = {k: v for k, v in base.domains.items() if k not in self._domains_touched}
+            domains = {**kept, **domains}
+            metadata, protocol = metadata or base.metadata, protocol or base.protocol
+        return LogState(
+            version,
+            None if base is None else base.version,
+            _told(metadata, "metaData", version),
+            _told(protocol, "protocol", version),
+            txns,
+            domains,
+            files,
+            left,
+        )
+
+
+def _without(files: pa.Table, others: list[pa.Table]) -> pa.Table:
+    """Return the files that later commits neither restate nor remove."""
+    if not files.num_rows or not any(each.num_rows for each in others):
+        return files
+    newer = pa.chunked_array(
+        [chunk for each in others for chunk in logical_files(each).chunks], pa.string()
+    )
+    return files.filter(pc.invert(pc.is_in(logical_files(files), newer)))
+
+
+def _told(found: _Found | None, kind: str, version: int) -> _Found:
+    if found is None:
+        raise LogParseError(f"no commit up to version {version} has a {kind} action")
+    return found

@@ -1,0 +1,240 @@
+"""Compare SQL with the published log, read by our own code and by stock deltalake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from deltalake.exceptions import DeltaError
+
+from deltasql.exceptions import TxnLogProtocolError, TxnLogTableNotFoundError
+from deltasql.mirror.compare import Difference, Differences
+from deltasql.mirror.log_listing import LogListing, list_log
+from deltasql.mirror.read_log import read_states
+from deltasql.mirror.sql_state import SqlState
+from deltasql.mirror.verify_checks import (
+    check_checkpoints,
+    check_checksums,
+    check_commits,
+    check_last_checkpoint,
+    compare_states,
+    unreadable,
+)
+from deltasql.mirror.verify_stock import compare_stock
+from deltasql.model.protocol import reader_features
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltasql.storage import Storage
+    from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
+
+Versions = Literal["head", "all"] | Sequence[int]
+# What deltalake can open; a table that asks for more is left to other readers.
+STOCK_READER_FEATURES = frozenset(
+    {"columnMapping", "timestampNtz", "deletionVectors", "v2Checkpoint"}
+)
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What was compared and what differs."""
+
+    table: str
+    location: str
+    sql_version: int
+    log_version: int | None = None
+    checked_from: int | None = None
+    versions: list[int] = field(default_factory=list)
+    commits: int = 0
+    checkpoints: list[int] = field(default_factory=list)
+    pending: int = 0
+    foreign_bytes: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    found: Differences = field(default_factory=Differences)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the log says what SQL says."""
+        return self.found.total == 0
+
+    @property
+    def differences(self) -> list[Difference]:
+        """The differences that were kept; `total` counts all."""
+        return self.found.kept
+
+    @property
+    def total(self) -> int:
+        """How many differences there are."""
+        return self.found.total
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        return {
+            "table": self.table,
+            "location": self.location,
+            "ok": self.ok,
+            "sql_version": self.sql_version,
+            "log_version": self.log_version,
+            "checked_from": self.checked_from,
+            "versions": list(self.versions),
+            "commits": self.commits,
+            "checkpoints": list(self.checkpoints),
+            "pending": self.pending,
+            "foreign_bytes": list(self.foreign_bytes),
+            "notes": list(self.notes),
+            "total": self.total,
+            "counts": dict(self.found.counts),
+            "differences": self.found.to_dicts(),
+        }
+
+    def summary(self) -> str:
+        """Return the report as text, one line per difference."""
+        state = "ok" if self.ok else f"{self.total} differences"
+        lines = [
+            f"{self.table}: {state} (version {self.sql_version} in SQL, "
+            f"{'none' if self.log_version is None else self.log_version} in the log; "
+            f"{self.commits} commits, {len(self.versions)} states and "
+            f"{len(self.checkpoints)} checkpoints compared)"
+        ]
+        if self.checked_from:
+            lines.append(f"  checked from version {self.checked_from} on: the log starts there")
+        if self.pending:
+            lines.append(f"  {self.pending} versions are not published yet")
+        if self.foreign_bytes:
+            lines.append(
+                f"  {len(self.foreign_bytes)} commits keep the bytes of another writer, with the "
+                "content of SQL"
+            )
+        lines += [f"  {note}" for note in self.notes]
+        lines += [f"  {each}" for each in self.differences]
+        if self.total > len(self.differences):
+            lines.append(f"  … and {self.total - len(self.differences)} more")
+        return "\n".join(lines)
+
+
+def verify_table(
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    *,
+    versions: Versions = "head",
+    with_deltalake: bool = True,
+    checkpoints: bool = True,
+    storage_options: Mapping[str, str] | None = None,
+) -> VerifyReport:
+    """Compare a table in SQL with its published log.
+
+    Every commit file that is there is compared; the whole state at the chosen versions, once
+    replayed by our own code and once as stock deltalake sees it; and every checkpoint.
+    """
+    # In this order a commit that is published meanwhile looks late, never foreign.
+    rows = store.query("last_published", table_id=table.table_id, target="table")
+    published = -1 if rows[0][0] is None else rows[0][0]
+    listing = _listing(storage)
+    low, high = store.query("version_bounds", table_id=table.table_id)[0]
+    report = VerifyReport(table.full_name, storage.location, sql_version=high)
+    last = _check_versions(listing, report, low, high, published)
+    if listing is None or last is None:
+        return report
+    report.commits, report.foreign_bytes = check_commits(
+        store, table, storage, listing, range(low, last + 1), report.found
+    )
+    first = max(low, listing.first_version)
+    report.checked_from = first
+    chosen = _chosen(versions, first, last)
+    report.versions = chosen
+    _compare_own(store, table, storage, listing, chosen, report)
+    if with_deltalake:
+        _compare_stock(store, table, storage.location, storage_options or {}, chosen, report)
+    if checkpoints:
+        report.checkpoints = check_checkpoints(
+            store, table, storage, listing, range(first, last + 1), report.found
+        )
+        check_last_checkpoint(storage, listing, report.found)
+    check_checksums(store, table, storage, listing, chosen, report.found)
+    return report
+
+
+def _listing(storage: Storage) -> LogListing | None:
+    try:
+        return list_log(storage)
+    except TxnLogTableNotFoundError:
+        return None
+
+
+def _check_versions(
+    listing: LogListing | None, report: VerifyReport, low: int, high: int, published: int
+) -> int | None:
+    """Find missing and foreign versions; return the last version both have."""
+    commits = {} if listing is None else listing.commits
+    if listing is not None:
+        report.log_version = listing.last_version
+    for version in sorted(each for each in commits if each > high):
+        name = commits[version].name
+        report.found.add(Difference("foreign-version", version, name, source="json"))
+    ours = [each for each in commits if low <= each <= high]
+    last = max(ours, default=low - 1)
+    # Versions before a checkpoint may be gone: clean-up deletes them from the oldest on.
+    start = low if listing is None else max(low, min(ours, default=low))
+    if listing is None or listing.first_version < start or not listing.checkpoints:
+        start = low
+    expected = range(start, max(last, published) + 1)
+    for version in (each for each in expected if each not in commits):
+        report.found.add(Difference("missing-version", version, source="json"))
+    report.pending = high - max(last, published)
+    if listing is not None and not ours:
+        checkpointed = [each.version for each in listing.checkpoints if low <= each.version <= high]
+        return max(checkpointed, default=None)
+    return last if ours else None
+
+
+def _chosen(versions: Versions, first: int, last: int) -> list[int]:
+    if versions == "head":
+        return [last]
+    if versions == "all":
+        return list(range(first, last + 1))
+    assert not isinstance(versions, str)
+    return sorted({each for each in versions if first <= each <= last})
+
+
+def _compare_own(
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    listing: LogListing,
+    chosen: Sequence[int],
+    report: VerifyReport,
+) -> None:
+    # Without checkpoints where that is possible: those are compared on their own.
+    states = read_states(storage, chosen, use_checkpoint=False, listing=listing)
+    try:
+        for log in states:
+            compare_states(SqlState(store, table, log.version), log, report.found)
+    except (TxnLogProtocolError, FileNotFoundError) as error:
+        report.found.add(unreadable(error, "replay"))
+
+
+def _compare_stock(
+    store: Store,
+    table: TableRow,
+    location: str,
+    options: Mapping[str, str],
+    chosen: Sequence[int],
+    report: VerifyReport,
+) -> None:
+    for version in chosen:
+        sql = SqlState(store, table, version)
+        beyond = reader_features(sql.protocol) - STOCK_READER_FEATURES
+        if beyond:
+            report.notes.append(
+                f"version {version} not compared with deltalake, which does not know "
+                + ", ".join(sorted(beyond))
+            )
+            return
+        try:
+            compare_stock(sql, location, options, report.found)
+        except (DeltaError, OSError, ValueError) as error:
+            report.found.add(unreadable(error, "deltalake", version))

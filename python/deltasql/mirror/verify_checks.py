@@ -1,0 +1,244 @@
+"""The single comparisons that verification is made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql._core import Table, parse_commit
+from deltasql.exceptions import LogParseError, TxnLogProtocolError
+from deltasql.mirror.compare import (
+    Difference,
+    Differences,
+    compare_action,
+    compare_files,
+    compare_mappings,
+)
+from deltasql.mirror.content import same_content
+from deltasql.mirror.file_tables import (
+    FILES,
+    logical_files,
+    replayed_files,
+)
+from deltasql.mirror.log_files import commit_bytes
+from deltasql.mirror.log_listing import LAST_CHECKPOINT, read_json, read_last_checkpoint
+from deltasql.mirror.read_checkpoint import read_checkpoint
+from deltasql.mirror.sql_state import SqlState
+from deltasql.model.clock import now_ms
+from deltasql.model.properties import TableProperties
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping, Sequence
+
+    from deltasql.mirror.log_listing import LogListing
+    from deltasql.mirror.read_checkpoint import CheckpointState
+    from deltasql.mirror.read_log import LogState
+    from deltasql.model.actions import Action
+    from deltasql.storage import Storage
+    from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
+
+_FIELDS = [name for name in FILES.names if name not in ("path", "num_records")]
+# A checkpoint says of every file that nothing changes by it.
+_CHECKPOINT_FIELDS = [name for name in _FIELDS if name != "data_change"]
+_TOMBSTONE_FIELDS = ["partition", "deletion_timestamp", "size"]
+
+
+def unreadable(error: Exception, source: str, version: int | None = None) -> Difference:
+    """A file that cannot be read, as a difference that says why."""
+    path = getattr(error, "path", None) or getattr(error, "filename", None)
+    return Difference("unreadable", version, path, log=str(error).splitlines()[0], source=source)
+
+
+def check_commits(
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    listing: LogListing,
+    versions: range,
+    found: Differences,
+) -> tuple[int, list[int]]:
+    """Compare commit files with SQL; return how many, and those with another writer's bytes."""
+    compared, foreign = 0, []
+    for version in (each for each in versions if each in listing.commits):
+        name = listing.commits[version].name
+        with store.session() as session:
+            ours = commit_bytes(session, table.table_id, version)
+        theirs = storage.read(name)
+        compared += 1
+        if ours == theirs:
+            continue
+        try:
+            if same_content(ours, theirs):
+                foreign.append(version)
+            else:
+                found.add(Difference("diverged", version, name, source="json"))
+                _compare_commits(ours, theirs, version, found)
+        except LogParseError as error:
+            found.add(
+                Difference(
+                    "unreadable",
+                    version,
+                    name,
+                    f"line {error.line}",
+                    log=error.message,
+                    source="json",
+                )
+            )
+    return compared, foreign
+
+
+def _compare_commits(ours: bytes, theirs: bytes, version: int, found: Differences) -> None:
+    """Say what of a commit differs, file by file."""
+    at: dict[str, Any] = {"version": version, "source": "json"}
+    left, right = parse_commit(ours), parse_commit(theirs)
+    compare_files(_added(ours, version), _added(theirs, version), found, fields=_FIELDS, **at)
+    for kind, sql, log in (
+        ("commit-info", left.commit_info, right.commit_info),
+        ("metadata", left.metadata, right.metadata),
+        ("protocol", left.protocol, right.protocol),
+    ):
+        compare_action(kind, sql, log, found, **at)
+    _compare_named(
+        "transaction",
+        {each.app_id: each for each in left.txns},
+        {each.app_id: each for each in right.txns},
+        found,
+        at,
+    )
+    _compare_named(
+        "domain",
+        {each.domain: each for each in left.domain_metadata},
+        {each.domain: each for each in right.domain_metadata},
+        found,
+        at,
+    )
+    gone, seen = ({each.path: each for each in commit.removes} for commit in (left, right))
+    _compare_named("remove", gone, seen, found, at)
+
+
+def _added(data: bytes, version: int) -> pa.Table:
+    table = Table()
+    table.apply(data, version)
+    return replayed_files(table)
+
+
+def compare_states(sql: SqlState, log: LogState, found: Differences) -> None:
+    """Compare everything that is in force at a version."""
+    at: dict[str, Any] = {"version": log.version, "source": "replay"}
+    fields = _FIELDS if log.checkpoint_version is None else _CHECKPOINT_FIELDS
+    compare_files(sql.files, log.files, found, fields=fields, **at)
+    compare_action("metadata", sql.metadata, log.metadata, found, **at)
+    compare_action("protocol", sql.protocol, log.protocol, found, **at)
+    _compare_named("transaction", sql.txns, log.txns, found, at)
+    _compare_named("domain", sql.domains, log.domains, found, at)
+
+
+def _compare_named(
+    kind: str,
+    sql: Mapping[str, Action],
+    log: Mapping[str, Action],
+    found: Differences,
+    at: dict[str, Any],
+) -> None:
+    for name in sorted({*sql, *log}):
+        compare_action(kind, sql.get(name), log.get(name), found, path=name, **at)
+
+
+def check_checkpoints(
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    listing: LogListing,
+    versions: Container[int],
+    found: Differences,
+) -> list[int]:
+    """Compare every checkpoint with SQL at its version; return the versions compared."""
+    compared = []
+    for checkpoint in listing.checkpoints:
+        if checkpoint.version not in versions:
+            continue
+        compared.append(checkpoint.version)
+        try:
+            state = read_checkpoint(storage, checkpoint)
+        except (TxnLogProtocolError, FileNotFoundError) as error:
+            found.add(unreadable(error, "checkpoint", checkpoint.version))
+            continue
+        _compare_checkpoint(SqlState(store, table, checkpoint.version), state, found)
+    return compared
+
+
+def _compare_checkpoint(sql: SqlState, state: CheckpointState, found: Differences) -> None:
+    at: dict[str, Any] = {"version": state.version, "source": "checkpoint"}
+    compare_files(sql.files, state.files, found, fields=_CHECKPOINT_FIELDS, **at)
+    compare_action("metadata", sql.metadata, state.metadata, found, **at)
+    compare_action("protocol", sql.protocol, state.protocol, found, **at)
+    properties = TableProperties(sql.metadata.configuration)
+    # What is too old may be left out of a checkpoint, but nothing may be told otherwise.
+    txns = sql.txns
+    if properties.set_transaction_retention is not None:
+        txns = {name: txn for name, txn in txns.items() if name in state.txns}
+    _compare_named("transaction", txns, state.txns, found, at)
+    _compare_named("domain", sql.domains, state.domains, found, at)
+    kept_ms = properties.deleted_file_retention.total_seconds() * 1000
+    known = pc.is_in(
+        logical_files(sql.tombstones), logical_files(state.tombstones).combine_chunks()
+    )
+    recent = pc.greater(pc.fill_null(sql.tombstones["deletion_timestamp"], 0), now_ms() - kept_ms)
+    expected = sql.tombstones.filter(pc.or_(known, recent))
+    # Named apart from live files: a tombstone that is missing loses nothing but vacuum's memory.
+    tombstones = Differences(found.keep)
+    compare_files(expected, state.tombstones, tombstones, fields=_TOMBSTONE_FIELDS, **at)
+    for each in tombstones.kept:
+        found.add(replace(each, kind=f"tombstone-{each.kind}"))
+
+
+def check_last_checkpoint(storage: Storage, listing: LogListing, found: Differences) -> None:
+    """Check that the hint to the latest checkpoint leads to one."""
+    try:
+        hint = read_last_checkpoint(storage)
+    except LogParseError as error:
+        found.add(unreadable(error, "checkpoint"))
+        return
+    versions = {each.version for each in listing.checkpoints}
+    seen = None if hint is None else hint["version"]
+    if versions and seen not in versions:
+        latest = max(versions)
+        found.add(
+            Difference(
+                "last-checkpoint", latest, LAST_CHECKPOINT, "version", latest, seen, "checkpoint"
+            )
+        )
+
+
+def check_checksums(
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    listing: LogListing,
+    versions: Sequence[int],
+    found: Differences,
+) -> None:
+    """Compare the totals of checksum files with SQL."""
+    for version in (each for each in versions if each in listing.checksums):
+        name = listing.checksums[version].name
+        try:
+            told = read_json(name, storage.read(name), needs="numFiles")
+        except (LogParseError, FileNotFoundError) as error:
+            found.add(unreadable(error, "crc", version))
+            continue
+        sql = SqlState(store, table, version)
+        ours = {
+            "numFiles": sql.totals.num_files,
+            "tableSizeBytes": sql.totals.size_bytes,
+            "numMetadata": 1,
+            "numProtocol": 1,
+            "metadata": sql.metadata.body(),
+            "protocol": sql.protocol.body(),
+        }
+        seen = {field: told.get(field, ours[field]) for field in ours}
+        at: dict[str, Any] = {"version": version, "source": "crc", "path": name}
+        compare_mappings("checksum", ours, seen, found, **at)

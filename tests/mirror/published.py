@@ -1,0 +1,67 @@
+"""A small table with some history, published, for tests that read or damage its log."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pyarrow as pa
+
+import deltasql
+from deltasql.storage import open_storage
+from tests.mirror.support import commit_lines, commit_path, open_mirrored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from deltasql import Catalog
+    from deltasql.api.table import CatalogTable
+    from deltasql.storage import Storage
+    from deltasql.uri import DeltaSqlUri
+
+CHECKPOINT = 6
+HEAD = 8
+
+
+def publish_history(uri: DeltaSqlUri | str, folder: Path, **settings: Any) -> Catalog:
+    """Return a catalog whose table `t` has nine versions, a checkpoint at 6 and two partitions."""
+    # Checkpoints only where a test wants them, by independent code.
+    quiet = {"mirror": {"mode": "sync", "checkpoint_interval": 1_000_000}}
+    catalog = open_mirrored(uri, folder, **{**quiet, **settings})
+    schema = pa.schema([("id", pa.int64()), ("p", pa.string())])
+    properties = {"delta.checkpointInterval": "1000000"}
+    catalog.create_table("t", schema, partition_by=["p"], properties=properties)
+    for number in range(CHECKPOINT):
+        append(catalog, number, mode="overwrite" if number == 3 else "append")
+    table = catalog.table("t")
+    deltalake.DeltaTable(table.location).create_checkpoint()
+    append(catalog, 7)
+    append(catalog, 8, mode="overwrite")
+    return catalog
+
+
+def append(catalog: Catalog, number: int, *, mode: str = "append", table: str = "t") -> int:
+    """Commit three rows in three partitions, and a transaction's version."""
+    rows = pa.table({"id": [number, number + 1, None], "p": ["a b", "é/%", None]})
+    with catalog.begin() as tx:
+        tx.write(table, rows, mode=mode)
+        tx.stage_table(table, [deltasql.SetTransaction("etl", number, last_updated=number)])
+    return tx.versions[table]
+
+
+def storage_of(table: CatalogTable) -> Storage:
+    """The files of a table."""
+    return open_storage(table.location)
+
+
+def change_commit(
+    location: Path | str, version: int, change: Callable[[dict[str, Any]], object]
+) -> None:
+    """Damage a commit file: call `change` with every action in it."""
+    actions = commit_lines(location, version)
+    for action in actions:
+        change(action)
+    text = "".join(json.dumps(action) + "\n" for action in actions if action)
+    commit_path(location, version).write_text(text)

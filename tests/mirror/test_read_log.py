@@ -1,0 +1,197 @@
+"""A published log is read without the database: any kind of checkpoint, any version."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltasql.exceptions import (
+    LogParseError,
+    TxnLogProtocolError,
+    TxnLogTableNotFoundError,
+    VersionNotFoundError,
+)
+from deltasql.mirror.log_listing import list_log, read_last_checkpoint
+from deltasql.mirror.read_log import read_state, read_states
+from deltasql.storage import open_storage
+from tests.mirror.published import CHECKPOINT, HEAD, publish_history, storage_of
+from tests.mirror.support import LOG, commit_path, forget_commits_below
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.api.table import CatalogTable
+    from deltasql.mirror.read_log import LogState
+    from deltasql.uri import DeltaSqlUri
+
+
+@pytest.fixture
+def table(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[CatalogTable]:
+    with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
+        yield catalog.table("t")
+
+
+def facts(state: LogState) -> tuple[object, ...]:
+    """Everything but the order of files, and what a checkpoint does not tell."""
+    files = state.files.drop_columns(["data_change"]).sort_by("path").to_pylist()
+    gone = state.tombstones.sort_by("path")["path"].to_pylist()
+    return state.version, state.metadata, state.protocol, state.txns, state.domains, files, gone
+
+
+def test_listing_names_what_is_there(table: CatalogTable) -> None:
+    listing = list_log(storage_of(table))
+    assert sorted(listing.commits) == list(range(HEAD + 1))
+    assert [each.version for each in listing.checkpoints] == [CHECKPOINT]
+    assert (listing.first_version, listing.last_version) == (0, HEAD)
+    hint = read_last_checkpoint(storage_of(table))
+    assert hint is not None
+    assert hint["version"] == CHECKPOINT
+
+
+def test_a_state_is_the_same_with_and_without_the_checkpoint(table: CatalogTable) -> None:
+    storage = storage_of(table)
+    with_checkpoint = read_state(storage)
+    alone = read_state(storage, use_checkpoint=False)
+    assert with_checkpoint.checkpoint_version == CHECKPOINT
+    assert alone.checkpoint_version is None
+    assert facts(with_checkpoint) == facts(alone)
+    assert alone.txns["etl"].version == 8
+    assert alone.files.num_rows == 3
+
+
+def test_states_of_all_versions_are_those_of_each(table: CatalogTable) -> None:
+    storage = storage_of(table)
+    together = [
+        facts(state)
+        for state in read_states(storage, range(HEAD + 1), use_checkpoint=False, tombstones=True)
+    ]
+    assert together == [facts(read_state(storage, version)) for version in range(HEAD + 1)]
+
+
+def test_a_cleaned_log_is_read_from_its_checkpoint(table: CatalogTable) -> None:
+    storage = storage_of(table)
+    before = facts(read_state(storage, use_checkpoint=False))
+    forget_commits_below(Path(table.location), CHECKPOINT)
+    assert list_log(storage).first_version == CHECKPOINT
+    assert facts(read_state(storage, use_checkpoint=False)) == before
+    with pytest.raises(TxnLogProtocolError, match="versions 0 to 3 are missing"):
+        read_state(storage, 3)
+
+
+def test_a_checkpoint_of_several_parts_is_read_when_complete(table: CatalogTable) -> None:
+    storage, log = storage_of(table), Path(table.location) / LOG
+    expected = facts(read_state(storage, CHECKPOINT))
+    classic = log / f"{CHECKPOINT:020d}.checkpoint.parquet"
+    rows = pq.read_table(classic)
+    half = rows.num_rows // 2
+    parts = [rows.slice(0, half), rows.slice(half)]
+    names = [f"{CHECKPOINT:020d}.checkpoint.{n:010d}.{2:010d}.parquet" for n in (1, 2)]
+    pq.write_table(parts[0], log / names[0])
+    classic.unlink()
+    assert list_log(storage).checkpoints == ()
+    pq.write_table(parts[1], log / names[1])
+    (found,) = list_log(storage).checkpoints
+    assert found.kind == "multipart"
+    forget_commits_below(Path(table.location), CHECKPOINT + 1)
+    assert facts(read_state(storage, CHECKPOINT)) == expected
+
+
+@pytest.mark.parametrize("top", ["json", "parquet"])
+def test_a_v2_checkpoint_is_read_with_its_sidecars(table: CatalogTable, top: str) -> None:
+    storage, log = storage_of(table), Path(table.location) / LOG
+    expected = facts(read_state(storage, CHECKPOINT))
+    classic = log / f"{CHECKPOINT:020d}.checkpoint.parquet"
+    rows = pq.read_table(classic)
+    classic.unlink()
+    (log / "_sidecars").mkdir()
+    sidecar = f"{uuid.uuid4()}.parquet"
+    pq.write_table(rows.select(["add", "remove"]), log / "_sidecars" / sidecar)
+    name = f"{CHECKPOINT:020d}.checkpoint.{uuid.uuid4()}.{top}"
+    entry = {"path": sidecar, "sizeInBytes": 1, "modificationTime": 1}
+    kept = ["metaData", "protocol", "txn", "domainMetadata"]
+    if top == "json":
+        actions = [
+            {kind: each[kind]}
+            for each in rows.select(kept).to_pylist(maps_as_pydicts="strict")
+            for kind in kept
+            if each[kind] is not None
+        ]
+        lines = [{"checkpointMetadata": {"version": CHECKPOINT}}, *actions, {"sidecar": entry}]
+        (log / name).write_text("\n".join(json.dumps(line) for line in lines))
+    else:
+        # A row that held a file holds the sidecar.
+        spare = rows["add"].is_valid().to_pylist().index(True)
+        sidecars = [None] * rows.num_rows
+        sidecars[spare] = {**entry, "tags": None}
+        column = pa.array(sidecars, rows.schema.field("sidecar").type)
+        pq.write_table(rows.select(kept).append_column("sidecar", column), log / name)
+    (found,) = list_log(storage).checkpoints
+    assert found.kind == "v2"
+    forget_commits_below(Path(table.location), CHECKPOINT + 1)
+    assert facts(read_state(storage, CHECKPOINT)) == expected
+
+
+def test_statistics_kept_only_as_columns_come_back_as_text(table: CatalogTable) -> None:
+    storage, log = storage_of(table), Path(table.location) / LOG
+    expected = read_state(storage, CHECKPOINT).files.sort_by("path")
+    classic = log / f"{CHECKPOINT:020d}.checkpoint.parquet"
+    rows = pq.read_table(classic)
+    adds = rows["add"].combine_chunks()
+    parsed = pa.array(
+        [
+            None if each is None or not each["stats"] else json.loads(each["stats"])
+            for each in adds.to_pylist()
+        ]
+    )
+    names = [field.name for field in adds.type if field.name != "stats"]
+    columns = [adds.field(name) for name in names]
+    changed = pa.StructArray.from_arrays(
+        [*columns, parsed], [*names, "stats_parsed"], mask=adds.is_null()
+    )
+    pq.write_table(rows.set_column(0, "add", changed), classic)
+    forget_commits_below(Path(table.location), CHECKPOINT + 1)
+    found = read_state(storage, CHECKPOINT).files.sort_by("path")
+    assert found["num_records"].equals(expected["num_records"])
+    assert [json.loads(text) for text in found["stats"].to_pylist()] == [
+        json.loads(text) for text in expected["stats"].to_pylist()
+    ]
+
+
+def test_no_log_is_no_table(tmp_path: Path) -> None:
+    with pytest.raises(TxnLogTableNotFoundError, match="no Delta table"):
+        read_state(open_storage(str(tmp_path)))
+
+
+def test_a_gap_is_named(table: CatalogTable) -> None:
+    commit_path(table.location, 7).unlink()
+    with pytest.raises(TxnLogProtocolError, match="version 7 is missing"):
+        read_state(storage_of(table))
+    assert read_state(storage_of(table), 6).version == 6
+
+
+def test_a_damaged_commit_is_named_with_its_line(table: CatalogTable) -> None:
+    path = commit_path(table.location, 7)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], '{"add":', *lines[2:]]))
+    with pytest.raises(LogParseError) as raised:
+        read_state(storage_of(table))
+    assert (raised.value.path, raised.value.line) == (f"{LOG}/{7:020d}.json", 2)
+
+
+def test_a_damaged_checkpoint_is_named(table: CatalogTable) -> None:
+    name = f"{CHECKPOINT:020d}.checkpoint.parquet"
+    (Path(table.location) / LOG / name).write_bytes(b"PAR1 no")
+    with pytest.raises(LogParseError, match=name):
+        read_state(storage_of(table))
+
+
+def test_a_version_that_is_not_there_is_refused(table: CatalogTable) -> None:
+    with pytest.raises(VersionNotFoundError) as raised:
+        read_state(storage_of(table), HEAD + 1)
+    assert raised.value.latest == HEAD

@@ -1,0 +1,296 @@
+"""Verification finds every kind of damage to a published log, and nothing in a sound one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import deltasql
+from deltasql.mirror.verify import VerifyReport, verify_table
+from tests.mirror.published import (
+    CHECKPOINT,
+    HEAD,
+    append,
+    change_commit,
+    publish_history,
+    storage_of,
+)
+from tests.mirror.support import LOG, commit_path, forget_commits_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+
+@pytest.fixture
+def published(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
+        yield catalog
+
+
+def verify(catalog: Catalog, **options: Any) -> VerifyReport:
+    table = catalog.table("t")
+    return verify_table(catalog.store, table.row, storage_of(table), **options)
+
+
+def found(report: VerifyReport) -> set[tuple[str, str]]:
+    """Which kinds of difference were found, and by whom."""
+    return {(each.kind, each.source) for each in report.differences}
+
+
+@pytest.mark.parametrize("versions", ["head", "all", [2, 7]])
+def test_a_sound_log_has_no_difference(
+    catalog_uri: DeltaSqlUri, tmp_path: Path, versions: Any
+) -> None:
+    with publish_history(catalog_uri, tmp_path / "lake") as catalog:
+        report = verify(catalog, versions=versions)
+        assert report.ok, report.summary()
+        assert report.commits == HEAD + 1
+        assert report.checkpoints == [CHECKPOINT]
+        assert len(report.versions) == {"head": 1, "all": HEAD + 1}.get(str(versions), 2)
+        assert "ok" in report.summary()
+
+
+def test_a_report_is_plain_json(published: Catalog) -> None:
+    commit_path(published.table("t").location, 3).unlink()
+    report = verify(published)
+    told = json.loads(json.dumps(report.to_dict()))
+    assert told["ok"] is False
+    assert told["counts"]["missing-version"] == 1
+    assert told["differences"][0]["version"] == 3
+    assert "missing-version (json): version 3" in report.summary()
+
+
+def edit(kind: str, field: str, value: object) -> Callable[[dict[str, Any]], None]:
+    """A damage that gives a field of every action of a kind another value."""
+
+    def change(action: dict[str, Any]) -> None:
+        if kind in action:
+            action[kind][field] = value
+
+    return change
+
+
+def drop(kind: str) -> Callable[[dict[str, Any]], None]:
+    """A damage that takes every action of a kind out of a commit."""
+
+    def change(action: dict[str, Any]) -> None:
+        action.pop(kind, None)
+
+    return change
+
+
+STATS = '{"numRecords":4,"minValues":{"id":0},"maxValues":{"id":9},"nullCount":{"id":1}}'
+DAMAGES = {
+    "size": (8, edit("add", "size", 7), "file", "size"),
+    "modification time": (8, edit("add", "modificationTime", 7), "file", "modification_time"),
+    "statistics": (8, edit("add", "stats", STATS), "file", "stats"),
+    "partition": (8, edit("add", "partitionValues", {"p": "z"}), "file", "partition"),
+    "path": (8, edit("add", "path", "other.parquet"), "missing-file", None),
+    "add gone": (8, drop("add"), "missing-file", None),
+    "remove gone": (8, drop("remove"), "extra-file", None),
+    "transaction gone": (8, drop("txn"), "transaction", "version"),
+    "transaction": (8, edit("txn", "version", 99), "transaction", "version"),
+    "protocol": (0, edit("protocol", "minWriterVersion", 6), "protocol", "minWriterVersion"),
+    "property": (0, edit("metaData", "configuration", {}), "metadata", "configuration"),
+    "name": (0, edit("metaData", "name", "other"), "metadata", "name"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_changed_commit_is_found_by_every_reader(published: Catalog, damage: str) -> None:
+    version, change, kind, field = DAMAGES[damage]
+    location = published.table("t").location
+    change_commit(location, version, change)
+    if version < CHECKPOINT:  # stock deltalake would not look at it
+        for name in (f"{CHECKPOINT:020d}.checkpoint.parquet", "_last_checkpoint"):
+            (Path(location) / LOG / name).unlink()
+    report = verify(published)
+    assert ("diverged", "json") in found(report)
+    assert (kind, "replay") in found(report)
+    assert field is None or field in {d.field for d in report.differences if d.source == "replay"}
+    assert "deltalake" in {each.source for each in report.differences}, report.summary()
+
+
+def test_stock_deltalake_sees_changed_bounds(published: Catalog) -> None:
+    change_commit(published.table("t").location, 8, edit("add", "stats", STATS))
+    fields = {each.field for each in verify(published).differences if each.source == "deltalake"}
+    assert {"num_records", "minValues.id", "maxValues.id", "nullCount.id"} <= fields
+
+
+def test_a_changed_schema_is_found(published: Catalog) -> None:
+    def widen(action: dict[str, Any]) -> None:
+        if "metaData" in action:
+            text = action["metaData"]["schemaString"]
+            action["metaData"]["schemaString"] = text.replace('"long"', '"integer"')
+
+    location = published.table("t").location
+    change_commit(location, 0, widen)
+    (Path(location) / LOG / f"{CHECKPOINT:020d}.checkpoint.parquet").unlink()
+    (Path(location) / LOG / "_last_checkpoint").unlink()
+    assert {("metadata", "replay"), ("schema", "deltalake")} <= found(verify(published))
+
+
+@pytest.mark.parametrize("version", [0, 3, 7, HEAD])
+def test_a_missing_commit_is_found(published: Catalog, version: int) -> None:
+    commit_path(published.table("t").location, version).unlink()
+    report = verify(published, with_deltalake=False)
+    missing = [each.version for each in report.differences if each.kind == "missing-version"]
+    # From the checkpoint on nothing before it is needed: the first one may have been cleaned up.
+    assert missing == ([] if version == 0 else [version])
+    assert report.checked_from == (CHECKPOINT if version == 0 else 0)
+
+
+def test_a_cleaned_log_is_sound_from_its_checkpoint_on(published: Catalog) -> None:
+    forget_commits_below(Path(published.table("t").location), CHECKPOINT)
+    report = verify(published, versions="all")
+    assert report.ok, report.summary()
+    assert report.checked_from == CHECKPOINT
+    assert report.versions == [6, 7, 8]
+    assert "from version 6 on" in report.summary()
+
+
+def test_a_log_that_is_gone_is_found(published: Catalog) -> None:
+    for file in (Path(published.table("t").location) / LOG).iterdir():
+        file.unlink()
+    report = verify(published)
+    assert report.found.counts == {"missing-version": HEAD + 1}
+    assert report.log_version is None
+
+
+def test_versions_not_published_yet_are_no_difference(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path, published: Catalog
+) -> None:
+    with deltasql.connect(sqlite_uri, mirror={"mode": "off"}) as quiet:
+        append(quiet, 20)
+        report = verify(quiet)
+    assert report.ok, report.summary()
+    assert (report.pending, report.versions) == (1, [HEAD])
+    assert "1 versions are not published yet" in report.summary()
+
+
+def test_a_foreign_version_is_found(published: Catalog) -> None:
+    location = published.table("t").location
+    commit_path(location, HEAD + 1).write_bytes(commit_path(location, HEAD).read_bytes())
+    report = verify(published)
+    assert found(report) == {("foreign-version", "json")}
+    assert report.log_version == HEAD + 1
+
+
+def test_a_commit_that_says_the_same_in_other_bytes_is_no_difference(published: Catalog) -> None:
+    location = published.table("t").location
+    change_commit(location, 8, lambda action: action.get("commitInfo", {}).pop("txnId", None))
+    report = verify(published)
+    assert report.ok, report.summary()
+    assert report.foreign_bytes == [8]
+    change_commit(location, 8, edit("commitInfo", "operation", "MERGE"))
+    assert ("commit-info", "json") in found(verify(published))
+
+
+def test_a_damaged_commit_is_unreadable(published: Catalog) -> None:
+    commit_path(published.table("t").location, 8).write_text('{"add":\n')
+    report = verify(published)
+    assert {("unreadable", "json"), ("unreadable", "replay")} <= found(report)
+    assert report.differences[0].field == "line 1"
+
+
+def rewrite_checkpoint(location: str, change: Callable[[dict[str, Any]], bool]) -> None:
+    """Damage a checkpoint: keep the rows for which `change` is true, as it leaves them."""
+    path = Path(location) / LOG / f"{CHECKPOINT:020d}.checkpoint.parquet"
+    rows = pq.read_table(path)
+    kept = [row for row in rows.to_pylist(maps_as_pydicts="strict") if change(row)]
+    pq.write_table(pa.Table.from_pylist(kept, rows.schema), path)
+
+
+def test_a_wrong_size_in_a_checkpoint_is_found(published: Catalog) -> None:
+    def change(row: dict[str, Any]) -> bool:
+        if row["add"]:
+            row["add"]["size"] += 1
+        return True
+
+    rewrite_checkpoint(published.table("t").location, change)
+    report = verify(published)
+    assert ("file", "checkpoint") in found(report)
+    assert {each.version for each in report.differences if each.source == "checkpoint"} == {6}
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("add", "missing-file"),
+        ("remove", "tombstone-missing-file"),
+        ("txn", "transaction"),
+        ("protocol", "unreadable"),
+    ],
+)
+def test_what_a_checkpoint_leaves_out_is_found(
+    published: Catalog, kind: str, expected: str
+) -> None:
+    rewrite_checkpoint(published.table("t").location, lambda row: row[kind] is None)
+    assert (expected, "checkpoint") in found(verify(published, with_deltalake=False))
+
+
+def test_what_a_checkpoint_makes_up_is_found(published: Catalog) -> None:
+    def change(row: dict[str, Any]) -> bool:
+        if row["remove"]:
+            row["add"] = {
+                "path": row["remove"]["path"], "partitionValues": {"p": None}, "size": 1,
+                "modificationTime": 1, "dataChange": False,
+            }  # fmt: skip
+            row["remove"] = None
+        return True
+
+    rewrite_checkpoint(published.table("t").location, change)
+    report = verify(published, with_deltalake=False)
+    assert {("extra-file", "checkpoint"), ("tombstone-missing-file", "checkpoint")} <= found(report)
+
+
+def test_a_damaged_checkpoint_is_unreadable(published: Catalog) -> None:
+    path = Path(published.table("t").location) / LOG / f"{CHECKPOINT:020d}.checkpoint.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+    assert ("unreadable", "checkpoint") in found(verify(published, with_deltalake=False))
+
+
+@pytest.mark.parametrize("text", ['{"version":5,"size":1}', "{", None])
+def test_a_wrong_hint_to_the_last_checkpoint_is_found(published: Catalog, text: str | None) -> None:
+    hint = Path(published.table("t").location) / LOG / "_last_checkpoint"
+    hint.unlink()
+    if text is not None:
+        hint.write_text(text)
+    report = verify(published, with_deltalake=False)
+    kind = "unreadable" if text == "{" else "last-checkpoint"
+    assert found(report) == {(kind, "checkpoint")}
+
+
+def test_wrong_totals_of_a_checksum_are_found(published: Catalog) -> None:
+    path = Path(published.table("t").location) / LOG / f"{HEAD:020d}.crc"
+    path.write_text('{"tableSizeBytes":1,"numFiles":3,"numMetadata":1,"numProtocol":1}')
+    report = verify(published)
+    assert [(d.source, d.field, d.log) for d in report.differences] == [
+        ("crc", "tableSizeBytes", 1)
+    ]
+    path.write_text("{")
+    assert found(verify(published)) == {("unreadable", "crc")}
+
+
+def test_many_differences_are_counted_and_some_are_kept(tmp_path: Path) -> None:
+    from deltasql.mirror.compare import Differences, compare_files
+    from deltasql.mirror.file_tables import FILES
+
+    count = 100_000
+    paths = pa.array([f"f{n}" for n in range(count)])
+    nulls = {each.name: pa.nulls(count, each.type) for each in FILES}
+    sql = pa.table({**nulls, "path": paths, "size": pa.array(range(count))}, schema=FILES)
+    log = sql.set_column(2, "size", pc.add(sql["size"], 1)).slice(10)
+    differences = Differences(keep=5)
+    compare_files(sql, log, differences, version=1, source="replay", fields=["size"])
+    assert differences.counts == {"missing-file": 10, "file": count - 10}
+    assert len(differences.kept) == 10
