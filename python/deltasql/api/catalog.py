@@ -23,6 +23,7 @@ from deltasql.model.clock import now_ms
 from deltasql.operations.create import stage_create
 from deltasql.snapshot.cache import FileCache
 from deltasql.snapshot.snapshot import snapshots_as_of
+from deltasql.storage import absolute_location, join_location
 from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault, Session
 from deltasql.store.migrations import latest_version
@@ -283,9 +284,7 @@ class Catalog:
     ) -> Staged:
         """Stage a new table at its location."""
         namespace, short = split_table_name(name)
-        place = location or self._default_location(namespace, short)
-        if "://" not in place:
-            place = str(Path(place).absolute())  # the same folder for whoever opens the table
+        place = absolute_location(location or self._default_location(namespace, short))
         self._refuse_taken(place)
         return stage_create(namespace, short, schema, location=place, config=self.config, **options)
 
@@ -308,7 +307,7 @@ class Catalog:
         if root is None:
             database = Path(self.uri.database)
             root = str(database.with_name(f"{database.stem}_data"))
-        base = f"{root.rstrip('/')}/{namespace}/{name}"
+        base = join_location(root, namespace, name)
         # A dropped table may still own the plain folder: its files must not be mixed with ours.
         taken = {row[0] for row in self.store.query("locations_like", prefix=base)}
         place, number = base, 1

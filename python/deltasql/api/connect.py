@@ -43,7 +43,7 @@ def begin(
 def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
     """Return the open catalog of a URI, opening it at the first call."""
     resolved = absolute(_resolve(uri, config).catalog())
-    key = f"{resolved.to_string()} {config!r} {sorted(config.storage.plain_options().items())}"
+    key = f"{resolved.to_string()} {config!r} {config.storage.identity()}"
     with _guard:
         found = _shared.get(key)
     if found is not None:

@@ -25,7 +25,7 @@ from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import now_ms
 from deltasql.operations.write import stage_write
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
-from deltasql.storage import Storage
+from deltasql.storage import open_storage
 from deltasql.uri import split_table_name
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog import Catalog
     from deltasql.commit.transaction import Ratified
+    from deltasql.storage import Storage
 
 _log = logging.getLogger(__name__)
 
@@ -148,6 +149,7 @@ class MultiTableTransaction:
             staged,
             batches(data),
             metadata,
+            storage=self._storage(staged.table.location),
             intend=partial(self._intend, staged),
             replaces=replaced,
         )
@@ -235,7 +237,7 @@ class MultiTableTransaction:
         location = staged.table.location
         for place, name in self._written:
             if place == location:
-                Storage(place).delete(name)
+                self._storage(place).delete(name)
         self._written = [each for each in self._written if each[0] != location]
         staged.adds.clear()
         staged.removes.clear()
@@ -247,7 +249,7 @@ class MultiTableTransaction:
         """
         try:
             for location, name in self._written:
-                Storage(location).delete(name)
+                self._storage(location).delete(name)
             if self._written:
                 self.catalog.store.clear_intents(self.txn_id)
         except (OSError, TxnLogError) as error:
@@ -260,6 +262,9 @@ class MultiTableTransaction:
         if self.catalog.mirror_mode == "sync":
             for each in ratified:
                 publish(self.catalog.store, each.table, each.version)
+
+    def _storage(self, location: str) -> Storage:
+        return open_storage(location, self.catalog.config.storage)
 
     def _stage(self, table: str) -> Staged:
         self._check_open()

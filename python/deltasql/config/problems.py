@@ -91,7 +91,8 @@ def allowed_values(found: FieldInfo) -> str:
     if get_origin(kind) is Literal:
         text = f"one of {', '.join(map(str, get_args(kind)))}"
     elif get_origin(kind) is dict:
-        text = "names with a text each"
+        inner = get_origin(get_args(kind)[1]) is dict
+        text = "names with options each" if inner else "names with a text each"
     elif isinstance(kind, type) and issubclass(kind, BaseModel):
         text = f"a section with {', '.join(kind.model_fields)}"
     else:

@@ -21,6 +21,11 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _one_spelling(location: str) -> str:
+    scheme, mark, rest = location.rstrip("/").partition("://")
+    return f"{'s3' if scheme.lower() == 's3a' else scheme.lower()}://{rest}" if mark else scheme
+
+
 SecretText = Annotated[SecretStr, BeforeValidator(_as_text)]
 
 
@@ -152,16 +157,37 @@ class StorageSettings(Section):
 
     options: dict[str, SecretText] = Field(
         default_factory=dict,
-        description="Options of the object store, as `deltalake` takes them in `storage_options`.",
+        description="Options of the object store, as `deltalake` takes them in `storage_options`; "
+        "what is not given is taken from its usual variables, such as `AWS_ACCESS_KEY_ID`.",
+    )
+    locations: dict[str, dict[str, SecretText]] = Field(
+        default_factory=dict,
+        description="Options of locations that begin with a prefix, in the place of `options`: "
+        "`{'s3://archive': {'aws_region': 'eu-west-1'}}`. The longest prefix wins.",
     )
     timeout_s: float = Field(
         default=30.0, gt=0, le=3600, description="One request to the object store."
     )
     retries: int = Field(default=5, ge=0, le=100, description="Repeat a failed request so often.")
 
-    def plain_options(self) -> dict[str, str]:
-        """The options with their secrets, to hand to a driver and to nothing else."""
-        return {name: value.get_secret_value() for name, value in self.options.items()}
+    def plain_options(self, location: str | None = None) -> dict[str, str]:
+        """The options with their secrets, to hand to a driver and to nothing else.
+
+        >>> settings = StorageSettings(locations={"s3://archive": {"aws_region": "eu-west-1"}})
+        >>> settings.plain_options("s3://archive/sales"), settings.plain_options("s3://archives/x")
+        ({'aws_region': 'eu-west-1'}, {})
+        """
+        chosen, longest = self.options, -1
+        for prefix, options in self.locations.items() if location is not None else ():
+            start = _one_spelling(prefix)
+            if len(start) > longest and f"{_one_spelling(str(location))}/".startswith(f"{start}/"):
+                chosen, longest = options, len(start)
+        return {name: value.get_secret_value() for name, value in chosen.items()}
+
+    def identity(self) -> tuple[object, ...]:
+        """Tell settings apart, secrets included; for keys of dictionaries, never to be shown."""
+        places = {place: self.plain_options(place) for place in sorted(self.locations)}
+        return (self.timeout_s, self.retries, repr(self.plain_options()), repr(places))
 
 
 class TableSettings(Section):

@@ -25,6 +25,7 @@ from deltasql.exceptions import MASK, TxnLogConfigError, is_secret_name, redact
 from deltasql.uri import DeltaSqlUri, parse_uri
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = [
@@ -147,12 +148,20 @@ class Config(BaseSettings):
                 default = getattr(defaults, key) if key else defaults
                 if not isinstance(value, dict):
                     rows.append(self._row(path, value, _shown(path, default)))
-                for entry, text in value.items() if isinstance(value, dict) else ():
-                    rows.append(self._row(f"{path}.{entry}", text, ""))
+                else:
+                    rows += [self._row(entry, text, "") for entry, text in _entries(path, value)]
         return rows
 
     def _row(self, key: str, value: object, default: str) -> Setting:
         return Setting(key, _shown(key, value), default, self._sources.get(key, "default"))
+
+
+def _entries(path: str, values: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _entries(f"{path}.{name}", value)
+        else:
+            yield f"{path}.{name}", value
 
 
 def _shown(key: str, value: object) -> str:

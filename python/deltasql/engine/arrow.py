@@ -20,7 +20,8 @@ from deltasql.model.clock import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+
+    from deltasql.storage import Storage
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _STRING_PREFIX = 32  # characters of a string that statistics keep
@@ -30,7 +31,7 @@ _STRING_PREFIX = 32  # characters of a string that statistics keep
 class WritePlan:
     """Where and how to write."""
 
-    root: Path
+    storage: Storage
     schema: pa.Schema
     partition_columns: tuple[str, ...]
     intend: Callable[[list[str]], None]
@@ -65,7 +66,7 @@ def write_parquet(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile
             if part.num_rows
         ]
         plan.intend([name for name, _, _ in parts])
-        files += [_write_one(name, values, part, plan.root) for name, values, part in parts]
+        files += [_write_one(name, values, part, plan.storage) for name, values, part in parts]
     return files
 
 
@@ -119,14 +120,16 @@ def _partitions(
         start = end
 
 
-def _write_one(name: str, values: dict[str, str | None], table: pa.Table, root: Path) -> AddFile:
-    target = root / name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, target, compression="snappy")
+def _write_one(
+    name: str, values: dict[str, str | None], table: pa.Table, storage: Storage
+) -> AddFile:
+    with storage.writer(name) as sink:
+        pq.write_table(table, sink, compression="snappy")
+        size = sink.tell()
     return AddFile(
         path=quote(name, safe="/=-_.~!$&'()*+,;@"),
         partition_values=values,
-        size=target.stat().st_size,
+        size=size,
         modification_time=now_ms(),
         stats=json.dumps(
             _statistics(table), separators=(",", ":"), ensure_ascii=False, allow_nan=False

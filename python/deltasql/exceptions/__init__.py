@@ -34,7 +34,8 @@
     │   ├── LogParseError
     │   ├── UnsupportedFeatureError
     │   └── InvalidActionError
-    └── TxnLogEngineError
+    ├── TxnLogEngineError
+    └── TxnLogStorageError                 OSError
 
 The right column names what else the class is, so code written for `deltalake` keeps catching it.
 Branch on the type, read the fields, show the text: it ends with one `Help:` line. Secrets are
@@ -54,6 +55,7 @@ from deltasql.exceptions.base import (
     TxnLogEngineError,
     TxnLogError,
     TxnLogMirrorError,
+    TxnLogStorageError,
     TxnLogUriError,
 )
 from deltasql.exceptions.redaction import (
@@ -127,6 +129,7 @@ __all__ = [
     "TxnLogMirrorError",
     "TxnLogProtocolError",
     "TxnLogSchemaError",
+    "TxnLogStorageError",
     "TxnLogStoreError",
     "TxnLogTableNotFoundError",
     "TxnLogTransactionError",

@@ -117,3 +117,18 @@ class TxnLogEngineError(TxnLogError):
     default_help = "read the cause of this error; it is the engine's own message."
 
     engine: str | None = None
+
+
+@dataclass(eq=False, repr=False)
+class TxnLogStorageError(TxnLogError, OSError):
+    """Files at a location could not be read, written, listed or deleted."""
+
+    default_message = "the files at a location cannot be reached"
+    default_help = (
+        "check that the location exists, the rights on it, storage.options and the network; "
+        "read the cause of this error."
+    )
+
+    location: str | None = None
+    name: str | None = None
+    operation: str | None = None

@@ -11,9 +11,10 @@ from deltasql.exceptions import MirrorDivergedError, TxnLogError
 from deltasql.mirror.log_files import commit_bytes, commit_file
 from deltasql.model.clock import now_ms
 from deltasql.phases import reached
-from deltasql.storage import Storage
+from deltasql.storage import open_storage
 
 if TYPE_CHECKING:
+    from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
@@ -30,7 +31,7 @@ def publish(store: Store, table: TableRow, version: int) -> bool:
     with telemetry.span("publish", table=table.full_name), telemetry.timed("mirror_latency_ms"):
         each = version
         try:
-            storage = Storage(table.location)
+            storage = open_storage(table.location)
             for each in _unpublished(store, table, version):
                 _publish_one(store, table, storage, each)
                 reached("published")

@@ -12,7 +12,6 @@ from deltasql.model.actions import RemoveFile
 from deltasql.model.protocol import required_features
 from deltasql.model.schema import StructType
 from deltasql.model.schema_convert import schema_to_arrow
-from deltasql.storage import local_path
 from deltasql.store.records import load, load_dv
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from deltasql.commit.staged import Staged
     from deltasql.model.actions import Metadata
     from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.storage import Storage
 
 
 def stage_write(
@@ -28,6 +28,7 @@ def stage_write(
     reader: pa.RecordBatchReader,
     metadata: Metadata,
     *,
+    storage: Storage,
     intend: Callable[[list[str]], None],
     replaces: Snapshot | None = None,
 ) -> None:
@@ -43,7 +44,7 @@ def stage_write(
             f"missing columns {missing}, unknown columns {unknown}",
             help="Give the data the table's columns.",
         )
-    plan = WritePlan(local_path(staged.table.location), target, metadata.partition_columns, intend)
+    plan = WritePlan(storage, target, metadata.partition_columns, intend)
     staged.extend(write_parquet(reader, plan))
     if replaces is not None:
         staged.extend(_removals(replaces))

@@ -1,0 +1,116 @@
+"""What a storage can do, and what all kinds of it share."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
+
+from deltasql.exceptions import TxnLogStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
+
+_CHUNK = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A file as a listing tells it; the name is relative to the root and parted by `/`."""
+
+    name: str
+    size: int
+    modified_ms: int
+
+
+class Sink(Protocol):
+    """A file that is being written; Arrow's writers take it."""
+
+    def write(self, data: bytes, /) -> int:
+        """Append bytes."""
+
+    def tell(self) -> int:
+        """Return how many bytes were written."""
+
+
+@runtime_checkable
+class Storage(Protocol):
+    """The files below one location."""
+
+    @property
+    def location(self) -> str:
+        """The location, without secrets."""
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        """Create a file whole; False when the name is taken, which changes nothing.
+
+        When an answer of an object store is lost, the file found may be our own: compare.
+        """
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file whole, in the place of what has the name."""
+
+    def writer(self, name: str) -> AbstractContextManager[Sink]:
+        """Stream a file; it appears whole when the block ends, and never if the block fails."""
+
+    def read(self, name: str) -> bytes:
+        """Return a file's content; FileNotFoundError when it is not there."""
+
+    def open_input(self, name: str) -> BinaryIO:
+        """Open a file to read any part of it; only what is asked for is fetched."""
+
+    def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[FileInfo]:
+        """List the files below a folder and its folders, sorted by name."""
+
+    def exists(self, name: str) -> bool:
+        """Tell whether a file is there."""
+
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is gone already is fine."""
+
+    def delete_many(self, names: Iterable[str]) -> None:
+        """Delete files, with few requests; those that are gone already are fine."""
+
+    def copy_from(self, source: Storage, name: str) -> None:
+        """Copy a file of another storage to the same name here, whole or not at all."""
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a file another name, in the place of what has it."""
+
+    def data_name(self, path: str) -> str:
+        """Return the name of the file that an action's `path` means."""
+
+
+def stream_from(source: Storage, name: str, target: Storage, to: str) -> None:
+    """Copy a file through this process, in pieces."""
+    with source.open_input(name) as reader, target.writer(to) as sink:
+        shutil.copyfileobj(reader, sink, _CHUNK)
+
+
+def is_inside(name: str) -> bool:
+    """Tell whether a name stays below the root, and is written in the one way there is.
+
+    >>> [is_inside(name) for name in ("a/b c", "../b", "/etc/x", "a//b", "a/./b", "")]
+    [True, False, False, False, False, False]
+    """
+    return not any(part in ("", ".", "..") for part in name.split("/")) and "\0" not in name
+
+
+def checked(location: str, name: str, operation: str) -> str:
+    """Return the name, or refuse one that leaves the root."""
+    if not is_inside(name):
+        raise TxnLogStorageError(
+            f"{name!r} names no file below {location}",
+            location=location,
+            name=name,
+            operation=operation,
+            help="Name a file relative to the root, without empty, '.' or '..' parts.",
+        )
+    return name
+
+
+def folder_of(location: str, prefix: str) -> str:
+    """Return a listing's folder, without a slash at its end; the root is empty."""
+    folder = prefix.removesuffix("/")
+    return checked(location, folder, "list") if folder else ""

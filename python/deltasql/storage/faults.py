@@ -1,0 +1,62 @@
+"""What a driver's error means: one place that turns it into ours, without secrets."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import TxnLogStorageError, redact
+from deltasql.storage.driver import driver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HELP = {
+    "PermissionDeniedError": "The credentials in storage.options (or in the variables of the "
+    "cloud) do not allow this; check the rights on the bucket.",
+    "UnauthenticatedError": "Check the credentials in storage.options or in the variables of the "
+    "cloud, such as AWS_ACCESS_KEY_ID.",
+    "NotSupportedError": "The store must support conditional writes: leave conditional_put out of "
+    "storage.options, or set it to etag.",
+    "NotFoundError": "Create the bucket, or correct the location.",
+}
+
+
+@contextmanager
+def told(location: str, operation: str, name: str) -> Iterator[None]:
+    """Raise FileNotFoundError for a missing file, TxnLogStorageError for the rest."""
+    errors = driver().exceptions
+    try:
+        yield
+    except TxnLogStorageError:
+        raise
+    except (FileNotFoundError, errors.NotFoundError) as error:
+        if operation in ("put", "put_if_absent", "writer", "list"):
+            raise _fault(location, operation, name, errors.NotFoundError(str(error))) from None
+        raise missing(location, name) from None
+    except (errors.BaseError, OSError, ValueError, NotImplementedError) as error:
+        # The driver's own text may quote a signed URL: the cause is told again without it.
+        raise _fault(location, operation, name, error) from type(error)(summary(error))
+
+
+def missing(location: str, name: str) -> FileNotFoundError:
+    """Return the error of a file that is not there."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{location}/{name}")
+
+
+def summary(error: BaseException) -> str:
+    """Return what a driver's error says, without its inner details and without secrets."""
+    text = str(error).partition("\n\nDebug source:")[0]
+    return redact(" ".join(text.split()))[:500]
+
+
+def _fault(location: str, operation: str, name: str, error: Exception) -> TxnLogStorageError:
+    return TxnLogStorageError(
+        f"{operation} of {name!r} at {location} failed: {summary(error)}",
+        location=location,
+        name=name,
+        operation=operation,
+        help=_HELP.get(type(error).__name__, ""),
+    )

@@ -1,0 +1,228 @@
+"""Files on a local disk, by calls of the operating system.
+
+Nothing is flushed to the platter: whatever is lost with the power is written again from SQL.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import uuid
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+
+from deltasql.exceptions import TxnLogStorageError
+from deltasql.storage.base import FileInfo, Sink, Storage, checked, folder_of, stream_from
+from deltasql.storage.location import Location, data_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+# A file without a name needs this flag, and /proc to give it one.
+_UNNAMED = getattr(os, "O_TMPFILE", 0) if os.path.isdir("/proc/self/fd") else 0
+_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.EPERM)
+_TEMPORARY = ".deltasql-"
+
+
+class LocalStorage:
+    """The files below one folder."""
+
+    def __init__(self, place: Location) -> None:
+        self._place = place
+        self._root = place.path.rstrip("/")
+
+    def __repr__(self) -> str:
+        return f"LocalStorage({self.location!r})"
+
+    @property
+    def location(self) -> str:
+        """The location, without secrets."""
+        return self._place.text
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        """Create a file whole; False when the name is taken, which changes nothing."""
+        target = self._path(name, "put_if_absent")
+        with self._told("put_if_absent", name):
+            try:
+                return _link_new(target, data)
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                return _link_new(target, data)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file whole, in the place of what has the name."""
+        with self._told("put", name), self._replacing(name, "put") as temporary:
+            _write_new(temporary, data)
+
+    @contextmanager
+    def writer(self, name: str) -> Iterator[Sink]:
+        """Stream a file; it appears whole when the block ends, and never if the block fails."""
+        with self._replacing(name, "writer") as temporary:
+            with self._told("writer", name):
+                # Arrow writes to its own kind of file without asking Python.
+                sink = pa.OSFile(temporary, "wb")
+            with sink:
+                yield sink
+
+    def read(self, name: str) -> bytes:
+        """Return a file's content; FileNotFoundError when it is not there."""
+        with self._told("read", name), open(self._path(name, "read"), "rb") as file:
+            return file.read()
+
+    def open_input(self, name: str) -> BinaryIO:
+        """Open a file to read any part of it."""
+        with self._told("open_input", name):
+            return open(self._path(name, "open_input"), "rb")
+
+    def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[FileInfo]:
+        """List the files below a folder and its folders, sorted by name."""
+        folder = folder_of(self.location, prefix)
+        with self._told("list", prefix):
+            yield from _walk(self._root, f"{folder}/" if folder else "", start_after or "")
+
+    def exists(self, name: str) -> bool:
+        """Tell whether a file is there."""
+        return os.path.isfile(self._path(name, "exists"))
+
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is gone already is fine."""
+        with self._told("delete", name), suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(self._path(name, "delete"))
+
+    def delete_many(self, names: Iterable[str]) -> None:
+        """Delete files; those that are gone already are fine."""
+        for name in names:
+            self.delete(name)
+
+    def copy_from(self, source: Storage, name: str) -> None:
+        """Copy a file of another storage to the same name here, whole or not at all."""
+        if not isinstance(source, LocalStorage):
+            stream_from(source, name, self, name)
+            return
+        origin = source._path(name, "copy_from")
+        with self._told("copy_from", name), self._replacing(name, "copy_from") as temporary:
+            shutil.copyfile(origin, temporary)
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a file another name, in the place of what has it."""
+        origin, target = self._path(name, "rename"), self._path(to, "rename")
+        with self._told("rename", name):
+            try:
+                os.replace(origin, target)
+            except FileNotFoundError:
+                if not os.path.exists(origin):
+                    raise
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                os.replace(origin, target)
+
+    def data_name(self, path: str) -> str:
+        """Return the name of the file that an action's `path` means."""
+        return data_name(self._place, path)
+
+    def _path(self, name: str, operation: str) -> str:
+        return f"{self._root}/{checked(self.location, name, operation)}"
+
+    @contextmanager
+    def _replacing(self, name: str, operation: str) -> Iterator[str]:
+        """Lend a name beside the target; what is written there becomes the target."""
+        target = self._path(name, operation)
+        folder = os.path.dirname(target)
+        temporary = f"{folder}/{_TEMPORARY}{uuid.uuid4().hex}.tmp"
+        with self._told(operation, name):
+            os.makedirs(folder, exist_ok=True)
+        try:
+            yield temporary
+            with self._told(operation, name):
+                os.replace(temporary, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    @contextmanager
+    def _told(self, operation: str, name: str) -> Iterator[None]:
+        """Tell what was tried when the system says no."""
+        try:
+            yield
+        except (FileNotFoundError, TxnLogStorageError):
+            raise
+        except OSError as error:
+            raise TxnLogStorageError(
+                f"{operation} of {name!r} at {self.location} failed: {error.strerror}",
+                location=self.location,
+                name=name,
+                operation=operation,
+                help="Check the rights on the folder, the space on the disk, and that it is "
+                "mounted; a disk without hard links cannot hold a log.",
+            ) from error
+
+
+def _link_new(target: str, data: bytes) -> bool:
+    """Link a finished file to its name: that fails when the name exists, and is never half done."""
+    if _UNNAMED:
+        try:
+            return _link_unnamed(target, data)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_UNNAMED:
+                raise
+    temporary = f"{os.path.dirname(target)}/{_TEMPORARY}{uuid.uuid4().hex}.tmp"
+    try:
+        _write_new(temporary, data)
+        os.link(temporary, target)
+    except FileExistsError:
+        return False
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+    return True
+
+
+def _link_unnamed(target: str, data: bytes) -> bool:
+    """A file that never had another name leaves nothing behind when the process is killed."""
+    file = os.open(os.path.dirname(target), _UNNAMED | os.O_WRONLY, 0o666)
+    try:
+        _write_all(file, data)
+        # With a folder given, Python uses linkat(2), which follows the link in /proc to the file.
+        os.link(f"/proc/self/fd/{file}", target, src_dir_fd=file, follow_symlinks=True)
+    finally:
+        os.close(file)
+    return True
+
+
+def _write_new(path: str, data: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        _write_all(file, data)
+    finally:
+        os.close(file)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    written = os.write(file, data)
+    while written < len(data):
+        written += os.write(file, memoryview(data)[written:])
+
+
+def _walk(root: str, folder: str, after: str) -> Iterator[FileInfo]:
+    """Yield the files below a folder (empty, or ending in a slash) whose names come after one."""
+    try:
+        with os.scandir(f"{root}/{folder}") as entries:
+            # As in an object store, a folder's slash takes part in the order.
+            found = sorted((f"{folder}{e.name}{'/' if e.is_dir() else ''}", e) for e in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name, entry in found:
+        if name.endswith("/"):
+            if name > after or after.startswith(name):
+                yield from _walk(root, name, after)
+        elif name > after and not entry.name.startswith(_TEMPORARY):
+            try:
+                facts = entry.stat()
+            except FileNotFoundError:  # deleted since the folder was read
+                continue
+            yield FileInfo(name, facts.st_size, facts.st_mtime_ns // 1_000_000)

@@ -1,0 +1,153 @@
+"""Locations: a path or a URL says where the files of a table are.
+
+Paths are taken as they are; URLs are percent-decoded, as deltalake does.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from deltasql.exceptions import TxnLogConfigError, TxnLogStorageError
+from deltasql.storage.base import is_inside
+
+# Azure and Google were never tried here: they share the code, not the tests.
+_SCHEMES = ("file", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_KEPT = "/=-_.~!$&'()*+,;@:"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place, taken apart."""
+
+    text: str
+    scheme: str
+    root: str
+    """The bucket as a URL (`s3://lake`); empty for local files."""
+    path: str
+    """An absolute local path, or the part of every key before the name; no slash at the end."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the files are on a local disk."""
+        return self.scheme == "file"
+
+
+def parse_location(text: str) -> Location:
+    """Take a location apart.
+
+    >>> parse_location("s3a://lake/sales%20eu/")
+    Location(text='s3a://lake/sales%20eu', scheme='s3', root='s3://lake', path='sales eu')
+    >>> parse_location("/data/sales 100%").path
+    '/data/sales 100%'
+    """
+    # A relative path must not be remembered: the working directory may change.
+    return _parse(text if _URL.match(text) else str(Path(text).absolute()))
+
+
+def local_path(location: str) -> Path:
+    """Return the local folder a location names.
+
+    >>> local_path("file:///data/sales%20eu/")
+    PosixPath('/data/sales eu')
+    """
+    place = parse_location(location)
+    if not place.is_local:
+        raise TxnLogConfigError(
+            f"{location} is not on a local disk", help="Give an absolute path or a file:// URL."
+        )
+    return Path(place.path)
+
+
+def absolute_location(text: str) -> str:
+    """Return a location that means the same to every process: no relative path, no last slash.
+
+    >>> absolute_location("s3://lake/sales/"), absolute_location("/data/sales/")
+    ('s3://lake/sales', '/data/sales')
+    """
+    return parse_location(text).text
+
+
+def join_location(root: str, *names: str) -> str:
+    """Return the location of a folder below another; names are encoded where a URL needs it.
+
+    >>> join_location("s3://lake/", "crm", "50% off"), join_location("/data", "50% off")
+    ('s3://lake/crm/50%25%20off', '/data/50% off')
+    """
+    parts = [quote(name, safe=_KEPT) for name in names] if _URL.match(root) else names
+    return "/".join([root.rstrip("/"), *parts])
+
+
+def data_name(place: Location, path: str) -> str:
+    """Return the name of the file that an action's `path` means: decoded once, below the root.
+
+    >>> data_name(parse_location("s3://lake/sales"), "day=1%2F2/part%2525.parquet")
+    'day=1/2/part%25.parquet'
+    >>> data_name(parse_location("s3://lake/sales"), "s3a://lake/sales/part.parquet")
+    'part.parquet'
+    """
+    if path.startswith("/") and place.is_local:
+        return _below(place, Location(path, "file", "", unquote(path)), path)
+    if _URL.match(path):
+        return _below(place, parse_location(path), path)
+    name = unquote(path)
+    if not is_inside(name):
+        raise _outside(place, path)
+    return name
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Location:
+    found = _URL.match(text)
+    if found is None:
+        return Location(text, "file", "", text)
+    scheme = found.group(1).lower()
+    if scheme not in _SCHEMES:
+        raise TxnLogConfigError(
+            f"locations of the kind {scheme}:// are not supported",
+            allowed=", ".join(f"{each}://" for each in _SCHEMES),
+            help="Give an absolute path, or a URL of a kind that is supported.",
+        )
+    kept = text.rstrip("/")
+    authority, _, rest = text[found.end() :].removeprefix("/").partition("/")
+    path = unquote(rest).strip("/")
+    if scheme == "file":
+        return Location(kept, "file", "", _file_path(text[found.end() :]))
+    if not authority or set("?#") & set(text) or ":" in authority or (path and not is_inside(path)):
+        raise TxnLogConfigError(
+            f"{text} is not a location",
+            help="Write scheme://bucket/folder; '?', '#' and '%' in a folder's name are "
+            "percent-encoded, and credentials go to storage.options.",
+        )
+    one_scheme = "s3" if scheme == "s3a" else scheme
+    return Location(kept, one_scheme, f"{one_scheme}://{authority}", path)
+
+
+def _below(place: Location, file: Location, path: str) -> str:
+    start = f"{place.path}/" if place.path not in ("", "/") else place.path
+    name = file.path.removeprefix(start)
+    if file.root != place.root or not file.path.startswith(start) or not is_inside(name):
+        raise _outside(place, path)
+    return name
+
+
+def _outside(place: Location, path: str) -> TxnLogStorageError:
+    return TxnLogStorageError(
+        f"the file {path} is not below {place.text}",
+        location=place.text,
+        name=path,
+        operation="data_name",
+        help="Only files below a table's own location can be handled here.",
+    )
+
+
+def _file_path(rest: str) -> str:
+    """Read what follows `file:/`: `//host/path`, `/path` or `path`, all absolute."""
+    path = rest
+    if path.startswith("/"):
+        _, _, path = path[1:].partition("/")
+    return str(Path("/" + unquote(path).strip("/")))

@@ -1,0 +1,220 @@
+"""Files in an object store: S3 and what speaks like it, Azure and Google by the same code."""
+
+from __future__ import annotations
+
+import io
+import random
+import time
+from contextlib import contextmanager
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from deltasql.exceptions import TxnLogStorageError
+from deltasql.storage.base import FileInfo, Sink, Storage, checked, folder_of, stream_from
+from deltasql.storage.client import Client, client_for
+from deltasql.storage.driver import driver
+from deltasql.storage.faults import told
+from deltasql.storage.location import Location, data_name
+from deltasql.storage.streams import PIECE, PIECES, ObjectReader, ObjectSink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
+
+    from deltasql.config import StorageSettings
+
+_READ_AHEAD = 1024 * 1024
+_BULK = 1000  # names that one request can delete or list
+_LARGEST_COPY = 5 * 1024**3  # S3 copies no larger object by itself
+_LONGEST_WAIT_S = 5.0
+
+
+class ObjectStorage:
+    """The objects whose keys begin with one prefix."""
+
+    def __init__(self, place: Location, client: Client) -> None:
+        self._place = place
+        self._client = client
+        self._prefix = f"{place.path}/" if place.path else ""
+
+    @classmethod
+    def open(cls, place: Location, settings: StorageSettings) -> ObjectStorage:
+        """Return the storage of a location, with the client of its bucket."""
+        return cls(place, client_for(place, settings))
+
+    def __repr__(self) -> str:
+        return f"ObjectStorage({self.location!r})"
+
+    @property
+    def location(self) -> str:
+        """The location, without secrets."""
+        return self._place.text
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        """Create a file whole; False when the name is taken, which changes nothing.
+
+        When an answer of the store is lost, the file found may be our own: compare.
+        """
+        key, errors = self._key(name, "put_if_absent"), driver().exceptions
+        for attempt in count():
+            try:
+                with self._told("put_if_absent", name):
+                    try:
+                        driver().put(self._store, key, data, mode="create", use_multipart=False)
+                        return True
+                    except errors.AlreadyExistsError:
+                        # S3 also says so when two were at it and the other one gave up.
+                        if self.exists(name):
+                            return False
+                        raise
+            except TxnLogStorageError as error:
+                # The driver repeats what it knows had no effect. Here the request may have
+                # arrived, and only its answer been lost: the name tells.
+                retried = isinstance(
+                    error.__cause__, errors.GenericError | errors.AlreadyExistsError
+                )
+                if not retried or attempt >= self._client.retries:
+                    raise
+                if self.exists(name):
+                    return False
+            _wait(attempt)
+        raise AssertionError("unreachable")
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file whole, in the place of what has the name."""
+        key = self._key(name, "put")
+        with self._told("put", name):
+            driver().put(self._store, key, data, use_multipart=False)
+
+    @contextmanager
+    def writer(self, name: str) -> Iterator[Sink]:
+        """Stream a file; it appears whole when the block ends, and never if the block fails."""
+        key = self._key(name, "writer")
+        upload = driver().open_writer(self._store, key, buffer_size=PIECE, max_concurrency=PIECES)
+        upload.__enter__()
+        try:
+            yield ObjectSink(upload, self.location, name)
+        except BaseException as error:
+            upload.__exit__(type(error), error, error.__traceback__)  # gives the pieces up
+            raise
+        with self._told("writer", name):
+            upload.__exit__(None, None, None)
+
+    def read(self, name: str) -> bytes:
+        """Return a file's content; FileNotFoundError when it is not there."""
+        key = self._key(name, "read")
+        with self._told("read", name):
+            return bytes(driver().get(self._store, key).bytes())
+
+    def open_input(self, name: str) -> BinaryIO:
+        """Open a file to read any part of it; only what is asked for is fetched."""
+        key = self._key(name, "open_input")
+        reader = ObjectReader(lambda: self._store, key, self.location, name)
+        return cast("BinaryIO", io.BufferedReader(reader, _READ_AHEAD))
+
+    def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[FileInfo]:
+        """List the files below a folder and its folders, sorted by name."""
+        folder = folder_of(self.location, prefix)
+        below = f"{folder}/" if folder else ""
+        last = start_after or ""
+        with self._told("list", prefix):
+            pages = driver().list(
+                self._store,
+                f"{self._prefix}{folder}".rstrip("/") or None,
+                offset=f"{self._prefix}{start_after}" if start_after else None,
+                chunk_size=_BULK,
+            )
+            for page in pages:
+                for each in page:
+                    name = each["path"].removeprefix(self._prefix)
+                    if not name.startswith(below):
+                        continue  # an object that stands for the folder itself
+                    if name <= last:
+                        raise self._unsorted(prefix)
+                    last = name
+                    yield FileInfo(name, each["size"], _milliseconds(each["last_modified"]))
+
+    def exists(self, name: str) -> bool:
+        """Tell whether a file is there."""
+        try:
+            self._size(name, "exists")
+        except FileNotFoundError:
+            return False
+        return True
+
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is gone already is fine."""
+        key = self._key(name, "delete")
+        try:
+            with self._told("delete", name):
+                driver().delete(self._store, key)
+        except FileNotFoundError:
+            return
+
+    def delete_many(self, names: Iterable[str]) -> None:
+        """Delete files, a thousand with a request; those that are gone already are fine."""
+        rest = iter(names)
+        while some := [*islice(rest, _BULK)]:
+            try:
+                with self._told("delete_many", some[0]):
+                    keys = [self._key(name, "delete_many") for name in some]
+                    driver().delete(self._store, keys)
+            except FileNotFoundError:
+                # Some stores object to what is gone, and leave the rest of the request undone.
+                for name in some:
+                    self.delete(name)
+
+    def copy_from(self, source: Storage, name: str) -> None:
+        """Copy a file of another storage to the same name here, whole or not at all."""
+        if isinstance(source, ObjectStorage) and source._client is self._client:
+            self._copy(source, name, name)
+        else:
+            stream_from(source, name, self, name)
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a file another name, in the place of what has it: copied, then deleted."""
+        self._copy(self, name, to)
+        self.delete(name)
+
+    def data_name(self, path: str) -> str:
+        """Return the name of the file that an action's `path` means."""
+        return data_name(self._place, path)
+
+    @property
+    def _store(self) -> Any:
+        return self._client.store
+
+    def _key(self, name: str, operation: str) -> str:
+        return f"{self._prefix}{checked(self.location, name, operation)}"
+
+    def _size(self, name: str, operation: str) -> int:
+        key = self._key(name, operation)
+        with self._told(operation, name):
+            return int(driver().head(self._store, key)["size"])
+
+    def _copy(self, source: ObjectStorage, name: str, to: str) -> None:
+        if source._size(name, "copy") > _LARGEST_COPY:
+            stream_from(source, name, self, to)
+            return
+        with self._told("copy", name):
+            driver().copy(self._store, source._key(name, "copy"), self._key(to, "copy"))
+
+    def _told(self, operation: str, name: str) -> AbstractContextManager[None]:
+        return told(self.location, operation, name)
+
+    def _unsorted(self, prefix: str) -> TxnLogStorageError:
+        return TxnLogStorageError(
+            f"{self.location} does not list its files in the order of their names",
+            location=self.location,
+            name=prefix,
+            operation="list",
+            help="Use a general purpose bucket: directory buckets list in no order.",
+        )
+
+
+def _wait(attempt: int) -> None:
+    time.sleep(min(0.1 * 2**attempt, _LONGEST_WAIT_S) * random.uniform(0.5, 1.0))
+
+
+def _milliseconds(moment: Any) -> int:
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,89 @@
+"""Files of an object store that are read or written piece by piece."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+from deltasql.storage.driver import driver
+from deltasql.storage.faults import told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# At most PIECE times PIECES bytes of a file are in memory while it is written.
+PIECE = 8 * 1024 * 1024
+PIECES = 4
+
+
+class ObjectReader(io.RawIOBase):
+    """Reads ranges of one object; each `readinto` is one request."""
+
+    def __init__(self, store: Callable[[], Any], key: str, location: str, name: str) -> None:
+        super().__init__()
+        self._store = store
+        self._key = key
+        self._place = (location, "open_input", name)
+        self._position = 0
+        with told(*self._place):
+            self._size = int(driver().head(store(), key)["size"])
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill the buffer from the position on; 0 at the end."""
+        with memoryview(buffer) as view:
+            wanted = min(len(view), self._size - self._position)
+            if wanted <= 0:
+                return 0
+            with told(*self._place):
+                data = driver().get_range(
+                    self._store(), self._key, start=self._position, length=wanted
+                )
+            view[:wanted] = memoryview(data)
+        self._position += wanted
+        return wanted
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move the position."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if start + offset < 0:
+            raise ValueError(f"cannot seek to {start + offset}")
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def readable(self) -> bool:
+        """It is there to be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Any part can be read."""
+        return True
+
+
+class ObjectSink(io.RawIOBase):
+    """Writes one object in pieces; closing it finishes nothing, the end of the block does."""
+
+    def __init__(self, upload: Any, location: str, name: str) -> None:
+        super().__init__()
+        self._upload = upload
+        self._place = (location, "writer", name)
+        self._written = 0
+
+    def write(self, data: Any, /) -> int:
+        """Append bytes."""
+        piece = bytes(data)
+        with told(*self._place):
+            self._upload.write(piece)
+        self._written += len(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        """Return how many bytes were written."""
+        return self._written
+
+    def writable(self) -> bool:
+        """It is there to be written."""
+        return True
