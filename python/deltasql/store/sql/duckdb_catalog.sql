@@ -8,3 +8,25 @@ ORDER BY t.table_id;
 
 -- name: table_uuids
 SELECT table_id, table_uuid FROM dl_tables WHERE table_id {in:table_ids};
+
+-- name: catalog_targets
+SELECT value FROM dl_meta WHERE substr(key, 1, length($prefix)) = $prefix ORDER BY key;
+
+-- name: insert_catalog_target
+INSERT INTO dl_meta (key, value) VALUES ($key, $value)
+ON CONFLICT (key) DO NOTHING;
+
+-- name: delete_catalog_target
+DELETE FROM dl_meta WHERE key = $key;
+
+-- name: view_locations
+SELECT DISTINCT location FROM dl_mirror_targets WHERE kind = 'duckdb' ORDER BY location;
+
+-- name: delete_view_targets
+DELETE FROM dl_mirror_targets WHERE kind = 'duckdb' AND location = $location;
+
+-- name: count_all_further_targets
+UPDATE dl_mirror_targets
+SET further_targets = (SELECT count(*) FROM dl_mirror_targets o
+                       WHERE o.table_id = dl_mirror_targets.table_id AND o.target <> 'table')
+WHERE target = 'table';

@@ -1,0 +1,62 @@
+"""Where a data file is, as an engine that opens files by name wants to know it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from deltasql.storage import join_location, open_storage, parse_location
+from deltasql.storage.location import data_name
+
+if TYPE_CHECKING:
+    from deltasql.config import StorageSettings
+    from deltasql.storage import Location, Storage
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def data_address(location: str, path: str) -> str:
+    """Return the path or URL of the file that an action's `path` means, nothing encoded in it.
+
+    >>> data_address("/lake/sales", "day=2024-05-01/part%201.parquet")
+    '/lake/sales/day=2024-05-01/part 1.parquet'
+    >>> data_address("s3a://lake/sales", "s3://old/part%201.parquet")
+    's3://old/part 1.parquet'
+    """
+    return _address(_place(location, path))
+
+
+def root_address(location: str) -> str:
+    """Return the path or URL of a table's folder.
+
+    >>> root_address("file:///lake/sales%20eu/")
+    '/lake/sales eu'
+    """
+    return _address(parse_location(location))
+
+
+def storage_of(location: str, path: str, settings: StorageSettings) -> tuple[Storage, str]:
+    """Return the storage and the name of a file that a log names, also of one outside its table."""
+    if not _is_absolute(path):
+        return open_storage(location, settings), data_name(parse_location(location), path)
+    folder, _, name = _place(location, path).path.rpartition("/")
+    root = _place(location, path).root or "file://"
+    return open_storage(join_location(root, *folder.strip("/").split("/")), settings), name
+
+
+def _place(location: str, path: str) -> Location:
+    table = parse_location(location)
+    if not _is_absolute(path):
+        return replace(table, path=f"{table.path}/{data_name(table, path)}".removeprefix("//"))
+    # A shallow clone has files of another table.
+    return parse_location(path if _URL.match(path) else unquote(path))
+
+
+def _is_absolute(path: str) -> bool:
+    return path.startswith("/") or _URL.match(path) is not None
+
+
+def _address(place: Location) -> str:
+    return place.path if place.is_local else f"{place.root}/{place.path}".rstrip("/")

@@ -1,0 +1,243 @@
+"""A DuckDB file in which every table of a catalog is a view over the live files of its head.
+
+It guarantees that who opens the file sees every commit whole, also one over several tables, that
+an update never waits for a reader and no reader for an update, and that two processes which
+update it lose nothing. An update is made in a copy beside the file, which then takes its name:
+who has the old one open keeps it until he opens the file again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from deltasql.exceptions import TxnLogError, TxnLogMirrorError
+from deltasql.mirror.duckdb_file import CatalogFile, KnownTable
+from deltasql.snapshot.cache import FileCache
+from deltasql.snapshot.snapshot import Snapshot
+from deltasql.storage import local_path
+from deltasql.store.records import Head, TableRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deltasql.config import Config
+    from deltasql.store.store import Store
+
+_WAIT_S = 10.0
+_PAUSE_S = 0.01
+Heads: TypeAlias = "dict[int, tuple[TableRow, Head]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which tables a file shows; None is all of them, also those that are yet to come."""
+
+    table_ids: frozenset[int] | None
+
+
+@dataclass(slots=True)
+class Refreshed:
+    """What an update left in the file: the version of every view, and what failed."""
+
+    versions: dict[str, int] = field(default_factory=dict)
+    errors: dict[int, TxnLogMirrorError] = field(default_factory=dict)
+
+
+# What this process left in a file: the second table of a commit finds all of it done already.
+_seen: dict[Path, tuple[tuple[int, int] | None, Heads, Refreshed]] = {}
+
+
+def publish_view(
+    store: Store, table: TableRow, location: str, version: int, config: Config
+) -> None:
+    """Bring the file up to date, to this version or a later one.
+
+    All tables are looked at, so what changed elsewhere, a name for example, is made up for too;
+    an error tells of this table alone.
+    """
+    refreshed = refresh(store, location, config)
+    if table.table_id in refreshed.errors:
+        raise refreshed.errors[table.table_id]
+
+
+def refresh(store: Store, location: str, config: Config, choice: Choice | None = None) -> Refreshed:
+    """Make the views of a file equal to the heads of the catalog, as one step.
+
+    Without a choice the file shows the tables it was made for.
+    """
+    path = local_path(location)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _turn(path):
+        # Heads are read after the turn has come: who is last writes what is newest.
+        heads = _heads(store)
+        seen = _seen.get(path)
+        if choice is None and seen is not None and seen[:2] == (_stamp(path), heads):
+            return seen[2]
+        staging = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+        result = Refreshed()
+        try:
+            with _copied(path, staging) as file:
+                if choice is not None:
+                    file.choose(choice.table_ids)
+                changed = _update(file, store, config, heads, result, path)
+            if changed or choice is not None:
+                # A log beside the old file would be replayed into the new one.
+                _wal(path).unlink(missing_ok=True)
+                os.replace(staging, path)
+            if not result.errors:
+                _seen[path] = (_stamp(path), heads, result)
+        finally:
+            for left in (staging, _wal(staging)):
+                left.unlink(missing_ok=True)
+    return result
+
+
+def _update(
+    file: CatalogFile,
+    store: Store,
+    config: Config,
+    heads: Heads,
+    result: Refreshed,
+    path: Path,
+) -> bool:
+    """Change what has changed; True if anything had."""
+    known, chosen = file.tables(), file.chosen()
+    _refuse_other_catalog(store, path, known)
+    wanted = {i: pair for i, pair in heads.items() if chosen is None or i in chosen}
+    changed = False
+    for table_id, before in known.items():
+        if table_id not in wanted:
+            file.forget(before)
+        elif _full_name(before) != _full_name(wanted[table_id][0]):
+            file.hide(before)
+        else:
+            continue
+        changed = True
+    known = file.tables()
+    for table_id, (table, head) in wanted.items():
+        if not _is_current(known.get(table_id), table, head):
+            changed = True
+            snapshot = Snapshot(store, table, FileCache(0, 0), head)
+            _show(file, snapshot, known.get(table_id), config, result, path)
+        if table_id not in result.errors:
+            result.versions[table.full_name] = head.version
+    return file.drop_empty_schemas() or changed
+
+
+def _heads(store: Store) -> Heads:
+    rows = store.query("live_heads")
+    return {row[0]: (TableRow.from_row(row[:8]), Head(row[0], *row[8:])) for row in rows}
+
+
+def _full_name(table: TableRow | KnownTable) -> tuple[str, str]:
+    return table.namespace, table.name
+
+
+def _is_current(before: KnownTable | None, table: TableRow, head: Head) -> bool:
+    if before is None or before.error is not None or not before.is_shown:
+        return False
+    return (before.version, before.location) == (head.version, table.location)
+
+
+def _show(
+    file: CatalogFile,
+    snapshot: Snapshot,
+    before: KnownTable | None,
+    config: Config,
+    result: Refreshed,
+    path: Path,
+) -> None:
+    """Make one view; its failure is noted in the file and does not hold the others back."""
+    table = snapshot.table
+    try:
+        file.show(snapshot, before, config)
+    except (TxnLogError, OSError, *file.errors) as error:
+        failure = TxnLogMirrorError(
+            f"the DuckDB view of {table.full_name} could not be made: {error}",
+            table=table.full_name,
+            version=snapshot.version,
+            location=str(path),
+            help="It is tried again with the next update; the other tables are up to date.",
+        )
+        failure.__cause__ = error
+        file.note_error(snapshot, before, failure.message)
+        result.errors[table.table_id] = failure
+
+
+@contextmanager
+def _copied(path: Path, staging: Path) -> Iterator[CatalogFile]:
+    """Open a copy of the file, or a new one."""
+    if path.exists():
+        shutil.copyfile(path, staging)
+    file = CatalogFile.open(staging)
+    try:
+        if not file.prepare():
+            raise TxnLogMirrorError(
+                f"{path} is a DuckDB database that deltasql did not make",
+                location=str(path),
+                help="Give the path of a new file: this one would be replaced.",
+            )
+        yield file
+    finally:
+        file.close()
+
+
+def _refuse_other_catalog(store: Store, path: Path, known: dict[int, KnownTable]) -> None:
+    if not known:
+        return
+    uuids = dict(store.query("table_uuids", table_ids=list(known)))
+    if any(uuids.get(i) != before.table_uuid for i, before in known.items()):
+        raise TxnLogMirrorError(
+            f"{path} shows the tables of another catalog",
+            location=str(path),
+            help="Give each catalog a file of its own, or delete this one.",
+        )
+
+
+@contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """Let one update at a time happen; an error when others take too long."""
+    lock = path.with_name(f".{path.name}.lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        deadline = time.monotonic() + _WAIT_S
+        while not _locked(descriptor):
+            if time.monotonic() > deadline:
+                raise TxnLogMirrorError(
+                    f"{path} is being updated by another process for more than {_WAIT_S:.0f} s",
+                    location=str(path),
+                    help="It is tried again later; look for a process that hangs.",
+                )
+            time.sleep(_PAUSE_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What tells a file from the one that takes its place."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(f"{path.name}.wal")

@@ -1,0 +1,65 @@
+"""Partition values: the text of the log as typed Python values."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from deltasql.exceptions import TxnLogProtocolError
+from deltasql.model.schema import DataType, decimal_type, type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BOOLEANS = {"true": True, "false": False}
+
+
+def parse_partition_value(text: str | None, data_type: DataType) -> Any:
+    """Return the value that a text stands for; the empty text is null in every type.
+
+    A `timestamp` without a zone is read as UTC, as stock readers do.
+
+    >>> parse_partition_value("2024-05-01", "date"), parse_partition_value("", "long")
+    (datetime.date(2024, 5, 1), None)
+    """
+    if text is None or text == "":
+        return None
+    parse = Decimal if decimal_type(data_type) else _PARSERS.get(type_name(data_type))
+    if parse is None:
+        raise TxnLogProtocolError(
+            f"a column of type {type_name(data_type)} cannot partition a table",
+            help="Partition columns have primitive types.",
+        )
+    try:
+        return parse(text)
+    except (ValueError, KeyError, InvalidOperation) as error:
+        raise TxnLogProtocolError(
+            f"{text!r} is no partition value of type {type_name(data_type)}",
+            help="The writer of this file put a wrong value into the log.",
+        ) from error
+
+
+def _timestamp(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _timestamp_ntz(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=None)
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "byte": int,
+    "short": int,
+    "integer": int,
+    "long": int,
+    "float": float,
+    "double": float,
+    "boolean": lambda text: _BOOLEANS[text.lower()],
+    "string": str,
+    "binary": lambda text: text.encode("utf-8"),
+    "date": date.fromisoformat,
+    "timestamp": _timestamp,
+    "timestamp_ntz": _timestamp_ntz,
+}
