@@ -13,6 +13,7 @@ from deltasql.mirror.compare import Difference, Differences
 from deltasql.mirror.log_listing import LogListing, list_log
 from deltasql.mirror.read_log import read_states
 from deltasql.mirror.sql_state import SqlState
+from deltasql.mirror.targets import OWN, targets_of
 from deltasql.mirror.verify_checks import (
     check_checkpoints,
     check_checksums,
@@ -124,6 +125,7 @@ def verify_table(
     with_deltalake: bool = True,
     checkpoints: bool = True,
     storage_options: Mapping[str, str] | None = None,
+    target: str = OWN,
 ) -> VerifyReport:
     """Compare a table in SQL with its published log.
 
@@ -131,16 +133,20 @@ def verify_table(
     replayed by our own code and once as stock deltalake sees it; and every checkpoint.
     """
     # In this order a commit that is published meanwhile looks late, never foreign.
-    rows = store.query("last_published", table_id=table.table_id, target="table")
-    published = -1 if rows[0][0] is None else rows[0][0]
+    published = max(
+        (each.published_version for each in targets_of(store, table) if each.name == target),
+        default=-1,
+    )
     listing = _listing(storage)
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
     report = VerifyReport(table.full_name, storage.location, sql_version=high)
     last = _check_versions(listing, report, low, high, published)
     if listing is None or last is None:
         return report
+    # The first version of a table that was loaded from a checkpoint sums up those before it.
+    commits = range(low + 1 if low > 0 else low, last + 1)
     report.commits, report.foreign_bytes = check_commits(
-        store, table, storage, listing, range(low, last + 1), report.found
+        store, table, storage, listing, commits, report.found
     )
     first = max(low, listing.first_version)
     report.checked_from = first

@@ -23,7 +23,7 @@ from deltasql.mirror.file_tables import (
     logical_files,
     replayed_files,
 )
-from deltasql.mirror.log_files import commit_bytes
+from deltasql.mirror.log_files import commits_between
 from deltasql.mirror.log_listing import LAST_CHECKPOINT, read_json, read_last_checkpoint
 from deltasql.mirror.read_checkpoint import read_checkpoint
 from deltasql.mirror.sql_state import SqlState
@@ -31,7 +31,7 @@ from deltasql.model.clock import now_ms
 from deltasql.model.properties import TableProperties
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from deltasql.mirror.log_listing import LogListing
     from deltasql.mirror.read_checkpoint import CheckpointState
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _FIELDS = [name for name in FILES.names if name not in ("path", "num_records")]
 # A checkpoint says of every file that nothing changes by it.
 _CHECKPOINT_FIELDS = [name for name in _FIELDS if name != "data_change"]
+_SPAN = 200  # commits read from SQL at once
 _TOMBSTONE_FIELDS = ["partition", "deletion_timestamp", "size"]
 
 
@@ -63,32 +64,37 @@ def check_commits(
 ) -> tuple[int, list[int]]:
     """Compare commit files with SQL; return how many, and those with another writer's bytes."""
     compared, foreign = 0, []
-    for version in (each for each in versions if each in listing.commits):
-        name = listing.commits[version].name
-        with store.session() as session:
-            ours = commit_bytes(session, table.table_id, version)
-        theirs = storage.read(name)
-        compared += 1
-        if ours == theirs:
+    for version, ours in _sql_commits(store, table, versions):
+        if version not in listing.commits:
             continue
+        compared += 1
+        name = listing.commits[version].name
         try:
+            theirs = storage.read(name)
+            if ours == theirs:
+                continue
             if same_content(ours, theirs):
                 foreign.append(version)
-            else:
-                found.add(Difference("diverged", version, name, source="json"))
-                _compare_commits(ours, theirs, version, found)
+                continue
+            found.add(Difference("diverged", version, name, source="json"))
+            _compare_commits(ours, theirs, version, found)
         except LogParseError as error:
-            found.add(
-                Difference(
-                    "unreadable",
-                    version,
-                    name,
-                    f"line {error.line}",
-                    log=error.message,
-                    source="json",
-                )
-            )
+            line = f"line {error.line}"
+            found.add(Difference("unreadable", version, name, line, None, error.message, "json"))
+        except FileNotFoundError:
+            found.add(Difference("missing-version", version, source="json"))
     return compared, foreign
+
+
+def _sql_commits(store: Store, table: TableRow, versions: range) -> Iterator[tuple[int, bytes]]:
+    """Yield the commits of SQL, a span at a time."""
+    version = versions.start
+    while version < versions.stop:
+        with store.session() as session:
+            last = min(version + _SPAN, versions.stop) - 1
+            span = commits_between(session, table.table_id, version, last)
+        yield from span
+        version = span[-1][0] + 1
 
 
 def _compare_commits(ours: bytes, theirs: bytes, version: int, found: Differences) -> None:
