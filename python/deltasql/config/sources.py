@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from deltasql.exceptions import MissingDriverError, TxnLogConfigError
 CALL = "the call"
 PREFIX = "DELTASQL_"
 # Read by other rooms, not settings.
+_OUR_TABLE = re.compile(r"""tool\s*["']?\s*\.\s*["']?deltasql|^\s*\[\s*["']?tool["']?\s*\]""", re.M)
 OTHER_VARIABLES = ("DELTASQL_CONFIG", "DELTASQL_URI")
 
 
@@ -35,6 +37,8 @@ class Layer:
 
 def environment(settings: type[BaseSettings]) -> Layer:
     """Read `DELTASQL_SECTION__KEY`; a nested name that fits nothing is kept, to be refused."""
+    if not any(name.upper().startswith(PREFIX) for name in os.environ):
+        return Layer("environment", {})
     try:
         values = dict(EnvSettingsSource(settings)())
     except SettingsError as error:
@@ -148,6 +152,9 @@ def _read(path: Path, why: str) -> Layer:
 
 
 def _toml(text: str, path: Path) -> Any:
+    # A project's file is long and seldom speaks of us: parsing it would cost more than the rest.
+    if path.name == "pyproject.toml" and not _OUR_TABLE.search(text):
+        return {}
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -68,6 +68,9 @@ class Dialect(Protocol):
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         """Run a bulk read and return its rows as Arrow."""
 
+    def ledger(self, session: Session) -> list[Row] | None:
+        """Return (number, checksum) of the applied migrations; None in an empty database."""
+
     def classify(self, error: BaseException) -> Fault: ...
 
     def errors(self) -> tuple[type[BaseException], ...]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltasql.exceptions import MissingDriverError, StoreClosedError, StoreUnavailableError
-from deltasql.store.dialect import Fault, Row
+from deltasql.store.dialect import Fault, Row, Session
+from deltasql.store.migrations import ledger_if_there
 from deltasql.store.statements import (
     LIST_PARAMETER,
     PARAMETER,
@@ -176,6 +177,9 @@ class DuckdbDialect:
         with self.session() as session:
             reader = session._connection.execute(*_bound(name, params))
             return reader.to_arrow_table()
+
+    def ledger(self, session: Session) -> list[Row] | None:
+        return ledger_if_there(session)
 
     def classify(self, error: BaseException) -> Fault:
         if isinstance(error, duckdb.TransactionException):

@@ -13,7 +13,7 @@ from deltasql.store.dialect import Fault
 from deltasql.store.statements import migration_files
 
 if TYPE_CHECKING:
-    from deltasql.store.dialect import Dialect, Session
+    from deltasql.store.dialect import Dialect, Row, Session
 
 _TOKEN = re.compile(r"\{(\w+)\}")
 
@@ -35,13 +35,13 @@ def latest_version() -> int:
 def migrate(dialect: Dialect, *, up_to: int | None = None) -> list[int]:
     """Apply what is missing and return the numbers applied; refuse a newer or altered schema."""
     with dialect.write_turn(), dialect.session() as session:
-        if up_to is None and _is_current(session):
+        if up_to is None and _is_current(dialect.ledger(session)):
             return []
         session.begin()
         # Two processes may open a fresh catalog at once: the second waits here, then finds it done.
         session.query("lock_schema")
         session.script(render(_CREATE_LEDGER, dialect))
-        applied = _applied(session)
+        applied: dict[int, str] = dict(session.query("applied_migrations"))
         _check(applied)
         done = []
         for number, name, text in migration_files():
@@ -75,16 +75,17 @@ def checksum(text: str) -> str:
     return hashlib.sha256("\n".join(text.split()).encode()).hexdigest()
 
 
-def _is_current(session: Session) -> bool:
-    if not session.query("has_ledger"):
+def ledger_if_there(session: Session) -> list[Row] | None:
+    """Return the applied migrations, None before the first: for databases that ask cheaply."""
+    return session.query("applied_migrations") if session.query("has_ledger") else None
+
+
+def _is_current(ledger: list[Row] | None) -> bool:
+    if ledger is None:
         return False
-    applied = _applied(session)
+    applied: dict[int, str] = dict(ledger)
     _check(applied)
     return max(applied, default=0) == latest_version()
-
-
-def _applied(session: Session) -> dict[int, str]:
-    return dict(session.query("applied_migrations"))
 
 
 def _check(applied: dict[int, str]) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from deltasql.exceptions import MissingDriverError, StoreUnavailableError
 from deltasql.store.adbc import AdbcReader
 from deltasql.store.adbc import errors as adbc_errors
-from deltasql.store.dialect import Fault, Row
+from deltasql.store.dialect import Fault, Row, Session
 from deltasql.store.statements import (
     LIST_PARAMETER,
     PARAMETER,
@@ -224,6 +224,12 @@ class PostgresDialect:
                 f"postgres failed: {error}",
                 help="See the cause: is the server reachable, and may this user read?",
             ) from error
+
+    def ledger(self, session: Session) -> list[Row] | None:
+        try:
+            return session.query("applied_migrations")  # one round trip less than asking first
+        except psycopg.errors.UndefinedTable:
+            return None
 
     def classify(self, error: BaseException) -> Fault:
         state = getattr(error, "sqlstate", None) or ""

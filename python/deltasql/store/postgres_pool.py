@@ -1,4 +1,8 @@
-"""psycopg's pool: opened when first needed, anew after a fork, with errors that say why."""
+"""Connections to PostgreSQL: one at hand, psycopg's pool behind it, anew after a fork.
+
+Most processes use one connection at a time. That one is opened by the thread that needs it;
+the pool and its own threads start when a second is wanted.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
@@ -29,6 +34,20 @@ _PROBE_AFTER_S = 1.0
 _inherited: list[object] = []
 
 
+class _Home:
+    """The connection at hand, and whether somebody has it."""
+
+    def __init__(self) -> None:
+        self.taken = threading.Lock()
+        self.connection: Connection | None = None
+        self.born = 0.0
+
+    def close(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+        self.connection = None
+
+
 class PostgresPool:
     """Lend connections to one database."""
 
@@ -37,12 +56,37 @@ class PostgresPool:
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._pool: ConnectionPool[Connection] | None = None
+        self._home = _Home()
         self._closed = self._connected = False
         self._lost_at = 0.0
 
     @contextmanager
     def lend(self) -> Iterator[Connection]:
         """Lend a connection that works."""
+        self._check_usable()
+        home = self._home
+        alone = self._max_size == 1
+        if not home.taken.acquire(timeout=self._settings.timeout_s if alone else 0):
+            if alone:
+                raise self._too_busy()
+            with self._lend_from_pool() as connection:
+                yield connection
+            return
+        try:
+            at_hand = self._at_home(home)
+            if at_hand is None:
+                with self._lend_from_pool() as connection:
+                    yield connection
+                return
+            try:
+                yield at_hand
+            finally:
+                self._give_back(at_hand)
+        finally:
+            home.taken.release()
+
+    @contextmanager
+    def _lend_from_pool(self) -> Iterator[Connection]:
         pool = self._open()
         connection = self._borrow(pool)
         try:
@@ -63,25 +107,76 @@ class PostgresPool:
 
     def usage(self) -> dict[str, int]:
         """Return how many connections are lent and idle."""
-        stats = self._open().get_stats()
-        idle = stats.get("pool_available", 0)
-        return {"lent": stats.get("pool_size", 0) - idle, "idle": idle, "max": self._max_size}
+        self._check_usable()
+        stats = self._pool.get_stats() if self._pool is not None else {}
+        idle, lent = stats.get("pool_available", 0), stats.get("pool_size", 0)
+        lent -= idle
+        home = self._home
+        if home.connection is not None and not home.connection.closed:
+            idle, lent = idle + (not home.taken.locked()), lent + home.taken.locked()
+        return {"lent": lent, "idle": idle, "max": self._max_size}
 
     def close(self) -> None:
         """Close every connection; those that are lent when they come back."""
         self._closed = True
-        if self._pool is not None and self._pid == os.getpid():
+        if self._pid != os.getpid():
+            return
+        if self._pool is not None:
             self._pool.close()
         self._pool = None
+        if self._home.taken.acquire(blocking=False):  # else it is closed when it comes back
+            self._home.close()
+            self._home.taken.release()
+
+    def _check_usable(self) -> None:
+        """Refuse when closed; forget the parent's connections after a fork."""
+        self.check_open()
+        if self._pid != os.getpid():
+            _inherited.extend((self._pool, self._home))
+            self._pool, self._home = None, _Home()
+            self._lock, self._pid = threading.Lock(), os.getpid()
+
+    def _at_home(self, home: _Home) -> Connection | None:
+        """Return the connection at hand, opened if need be; None when the server does not answer.
+
+        The pool then keeps trying for a while, and says why when that fails too.
+        """
+        connection, settings, now = home.connection, self._settings, time.monotonic()
+        if connection is not None and not connection.closed:
+            used = connection.__dict__["_deltasql_used"]
+            expired = now - used > settings.max_idle_s or now - home.born > settings.max_lifetime_s
+            try:
+                if not expired:
+                    if settings.health_check:
+                        self._check(connection)
+                    return connection
+            except psycopg.OperationalError:
+                self._lost_at = now
+            connection.close()
+        try:
+            connection = Connection.connect(self._conninfo, autocommit=True)
+        except psycopg.OperationalError:
+            return None
+        self._configure(connection)
+        connection.__dict__["_deltasql_used"] = now
+        home.connection, home.born = connection, now
+        if settings.min_size > 1:
+            self._open()
+        return connection
+
+    def _give_back(self, connection: Connection) -> None:
+        now = connection.__dict__["_deltasql_used"] = time.monotonic()
+        if self._pid != os.getpid():
+            return  # lent before a fork: it is the parent's
+        if connection.closed:
+            self._lost_at = now
+        elif self._closed or connection.info.transaction_status != TransactionStatus.IDLE:
+            connection.close()
 
     def _open(self) -> ConnectionPool[Connection]:
         self.check_open()
-        pool = self._pool
-        if pool is not None and self._pid == os.getpid():
-            return pool
-        if self._pid != os.getpid():
-            _inherited.append(self._pool)
-            self._pool, self._lock, self._pid = None, threading.Lock(), os.getpid()
+        if self._pool is not None:
+            return self._pool
         with self._lock:
             if self._pool is None:
                 settings = self._settings
@@ -89,8 +184,9 @@ class PostgresPool:
                     self._conninfo,
                     connection_class=Connection,
                     kwargs={"autocommit": True},
-                    min_size=min(settings.min_size, self._max_size),
-                    max_size=self._max_size,
+                    # The connection at hand is one of those that are allowed.
+                    min_size=max(0, min(settings.min_size, self._max_size) - 1),
+                    max_size=max(1, self._max_size - 1),
                     timeout=settings.timeout_s,
                     max_lifetime=settings.max_lifetime_s,
                     max_idle=settings.max_idle_s,
@@ -116,11 +212,14 @@ class PostgresPool:
         try:
             return pool.getconn(max(timeout_s - first_s, 0.001))
         except PoolTimeout as error:
-            raise StoreBusyError(
-                f"no connection became free within {timeout_s} s",
-                help="Raise pool.max_size or pool.timeout_s, "
-                "or close sessions that are no longer used.",
-            ) from error
+            raise self._too_busy() from error
+
+    def _too_busy(self) -> StoreBusyError:
+        return StoreBusyError(
+            f"no connection became free within {self._settings.timeout_s} s",
+            help="Raise pool.max_size or pool.timeout_s, "
+            "or close sessions that are no longer used.",
+        )
 
     def _probe(self) -> None:
         """Connect once more in the open, for the error that the pool keeps to itself."""

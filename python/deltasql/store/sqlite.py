@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import StoreUnavailableError, TxnLogStoreError
 from deltasql.store.adbc import errors as adbc_errors
-from deltasql.store.dialect import Fault, Row, chunks
+from deltasql.store.dialect import Fault, Row, Session, chunks
+from deltasql.store.migrations import ledger_if_there
 from deltasql.store.pool import Pool
 from deltasql.store.sqlite_arrow import open_reader, release_reader
 from deltasql.store.sqlite_gate import Gate
@@ -170,6 +171,9 @@ class SqliteDialect:
                 raise TxnLogStoreError(
                     f"sqlite failed: {error}", help="See the cause: is the file still there?"
                 ) from error
+
+    def ledger(self, session: Session) -> list[Row] | None:
+        return ledger_if_there(session)
 
     def classify(self, error: BaseException) -> Fault:
         code = getattr(error, "sqlite_errorcode", 0) or 0

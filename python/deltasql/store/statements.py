@@ -89,3 +89,7 @@ def migration_files() -> list[tuple[int, str, str]]:
 
 def _sql_files() -> list[tuple[str, str]]:
     return [(file.name, file.read_text("utf-8")) for file in _FOLDER.glob("*.sql")]
+
+
+# The SQL is code: it is loaded with the module, not when a catalog is first opened.
+blocks(), blocks("part"), migration_files()

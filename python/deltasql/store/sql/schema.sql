@@ -11,9 +11,6 @@ SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'dl_migrations';
 SELECT 1 FROM duckdb_tables()
 WHERE table_name = 'dl_migrations' AND database_name = current_database() AND schema_name = current_schema();
 
--- name: has_ledger [postgres]
-SELECT 1 WHERE to_regclass('dl_migrations') IS NOT NULL;
-
 -- name: lock_schema
 SELECT 1;
 
