@@ -20,10 +20,9 @@ from deltasql.model.properties import TableProperties
 from deltasql.phases import reached
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from deltasql.config import Config
-    from deltasql.model.actions import Metadata
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
@@ -41,11 +40,11 @@ def checkpoint_file(version: int) -> str:
     return f"_delta_log/{version:020d}.checkpoint.parquet"
 
 
-def is_due(metadata: Metadata, version: int, config: Config) -> bool:
-    """Tell whether a version is one that gets a checkpoint."""
+def is_due(configuration: Mapping[str, str], version: int, config: Config) -> bool:
+    """Tell whether a version is one that gets a checkpoint, by the table's properties or ours."""
     interval = (
-        TableProperties(metadata.configuration).checkpoint_interval
-        if "delta.checkpointInterval" in metadata.configuration
+        TableProperties(configuration).checkpoint_interval
+        if "delta.checkpointInterval" in configuration
         else config.mirror.checkpoint_interval
     )
     return version > 0 and version % interval == 0
@@ -80,13 +79,12 @@ def _write(source: CheckpointSource, storage: Storage) -> CheckpointInfo:
     rows = CheckpointRows(schema, source.partitions())
     actions = adds = 0
     with storage.writer(checkpoint_file(source.version)) as sink:
-        output = pa.PythonFile(sink, mode="w")
-        with pq.ParquetWriter(output, schema, **_layout(schema)) as writer:
+        with pq.ParquetWriter(sink, schema, **_layout(schema)) as writer:
             for group in _row_groups(_pieces(source, rows)):
                 writer.write_table(group, row_group_size=group.num_rows)
                 actions += group.num_rows
                 adds += group.num_rows - group["add"].null_count
-        size_in_bytes = output.tell()
+        size_in_bytes = sink.tell()
     return CheckpointInfo(source.version, actions, size_in_bytes, adds)
 
 

@@ -13,3 +13,8 @@ ORDER BY r.version, r.ordinal LIMIT $limit;
 SELECT f.path_key, f.added_version FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id
 ORDER BY f.file_id;
+
+-- name: files_ended
+-- What a version took out: by removal, or because it added the same file once more.
+SELECT count(*), coalesce(sum(f.size), 0) FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.removed_version = $version;

@@ -1,0 +1,56 @@
+"""What follows a published version: its checksum, a checkpoint when one is due, clean-up."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from deltasql import telemetry
+from deltasql.exceptions import TxnLogError
+from deltasql.mirror.checkpoint import is_due, write_checkpoint
+from deltasql.mirror.checksum import write_checksum
+from deltasql.mirror.cleanup import clean_log
+
+if TYPE_CHECKING:
+    from deltasql.config import Config
+    from deltasql.storage import Storage
+    from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
+
+_log = logging.getLogger(__name__)
+
+
+def maintain(
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    version: int,
+    *,
+    config: Config,
+    data: bytes | None = None,
+    replaces_nothing: bool = False,
+) -> None:
+    """Write what helps readers of a version that is published; a failure is only logged.
+
+    Every part of it is optional to Delta and can be done again: a reader does with the commit
+    files alone. `data` are the bytes of the commit file, read if they are not given;
+    `replaces_nothing` as in `write_checksum`.
+    """
+    failures: tuple[type[BaseException], ...] = (OSError, TxnLogError, *store.errors)
+    try:
+        totals = write_checksum(
+            store, table, storage, version, data, replaces_nothing=replaces_nothing
+        )
+        configuration = totals.facts.configuration
+        if is_due(configuration, version, config):
+            write_checkpoint(store, table, storage, version)
+            clean_log(store, table, storage, configuration)
+    except failures as error:
+        telemetry.log(
+            _log,
+            logging.WARNING,
+            "log maintenance failed",
+            table=table.full_name,
+            version=version,
+            error=str(error),
+        )
