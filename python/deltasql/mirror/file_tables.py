@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.model.actions import DeletionVector
+from deltasql.model.actions import DeletionVector, RemoveFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from deltasql._core import Table
-    from deltasql.model.actions import RemoveFile
 
 _TEXT, _LONG, _FLAG = pa.string(), pa.int64(), pa.bool_()
 # Under the names that the rest of the package uses; tags, vectors and extra fields are JSON.
@@ -80,6 +79,29 @@ def tombstone_table(removes: Iterable[RemoveFile]) -> pa.Table:
         for each in removes
     ]
     return pa.Table.from_pylist(rows, TOMBSTONES)
+
+
+def removes_from_table(tombstones: pa.Table) -> list[RemoveFile]:
+    """Return tombstones as actions again."""
+    return [
+        RemoveFile(
+            path=row["path"],
+            deletion_timestamp=row["deletion_timestamp"],
+            data_change=bool(row["data_change"]),
+            extended_file_metadata=row["extended_file_metadata"],
+            partition_values=json.loads(row["partition"]) if row["extended_file_metadata"] else None,
+            size=row["size"],
+            stats=row["stats"],
+            tags=json.loads(row["tags"]) if row["tags"] else None,
+            deletion_vector=DeletionVector.from_body(json.loads(row["deletion_vector"]))
+            if row["deletion_vector"]
+            else None,
+            base_row_id=row["base_row_id"],
+            default_row_commit_version=row["default_row_commit_version"],
+            extra=json.loads(row["extra"]) if row["extra"] else {},
+        )
+        for row in tombstones.to_pylist()
+    ]
 
 
 def same_spelling(files: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -1,0 +1,50 @@
+"""`deltasql.rebuild`: a catalog from the lake, when its database is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltasql.api.connect import connect
+from deltasql.exceptions import TxnLogConfigError
+from deltasql.migrate.rebuild import rebuild_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql.config import Config
+    from deltasql.migrate.rebuild import RebuildReport, RebuiltTable
+    from deltasql.uri import DeltaSqlUri
+
+
+def rebuild(
+    uri: str | DeltaSqlUri,
+    *roots: str,
+    config: Config | None = None,
+    dry_run: bool = False,
+    on_progress: Callable[[RebuiltTable], None] | None = None,
+    **settings: Any,
+) -> RebuildReport:
+    """Load every Delta table below the roots into a catalog, with all versions of its log.
+
+    The catalog may be empty, or restored from an older backup: what it has is kept, what it
+    lacks is added. A run that was interrupted is simply repeated. Without roots it looks below
+    `table.data_root`.
+    """
+    with connect(uri, config, **settings) as catalog:
+        return rebuild_catalog(
+            catalog.store,
+            roots or _configured_root(catalog.config),
+            settings=catalog.config.storage,
+            dry_run=dry_run,
+            on_progress=on_progress,
+        )
+
+
+def _configured_root(config: Config) -> list[str]:
+    if config.table.data_root is None:
+        raise TxnLogConfigError(
+            "there is no folder to look for tables in",
+            key="table.data_root",
+            help="Name the roots of the lake: deltasql.rebuild(uri, '/lake', 's3://bucket/lake').",
+        )
+    return [config.table.data_root]

@@ -1,0 +1,302 @@
+"""Recreate a catalog from the lake: every log that was published is loaded back into SQL.
+
+A table is loaded out of sight, batch by batch, and gets its name when all of its log is there,
+so a run that was cut short is simply repeated.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from deltasql.exceptions import TxnLogError
+from deltasql.migrate.find_tables import find_tables
+from deltasql.migrate.load_log import LogLoader
+from deltasql.migrate.names import choose_name, layout_name, told_name
+from deltasql.mirror.content import same_content
+from deltasql.mirror.log_files import commit_bytes
+from deltasql.mirror.log_listing import list_log
+from deltasql.mirror.read_log import read_commits, read_state
+from deltasql.mirror.status import mark_published
+from deltasql.mirror.targets import ACTIVE, DELTA, OWN
+from deltasql.model.clock import now_ms
+from deltasql.storage import absolute_location, join_location, open_storage
+from deltasql.store.append import live_name
+from deltasql.store.dialect import Fault
+from deltasql.store.records import TableRow
+from deltasql.uri import join_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from deltasql.config import StorageSettings
+    from deltasql.mirror.log_listing import LogListing
+    from deltasql.mirror.read_log import LogCommit
+    from deltasql.storage import Storage
+    from deltasql.store.store import Store
+
+# One SQL transaction takes so many commits, or so many actions.
+BATCH_COMMITS = 200
+BATCH_ACTIONS = 50_000
+_LOADING = "deltasql.loading"
+
+State = Literal["loaded", "continued", "up to date", "would load", "failed", "skipped"]
+
+
+@dataclass(slots=True)
+class RebuiltTable:
+    """What became of one table of the lake."""
+
+    location: str
+    name: str | None = None
+    state: State = "loaded"
+    first_version: int | None = None
+    last_version: int | None = None
+    loaded: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcome as plain values."""
+        return {
+            "location": self.location,
+            "name": self.name,
+            "state": self.state,
+            "first_version": self.first_version,
+            "last_version": self.last_version,
+            "loaded": self.loaded,
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(slots=True)
+class RebuildReport:
+    """What became of every table that was found."""
+
+    tables: list[RebuiltTable] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every table is in the catalog."""
+        return not any(each.state == "failed" for each in self.tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        return {"ok": self.ok, "tables": [each.to_dict() for each in self.tables]}
+
+    def summary(self) -> str:
+        """Return the report as text, one line per table."""
+        lines = [f"{len(self.tables)} tables found"]
+        for each in self.tables:
+            span = f"{each.first_version} to {each.last_version}"
+            line = f"  {each.name or '?'}: {each.state}, versions {span}, {each.loaded} loaded, "
+            lines += [f"{line}from {each.location}", *(f"    {note}" for note in each.notes)]
+        return "\n".join(lines)
+
+
+def rebuild_catalog(
+    store: Store,
+    roots: Sequence[str],
+    *,
+    settings: StorageSettings | None = None,
+    dry_run: bool = False,
+    on_progress: Callable[[RebuiltTable], None] | None = None,
+) -> RebuildReport:
+    """Load every table below the roots that the catalog lacks, or lacks versions of."""
+    report = RebuildReport()
+    tell = on_progress or (lambda _: None)
+    unnamed: list[tuple[RebuiltTable, TableRow, str]] = []
+    for root in roots:
+        place = absolute_location(root)
+        for folder in find_tables(open_storage(place, settings)):
+            location = join_location(place, *folder.split("/")) if folder else place
+            found = RebuiltTable(location)
+            report.tables.append(found)
+            try:
+                storage = open_storage(location, settings)
+                table = _load(store, storage, folder, found, dry_run=dry_run, tell=tell)
+            except (TxnLogError, OSError) as error:
+                found.state = "failed"
+                found.notes.append(str(error).splitlines()[0])
+            else:
+                if table is not None:
+                    unnamed.append((found, table, folder))
+            tell(found)
+    # The newest of those that ask for one name gets it: the others were dropped or replaced.
+    for found, table, folder in sorted(unnamed, key=lambda each: -_last_commit_ms(store, each[1])):
+        _give_name(store, table, folder, found)
+        tell(found)
+    return report
+
+
+def _load(
+    store: Store,
+    storage: Storage,
+    folder: str,
+    found: RebuiltTable,
+    *,
+    dry_run: bool,
+    tell: Callable[[RebuiltTable], None],
+) -> TableRow | None:
+    """Load what is missing; returns the table when it has no name yet."""
+    listing = list_log(storage)
+    found.first_version, found.last_version = listing.first_version, listing.last_version
+    rows = store.query("tables_with_location", location=storage.location)
+    table = TableRow.from_row(rows[0]) if rows else None
+    is_loading = table is not None and _LOADING in table.properties
+    if table is not None and not is_loading:
+        found.name = join_table_name(table.namespace, table.name)
+        if table.dropped_at_ms is not None:
+            found.state = "skipped"
+            found.notes.append("a dropped table of the catalog has its files here")
+            return None
+        if not _can_continue(store, table, storage, listing, found):
+            return None
+    if dry_run:
+        metadata = read_state(storage, listing=listing).metadata
+        named = layout_name(metadata, storage.location, folder)
+        found.name = found.name or join_table_name(*named)
+        found.state = "would load"
+        return None
+    if table is None:
+        table = _insert(store, storage, listing)
+    loader = LogLoader(store, table)
+    found.state = "loaded" if loader.next_version is None else "continued"
+    _append(loader, storage, listing, found, tell)
+    if is_loading or found.name is None:
+        return table
+    mark_published(store, table, listing.last_version)
+    return None
+
+
+def _can_continue(
+    store: Store, table: TableRow, storage: Storage, listing: LogListing, found: RebuiltTable
+) -> bool:
+    """Whether the log goes on where SQL ends."""
+    head = store.head(table.table_id)
+    assert head is not None
+    if head.version >= listing.last_version:
+        found.state = "up to date"
+        return False
+    if head.version in listing.commits:
+        with store.session() as session:
+            ours = commit_bytes(session, table.table_id, head.version)
+        theirs = storage.read(listing.commits[head.version].name)
+        if not same_content(ours, theirs):
+            found.state = "failed"
+            found.notes.append(
+                f"version {head.version} is another commit in SQL than in the log: nothing loaded"
+            )
+            return False
+    return True
+
+
+def _insert(store: Store, storage: Storage, listing: LogListing) -> TableRow:
+    """Make the row of a table that nobody sees yet, and say how far it is published."""
+    first = listing.first_version
+    state = read_state(storage, first, listing=listing)
+    table_id, created_at_ms = state.metadata.id, state.metadata.created_time or now_ms()
+    taken = store.query("table_by_uuid", table_uuid=table_id)
+    row: dict[str, Any] = {
+        # A copy of a table has the same id in its log.
+        "table_uuid": f"{table_id}-{created_at_ms}-{now_ms()}" if taken else table_id,
+        "namespace": "default",
+        "name": told_name(state.metadata, storage.location),
+        "location": storage.location,
+        "created_at_ms": created_at_ms,
+    }
+    with store.change() as (session, _):
+        dropped_at_ms = now_ms()
+        properties = {_LOADING: "true"}
+        (found,) = session.query(
+            "insert_loading_table",
+            **row,
+            dropped_at_ms=dropped_at_ms,
+            properties=json.dumps(properties),
+        )
+        target = (found[0], OWN, DELTA, None, now_ms(), listing.last_version, 0, ACTIVE)
+        session.insert("insert_mirror_target", [(*target, 0, 0, None, None, 0)])
+    return TableRow(found[0], **row, dropped_at_ms=dropped_at_ms, properties=properties)
+
+
+def _append(
+    loader: LogLoader,
+    storage: Storage,
+    listing: LogListing,
+    found: RebuiltTable,
+    tell: Callable[[RebuiltTable], None],
+) -> None:
+    version = loader.next_version
+    if version is None:
+        version = listing.first_version
+        if version > 0 or version not in listing.commits:
+            _start(loader, storage, listing, found)
+            version += 1
+    unknown: Counter[str] = Counter()
+    for batch in _batches(read_commits(storage, listing, version, listing.last_version)):
+        loader.append(batch)
+        unknown.update(kind for each in batch for action in each.actions.unknown for kind in action)
+        found.loaded += len(batch)
+        tell(found)
+    if unknown:
+        kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(unknown.items()))
+        found.notes.append(f"actions of kinds that SQL does not hold were left out: {kinds}")
+
+
+def _start(loader: LogLoader, storage: Storage, listing: LogListing, found: RebuiltTable) -> None:
+    first = listing.first_version
+    state = read_state(storage, first, listing=listing)
+    commit = None
+    if first in listing.commits:
+        (commit,) = read_commits(storage, listing, first, first)
+    checkpoint = listing.checkpoint_for(first)
+    assert checkpoint is not None
+    file = checkpoint.files[0] if commit is None else commit.file
+    loader.start(state, commit, file.modified_ms)
+    found.loaded += 1
+    found.notes.append(f"begins at version {first}: older commits were cleaned up")
+
+
+def _batches(commits: Iterator[LogCommit]) -> Iterator[list[LogCommit]]:
+    batch: list[LogCommit] = []
+    actions = 0
+    for commit in commits:
+        batch.append(commit)
+        actions += len(commit.actions)
+        if len(batch) >= BATCH_COMMITS or actions >= BATCH_ACTIONS:
+            yield batch
+            batch, actions = [], 0
+    if batch:
+        yield batch
+
+
+def _last_commit_ms(store: Store, table: TableRow) -> int:
+    head = store.head(table.table_id)
+    return 0 if head is None else head.committed_at_ms
+
+
+def _give_name(store: Store, table: TableRow, folder: str, found: RebuiltTable) -> None:
+    """Let everybody see a table that is loaded."""
+    wanted = choose_name(store, table, folder)
+    number, namespace, name = 1, *wanted
+    while True:
+        try:
+            with store.change([table.table_id]) as (session, _):
+                session.execute(
+                    "finish_loading",
+                    table_id=table.table_id,
+                    namespace=namespace,
+                    name=name,
+                    live_name=live_name(namespace, name),
+                )
+            break
+        except TxnLogError as error:
+            cause = error.__cause__
+            if cause is None or store.classify(cause) is not Fault.DUPLICATE:
+                raise
+            number += 1
+            name = f"{wanted[1]}-{number}"
+    found.name = join_table_name(namespace, name)
+    if number > 1:
+        found.notes.append(f"{join_table_name(*wanted)} is the name of a newer table")

@@ -1,0 +1,265 @@
+"""A catalog that is lost is rebuilt from the lake, version by version, equal to what it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+import deltasql
+from deltasql.mirror.log_files import commits_between
+from deltasql.mirror.sql_state import SqlState
+from deltasql.mirror.verify import verify_table
+from tests.conftest import new_catalog_uri
+from tests.mirror.published import CHECKPOINT, HEAD, append, publish_history, storage_of
+from tests.mirror.support import LOG, commit_path, forget_commits_below, log_bytes, open_mirrored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql import Catalog
+    from deltasql.migrate.rebuild import RebuiltTable
+    from deltasql.uri import DeltaSqlUri
+
+SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
+
+
+@pytest.fixture
+def lost(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    """A catalog over a lake with three tables, one of them in a namespace of its own."""
+    with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
+        with catalog.begin() as tx:
+            tx.create_table("crm.customers", SCHEMA)
+            tx.create_table("orders", SCHEMA, partition_by=["p"])
+        for number in range(3):
+            rows = pa.table({"id": [number], "p": ["x"]})
+            with catalog.begin() as tx:
+                tx.write("crm.customers", rows)
+                tx.write("orders", rows)
+        yield catalog
+
+
+@pytest.fixture
+def empty_uri(backend: str, tmp_path: Path) -> Iterator[DeltaSqlUri]:
+    """A second catalog, on each database."""
+    folder = tmp_path / "new"
+    folder.mkdir()
+    yield from new_catalog_uri(backend, folder)
+
+
+def content(catalog: Catalog, name: str, first: int = 0) -> list[tuple[Any, ...]]:
+    """Everything SQL knows of a table, at every version."""
+    table = catalog.table(name)
+    history = {row.version: row for row in table.history()}
+    with catalog.store.session() as session:
+        encoded = dict(commits_between(session, table.row.table_id, first, max(history)))
+    out = []
+    for version in sorted(each for each in history if each >= first):
+        state = SqlState(catalog.store, table.row, version)
+        row = history[version]
+        out.append(
+            (
+                version,
+                row.committed_at_ms,
+                row.txn_id,
+                row.group_size,
+                row.info,
+                state.metadata,
+                state.protocol,
+                state.txns,
+                state.domains,
+                state.files.sort_by("path").to_pylist(),
+                encoded[version],
+            )
+        )
+    return out
+
+
+def verified(catalog: Catalog) -> bool:
+    """Whether every table's log says what SQL says, at every version."""
+    reports = [
+        verify_table(catalog.store, table.row, storage_of(table), versions="all")
+        for table in catalog.tables()
+    ]
+    assert [each.summary() for each in reports if not each.ok] == []
+    return bool(reports)
+
+
+def test_everything_comes_back(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    report = deltasql.rebuild(empty_uri, str(tmp_path / "lake"))
+    assert report.ok, report.summary()
+    assert sorted(each.name or "" for each in report.tables) == ["crm.customers", "orders", "t"]
+    with open_mirrored(empty_uri, tmp_path / "lake") as catalog:
+        assert [t.full_name for t in catalog.tables()] == [t.full_name for t in lost.tables()]
+        for name in ("t", "orders", "crm.customers"):
+            assert catalog.table(name).location == lost.table(name).location
+            assert catalog.table(name).row.table_uuid == lost.table(name).row.table_uuid
+            assert content(catalog, name) == content(lost, name)
+        assert verified(catalog)
+        pending = [(each.state, each.pending) for each in catalog.mirror.status()]
+        assert pending == [("ACTIVE", 0)] * 3
+
+
+def test_a_rebuilt_table_goes_on(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    deltasql.rebuild(empty_uri, str(tmp_path / "lake"))
+    with open_mirrored(empty_uri, tmp_path / "lake") as catalog:
+        assert append(catalog, 9) == HEAD + 1
+        table = catalog.table("t")
+        assert commit_path(table.location, HEAD + 1).exists()
+        assert deltalake.DeltaTable(table.location).version() == HEAD + 1
+        assert catalog.table("t").scan("id = 9").files
+        assert verified(catalog)
+
+
+def test_to_repeat_it_changes_nothing(
+    lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    root = str(tmp_path / "lake")
+    deltasql.rebuild(empty_uri, root)
+    before = log_bytes(lost.table("t").location)
+    again = deltasql.rebuild(empty_uri, root)
+    assert [(each.state, each.loaded) for each in again.tables] == [("up to date", 0)] * 3
+    assert log_bytes(lost.table("t").location) == before
+
+
+def test_a_dry_run_loads_nothing(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    report = deltasql.rebuild(empty_uri, str(tmp_path / "lake"), dry_run=True)
+    assert {each.name for each in report.tables} == {"t", "orders", "crm.customers"}
+    assert {each.state for each in report.tables} == {"would load"}
+    with deltasql.connect(empty_uri) as catalog:
+        assert catalog.tables() == []
+        assert catalog.dropped() == []
+
+
+def test_a_run_that_was_cut_short_is_continued(
+    lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deltasql.migrate.rebuild.BATCH_COMMITS", 2)
+
+    def cut(found: RebuiltTable) -> None:
+        if found.location.endswith("/t") and found.loaded == 4:
+            raise KeyboardInterrupt
+
+    root = str(tmp_path / "lake")
+    with pytest.raises(KeyboardInterrupt):
+        deltasql.rebuild(empty_uri, root, on_progress=cut)
+    with deltasql.connect(empty_uri) as catalog:
+        assert catalog.tables() == []  # nobody may commit to half a table
+    report = deltasql.rebuild(empty_uri, root)
+    states = {each.name: (each.state, each.loaded) for each in report.tables}
+    assert states["t"] == ("continued", HEAD + 1 - 4)
+    with deltasql.connect(empty_uri) as catalog:
+        assert content(catalog, "t") == content(lost, "t")
+        assert verified(catalog)
+
+
+def test_an_older_backup_is_brought_up_to_the_log(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
+        pass
+    database = Path(sqlite_uri.database)
+    backup = database.read_bytes()
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
+        append(catalog, 20)
+        append(catalog, 21)
+        expected = content(catalog, "t")
+    for file in database.parent.glob(f"{database.name}*"):
+        if file.is_file():
+            file.unlink()
+    database.write_bytes(backup)
+    report = deltasql.rebuild(sqlite_uri, str(tmp_path / "lake"))
+    assert [(each.name, each.state, each.loaded) for each in report.tables] == [
+        ("t", "continued", 2)
+    ]
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
+        assert content(catalog, "t") == expected
+        assert append(catalog, 22) == HEAD + 3
+        assert verified(catalog)
+
+
+def test_a_log_that_went_another_way_is_not_mixed_with_sql(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
+        location = catalog.table("t").location
+    head, after = commit_path(location, HEAD), commit_path(location, HEAD + 1)
+    after.write_bytes(head.read_bytes())
+    head.write_bytes(commit_path(location, HEAD - 1).read_bytes())
+    report = deltasql.rebuild(sqlite_uri, str(tmp_path / "lake"))
+    assert not report.ok
+    assert "another commit in SQL than in the log" in report.summary()
+
+
+def test_a_cleaned_log_comes_back_from_its_checkpoint(
+    lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    location = Path(lost.table("t").location)
+    forget_commits_below(location, CHECKPOINT)
+    report = deltasql.rebuild(empty_uri, str(tmp_path / "lake"))
+    assert report.ok, report.summary()
+    (found,) = [each for each in report.tables if each.name == "t"]
+    assert (found.first_version, found.last_version, found.loaded) == (CHECKPOINT, HEAD, 3)
+    with open_mirrored(empty_uri, tmp_path / "lake") as catalog:
+        for version in range(CHECKPOINT, HEAD + 1):
+            ours, theirs = (SqlState(c.store, c.table("t").row, version) for c in (catalog, lost))
+            assert ours.metadata == theirs.metadata
+            assert ours.txns == theirs.txns
+            drop = ["data_change"]  # which a checkpoint does not tell
+            assert (
+                ours.files.drop_columns(drop)
+                .sort_by("path")
+                .equals(theirs.files.drop_columns(drop).sort_by("path"))
+            )
+        assert verified(catalog)
+        assert [row.version for row in catalog.table("t").history()] == [8, 7, 6]
+        assert append(catalog, 9) == HEAD + 1
+        assert verified(catalog)
+
+
+def test_tables_of_other_writers_come_along(empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    place = tmp_path / "lake" / "events"
+    for number in range(3):
+        rows = pa.table({"id": [number], "day": ["2024-01-01"]})
+        deltalake.write_deltalake(str(place), rows, mode="append", partition_by=["day"])
+    deltalake.DeltaTable(str(place)).delete("id = 1")
+    report = deltasql.rebuild(empty_uri, str(tmp_path / "lake"))
+    assert [(each.name, each.loaded) for each in report.tables] == [("events", 4)]
+    with open_mirrored(empty_uri, tmp_path / "lake") as catalog:
+        assert catalog.table("events").history()[0].info.operation == "DELETE"
+        assert verified(catalog)
+
+
+def test_the_newest_table_of_a_name_gets_it(empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    folder.mkdir()
+    with open_mirrored(f"deltasql://sqlite/{folder}/meta.db", tmp_path / "lake") as catalog:
+        catalog.create_table("t", SCHEMA)
+        catalog.drop("t")
+        catalog.create_table("t", SCHEMA)
+        newest = catalog.table("t").location
+    report = deltasql.rebuild(empty_uri, str(tmp_path / "lake"))
+    with deltasql.connect(empty_uri) as catalog:
+        assert sorted(table.name for table in catalog.tables()) == ["t", "t-2"]
+        assert catalog.table("t").location == newest
+    assert "name of a newer table" in report.summary()
+
+
+def test_a_damaged_log_does_not_stop_the_others(
+    lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    commit_path(lost.table("orders").location, 2).write_text("{")
+    report = deltasql.rebuild(empty_uri, str(tmp_path / "lake"))
+    assert not report.ok
+    states = {Path(each.location).name: each for each in report.tables}
+    assert states["orders"].state == "failed"
+    assert f"{LOG}/{2:020d}.json" in states["orders"].notes[0]
+    assert states["t"].state == "loaded"
+    with deltasql.connect(empty_uri) as catalog:
+        assert [table.name for table in catalog.tables()] == ["customers", "t"]
+
+
+def test_without_a_root_there_is_nothing_to_look_at(sqlite_uri: DeltaSqlUri) -> None:
+    with pytest.raises(deltasql.exceptions.TxnLogConfigError, match="no folder"):
+        deltasql.rebuild(sqlite_uri)
