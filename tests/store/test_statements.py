@@ -86,6 +86,7 @@ ONLY = {
     "append_one_file": {"postgres"},
     "durability": {"sqlite"},
     "has_ledger": {"sqlite", "duckdb"},
+    "head_as_known": {"sqlite"},
     "record_published": {"postgres"},
     "relax_durability": {"sqlite", "postgres"},
     "restore_durability": {"sqlite"},

@@ -13,12 +13,10 @@ from deltasql.phases import reached
 from deltasql.store.records import (
     UNPARTITIONED,
     Commit,
-    OneFile,
     SkippingColumn,
     cdc_rows,
     domain_rows,
     dump,
-    dump_extra,
     load,
     metadata_row,
     protocol_row,
@@ -87,58 +85,6 @@ def prepare(session: Session, commit: Commit, known: dict[str, int], *, careful:
     plan.indexed = indexed
     plan.stats = [(table_id, *row) for row in indexed.stats]
     return plan
-
-
-def one_file_params(one: OneFile, known: dict[str, int]) -> dict[str, Any] | None:
-    """Return the parameters of `append_one_file`; None when its partition is not known yet."""
-    columns = [(c.column_id, c.path, c.type) for c in one.active_columns]
-    indexed = _core.index_files([one.add], columns, one.partition_columns, 0)
-    file = indexed.files[0]
-    partition_id = known.get(file[3])
-    if partition_id is None:
-        return None
-    bounds = [
-        {
-            "id": row[0],
-            "low": None if row[3] is None else row[3].hex(),
-            "high": None if row[4] is None else row[4].hex(),
-            "nulls": row[5],
-            "rows": row[6],
-        }
-        for row in indexed.stats
-    ]
-    info = one.info
-    return {
-        "table_id": one.table.table_id,
-        "live_name": live_name(one.table.namespace, one.table.name),
-        "now_ms": one.now_ms,
-        "metadata_version": one.metadata_version,
-        "protocol_version": one.protocol_version,
-        "path": file[1],
-        "path_key": file[2],
-        "partition_id": partition_id,
-        "size": file[4],
-        "modification_time": file[5],
-        "data_change": file[6],
-        "file_stats": file[7],
-        "num_records": file[8],
-        "tags": file[9],
-        "deletion_vector": file[10],
-        "base_row_id": file[11],
-        "default_row_commit_version": file[12],
-        "clustering_provider": file[13],
-        "extra": file[14],
-        "bounds": dump(bounds),
-        "txn_id": one.txn_id,
-        "operation": info.operation,
-        "operation_parameters": dump(info.operation_parameters),
-        "operation_metrics": dump(info.operation_metrics),
-        "engine_info": info.engine_info,
-        "user_metadata": info.user_metadata,
-        "isolation_level": info.isolation_level,
-        "in_commit_timestamps": one.in_commit_timestamps,
-        "info_extra": dump_extra(info.extra),
-    }
 
 
 def write(session: Session, plans: Sequence[Plan], *, adopts_intents: bool) -> None:

@@ -6,12 +6,13 @@ import enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
     from deltasql._core import IndexedFiles
+    from deltasql.store.append_one import OneFilePlan
 
 Row = tuple[Any, ...]
 
@@ -56,11 +57,23 @@ class Session(Protocol):
         """Statements inside need no answer before the end, so they may travel together."""
 
 
+class AppendOne(Protocol):
+    """Append one file; returns its version and time, or None when the head is not as known."""
+
+    def __call__(
+        self, session: Session, plan: OneFilePlan, sending: Callable[[], None]
+    ) -> tuple[int, int] | None: ...
+
+
 class Dialect(Protocol):
     """One kind of database."""
 
     name: str
     types: dict[str, str]
+
+    @property
+    def append_one(self) -> AppendOne | None:
+        """The short way to append one file, if there is one."""
 
     def session(self) -> AbstractContextManager[Session]:
         """Borrow a connection from the pool."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltasql.exceptions import MissingDriverError, StoreClosedError, StoreUnavailableError
-from deltasql.store.dialect import Fault, Row, Session
+from deltasql.store.dialect import AppendOne, Fault, Row, Session
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.statements import (
     LIST_PARAMETER,
@@ -136,6 +136,7 @@ class DuckdbDialect:
 
     name = "duckdb"
     types = TYPES
+    append_one: AppendOne | None = None
 
     def __init__(self, path: Path | None, config: Config) -> None:
         self._path = path

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from deltasql.exceptions import MissingDriverError, StoreUnavailableError
 from deltasql.store.adbc import AdbcReader
 from deltasql.store.adbc import errors as adbc_errors
+from deltasql.store.append_one import append_in_one_statement
 from deltasql.store.dialect import Fault, Row, Session
 from deltasql.store.statements import (
     LIST_PARAMETER,
@@ -170,6 +171,7 @@ class PostgresDialect:
 
     name = "postgres"
     types = TYPES
+    append_one = staticmethod(append_in_one_statement)
 
     def __init__(self, conninfo: str, config: Config, *, pool_size: int | None = None) -> None:
         self._conninfo = conninfo

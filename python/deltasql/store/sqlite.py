@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import StoreUnavailableError, TxnLogStoreError
 from deltasql.store.adbc import errors as adbc_errors
+from deltasql.store.append_one import append_in_turn
 from deltasql.store.dialect import Fault, Row, Session, chunks
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.pool import Pool
@@ -110,6 +111,7 @@ class SqliteDialect:
 
     name = "sqlite"
     types = TYPES
+    append_one = staticmethod(append_in_turn)
 
     def __init__(self, path: Path, config: Config) -> None:
         self._path, self._config = path, config

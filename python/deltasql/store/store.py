@@ -20,6 +20,7 @@ from deltasql.exceptions import (
 )
 from deltasql.model.clock import now_ms
 from deltasql.store import append, migrations
+from deltasql.store.append_one import plan_one
 from deltasql.store.dialect import Dialect, Fault, Row, Session
 from deltasql.store.records import (
     Commit,
@@ -216,23 +217,21 @@ class Store:
 
     @property
     def has_shortcut(self) -> bool:
-        """Whether the database can append one file in one statement."""
-        return self.dialect.name == "postgres"
+        """Whether a blind append of one file has a way of its own."""
+        return self.dialect.append_one is not None
 
     def append_one_file(self, one: OneFile, sending: Callable[[], None]) -> tuple[int, int] | None:
-        """Ratify a blind append of one file in one statement, where the database has a way.
+        """Ratify a blind append of one file by the short way, where the database has one.
 
-        Calls `sending` when there is a connection to send it by. Returns (version, time), or
-        None when nothing was done: there is no such way, or the table is no longer as it is
-        remembered.
+        Calls `sending` before anything is written. Returns (version, time), or None when
+        nothing was done: the table is no longer as it is remembered.
         """
-        params = append.one_file_params(one, self._partitions.get(one.table.table_id, {}))
-        if params is None:
+        plan = plan_one(one, self._partitions.get(one.table.table_id, {}))
+        append_one = self.dialect.append_one
+        if plan is None or append_one is None:
             return None
         with self.session() as session:
-            sending()
-            rows = session.query("append_one_file", **params)
-        return (rows[0][0], rows[0][1]) if rows else None
+            return append_one(session, plan, sending)
 
     def append_commits(
         self, session: Session, commits: Sequence[Commit], *, careful: bool, has_intents: bool

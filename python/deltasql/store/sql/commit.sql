@@ -12,6 +12,12 @@ WHERE h.table_id {in:table_ids}
 ORDER BY h.table_id
 FOR UPDATE OF h FOR KEY SHARE OF t;
 
+-- name: head_as_known [sqlite]
+SELECT h.version, h.committed_at_ms, h.next_file_id
+FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
+WHERE h.table_id = $table_id AND t.live_name = $live_name AND h.metadata_version = $metadata_version
+  AND h.protocol_version = $protocol_version;
+
 -- name: read_head
 SELECT h.table_id, h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version, t.live_name
 FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id

@@ -1,0 +1,155 @@
+"""A blind append of one file, the most frequent commit: everything that can be is prepared before.
+
+What is left under the lock of the head is one statement on PostgreSQL, and on SQLite, which has
+no statement that writes to several tables, five short ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deltasql import _core
+from deltasql.store.append import live_name
+from deltasql.store.records import OneFile, dump, dump_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql.store.dialect import Row, Session
+
+_FILE = (
+    "path",
+    "path_key",
+    "partition_id",
+    "size",
+    "modification_time",
+    "data_change",
+    "stats",
+    "num_records",
+    "tags",
+    "deletion_vector",
+    "base_row_id",
+    "default_row_commit_version",
+    "clustering_provider",
+    "extra",
+)
+
+
+@dataclass(slots=True)
+class OneFilePlan:
+    """The values of one append; versions, ids and times are not known before the lock."""
+
+    guard: dict[str, Any]
+    file: dict[str, Any]
+    info: dict[str, Any]
+    stats: list[Row]
+    one: OneFile
+
+
+def plan_one(one: OneFile, known: dict[str, int]) -> OneFilePlan | None:
+    """Prepare an append; None when the file's partition is not known yet."""
+    columns = [(c.column_id, c.path, c.type) for c in one.active_columns]
+    indexed = _core.index_files([one.add], columns, one.partition_columns, 0)
+    _, path, key, partition, *rest = indexed.files[0]
+    partition_id = known.get(partition)
+    if partition_id is None:
+        return None
+    table_id, info = one.table.table_id, one.info
+    return OneFilePlan(
+        guard={
+            "table_id": table_id,
+            "live_name": live_name(one.table.namespace, one.table.name),
+            "metadata_version": one.metadata_version,
+            "protocol_version": one.protocol_version,
+        },
+        file=dict(zip(_FILE, (path, key, partition_id, *rest), strict=True)),
+        info={
+            "txn_id": one.txn_id,
+            "operation": info.operation,
+            "operation_parameters": dump(info.operation_parameters),
+            "operation_metrics": dump(info.operation_metrics),
+            "engine_info": info.engine_info,
+            "user_metadata": info.user_metadata,
+            "isolation_level": info.isolation_level,
+            "extra": dump_extra(info.extra),
+        },
+        stats=indexed.stats,
+        one=one,
+    )
+
+
+def append_in_one_statement(
+    session: Session, plan: OneFilePlan, sending: Callable[[], None]
+) -> tuple[int, int] | None:
+    """Send one statement that locks the head, checks it, and writes everything."""
+    bounds = [
+        {
+            "id": row[0],
+            "low": None if row[3] is None else row[3].hex(),
+            "high": None if row[4] is None else row[4].hex(),
+            "nulls": row[5],
+            "rows": row[6],
+        }
+        for row in plan.stats
+    ]
+    params = plan.info | plan.file | plan.guard
+    params |= {
+        "now_ms": plan.one.now_ms,
+        "in_commit_timestamps": plan.one.in_commit_timestamps,
+        "file_stats": plan.file["stats"],
+        "info_extra": plan.info["extra"],
+        "bounds": dump(bounds),
+    }
+    sending()
+    rows = session.query("append_one_file", **params)
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
+def append_in_turn(
+    session: Session, plan: OneFilePlan, sending: Callable[[], None]
+) -> tuple[int, int] | None:
+    """Take the write lock, check the head, write and COMMIT."""
+    table_id = plan.guard["table_id"]
+    session.begin()
+    rows = session.query("head_as_known", **plan.guard)
+    if not rows:
+        return None
+    head_version, committed_at_ms, file_id = rows[0]
+    version = head_version + 1
+    timestamp_ms = max(plan.one.now_ms, committed_at_ms + 1)
+    sending()
+    session.execute(
+        "insert_add_file",
+        **plan.file,
+        table_id=table_id,
+        file_id=file_id,
+        added_version=version,
+    )
+    if plan.stats:
+        stats = [(table_id, row[0], file_id, file_id, *row[3:]) for row in plan.stats]
+        session.insert("insert_file_stats", stats)
+    session.execute(
+        "insert_version",
+        **plan.info,
+        table_id=table_id,
+        version=version,
+        committed_at_ms=timestamp_ms,
+        group_size=1,
+        is_blind_append=True,
+        read_version=None,
+        commit_timestamp=timestamp_ms,
+        in_commit_timestamp=timestamp_ms if plan.one.in_commit_timestamps else None,
+        next_file_id=file_id + 1,
+    )
+    session.execute(
+        "move_head",
+        table_id=table_id,
+        version=version,
+        committed_at_ms=timestamp_ms,
+        next_file_id=file_id + 1,
+        metadata_version=plan.one.metadata_version,
+        protocol_version=plan.one.protocol_version,
+    )
+    session.commit()
+    return version, timestamp_ms
