@@ -210,7 +210,7 @@ def _insert(store: Store, storage: Storage, listing: LogListing) -> TableRow:
         dropped_at_ms = now_ms()
         properties = {_LOADING: "true"}
         (found,) = session.query(
-            "insert_loading_table",
+            "begin_loading",
             **row,
             dropped_at_ms=dropped_at_ms,
             properties=json.dumps(properties),

@@ -1,4 +1,4 @@
--- name: insert_loading_table
+-- name: begin_loading
 -- Not live before all of its log is there: nobody may commit to half a table.
 INSERT INTO dl_tables (table_uuid, namespace, name, location, created_at_ms, dropped_at_ms, properties)
 VALUES ($table_uuid, $namespace, $name, $location, $created_at_ms, $dropped_at_ms, $properties)
