@@ -21,7 +21,6 @@ from deltasql.exceptions import (
     InvalidActionError,
     TableChangedError,
     TableExistsError,
-    TxnLogConfigError,
     TxnLogSchemaError,
     TxnLogTableNotFoundError,
     TxnLogUriError,
@@ -200,9 +199,7 @@ def test_two_tables_cannot_share_a_location(catalog: Catalog, tmp_path: Path) ->
         catalog.create_table("u", SCHEMA, location=str(tmp_path / "place"))
 
 
-def test_what_is_not_there_yet_or_makes_no_sense_is_refused(sqlite_uri: DeltaSqlUri) -> None:
-    with pytest.raises(TxnLogConfigError, match="async"):
-        deltasql.connect(sqlite_uri, mirror={"mode": "async"})
+def test_what_makes_no_sense_is_refused(sqlite_uri: DeltaSqlUri) -> None:
     uri = sqlite_uri.with_table("t").to_string()
     rows = pa.table({"id": [1], "day": ["x"]})
     with pytest.raises(ValueError, match="apend"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from deltasql import telemetry
+from deltasql.api.mirror import Mirror
 from deltasql.api.table import CatalogTable
 from deltasql.api.transaction import MultiTableTransaction
 from deltasql.commit.transaction import Committer
@@ -79,15 +80,7 @@ class Catalog:
         self.store = open_store(self.uri, self.config, migrate=migrate)
         self.committer = Committer(self.store, self.config)
         self.cache = FileCache(self.config.cache.max_bytes, self.config.cache.max_entries)
-        self.mirror_mode = self.uri.mirror or self.config.mirror.mode
-        if self.mirror_mode == "async":
-            self.close()
-            raise TxnLogConfigError(
-                "the mirror mode async is not there yet",
-                key="mirror.mode",
-                allowed="sync, off",
-                help="Use sync, or off and publish later.",
-            )
+        self.mirror = Mirror(self)
 
     def __repr__(self) -> str:
         return f"Catalog({str(self.uri)!r})"
@@ -104,7 +97,8 @@ class Catalog:
         self.close()
 
     def close(self) -> None:
-        """Give back every connection; safe to call twice."""
+        """Publish what waits for it, give back every connection; safe to call twice."""
+        self.mirror.close()
         self.store.close()
 
     # Tables
@@ -165,12 +159,14 @@ class Catalog:
                 "live_name": live_name(namespace, short),
             }
             self._taking_name(session, "rename_table", new_name, table_id=table.table_id, **params)
+        self.mirror.names_changed()
         return self.table(new_name)
 
     def drop(self, name: str) -> None:
         """Take a table out of the catalog; `undrop` brings it back, no file is deleted."""
         with self._locked(name) as (session, table):
             session.execute("drop_table", table_id=table.table_id, dropped_at_ms=now_ms())
+        self.mirror.names_changed()
 
     def undrop(self, name: str) -> CatalogTable:
         """Bring back the table that was dropped last under this name."""
@@ -192,6 +188,7 @@ class Catalog:
                 "live_name": live_name(namespace, short),
             }
             self._taking_name(session, "undrop_table", name, table_id=table.table_id, **params)
+        self.mirror.names_changed()
         return self.table(name)
 
     def dropped(self) -> list[TableRow]:

@@ -20,7 +20,6 @@ from deltasql.exceptions import (
     TransactionClosedError,
     TxnLogError,
 )
-from deltasql.mirror.publish import publish
 from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import now_ms
 from deltasql.operations.write import stage_write
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from deltasql.api.catalog import Catalog
-    from deltasql.commit.transaction import Ratified
+    from deltasql.commit.ratified import Ratified
     from deltasql.storage import Storage
 
 _log = logging.getLogger(__name__)
@@ -189,7 +188,7 @@ class MultiTableTransaction:
         self.versions = {
             self._names[key]: each.version for key, each in zip(keys, ratified, strict=True)
         }
-        self._publish(ratified)
+        self.catalog.mirror.after_commit(ratified)
         return self.versions
 
     def _ratify(self, staged: list[Staged]) -> list[Ratified]:
@@ -257,11 +256,6 @@ class MultiTableTransaction:
                 _log, logging.WARNING, "files not discarded", txn_id=self.txn_id, error=str(error)
             )
         self._written.clear()
-
-    def _publish(self, ratified: list[Ratified]) -> None:
-        if self.catalog.mirror_mode == "sync":
-            for each in ratified:
-                publish(self.catalog.store, each.table, each.version)
 
     def _storage(self, location: str) -> Storage:
         return open_storage(location, self.catalog.config.storage)

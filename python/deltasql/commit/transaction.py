@@ -21,6 +21,7 @@ from deltasql.commit.build import (
     table_changed,
 )
 from deltasql.commit.conflict import check_conflicts, isolation_for
+from deltasql.commit.ratified import Ratified, already_ratified, ratified_file
 from deltasql.commit.state import TableState, table_state
 from deltasql.commit.validate import validate_against, validate_staged, validate_table
 from deltasql.commit.winners import load_winners
@@ -38,27 +39,18 @@ from deltasql.model.clock import now_ms
 from deltasql.phases import is_hooked, reached
 from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault
-from deltasql.store.records import Commit, Head, OneFile, TableRow
+from deltasql.store.records import Commit, Head, OneFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from deltasql.commit.staged import Staged
     from deltasql.config import Config
     from deltasql.model.actions import CommitInfo
-    from deltasql.store.dialect import Row, Session
+    from deltasql.store.dialect import Session
     from deltasql.store.store import Store
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Ratified:
-    """One table's part of a commit that happened."""
-
-    table: TableRow
-    version: int
-    committed_at_ms: int
 
 
 class Committer:
@@ -104,7 +96,7 @@ class Committer:
             except errors as error:
                 fault = self._fault(error, attempt)
                 if fault is Fault.DUPLICATE:
-                    done = _already_ratified(self._store.query, staged, txn_id)
+                    done = already_ratified(self._store.query, staged, txn_id)
                     if done is not None:
                         return done
                     self._on_duplicate(staged, attempt, error)
@@ -137,7 +129,7 @@ class Committer:
             heads = store.begin_locked(session, ids)
             reached("locked")
             if attempt.number > 1:
-                done = _already_ratified(session.query, staged, txn_id)
+                done = already_ratified(session.query, staged, txn_id)
                 if done is not None:
                     return done
                 if ids:
@@ -158,7 +150,10 @@ class Committer:
                 session, commits, careful=attempt.careful, has_intents=attempt.has_intents
             )
         reached("ratified")
-        return [Ratified(c.table, c.version, c.committed_at_ms) for c in commits]
+        for commit in commits:
+            # A unique index refuses a file that is live already, unless we looked for it.
+            commit.replaces_nothing = not (attempt.careful or commit.removes)
+        return [Ratified(c.table, c.version, c.committed_at_ms, c) for c in commits]
 
     def _append_one(
         self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt
@@ -191,7 +186,7 @@ class Committer:
         )
         done = self._store.append_one_file(one, attempt.send)
         attempt.sent = False
-        return None if done is None else Ratified(only.table, *done)
+        return None if done is None else ratified_file(one, *done)
 
     def _info(self, staged: Staged, state: TableState, txn_id: str) -> CommitInfo:
         """Complete what the commit tells of itself, but for the time."""
@@ -368,22 +363,6 @@ class _Attempt:
 
 
 ENGINE_INFO = "deltasql"
-
-
-def _already_ratified(
-    query: Callable[..., list[Row]], staged: Sequence[Staged], txn_id: str
-) -> list[Ratified] | None:
-    """Look for our own commit."""
-    rows = query("group_members", txn_id=txn_id)
-    if not rows:
-        return None
-    # By the table's own id: its name may be another by now.
-    by_uuid = {table_uuid: found for table_uuid, *found in rows}
-    out = []
-    for each in staged:
-        table_id, version, committed_at_ms = by_uuid[each.table.table_uuid]
-        out.append(Ratified(replace(each.table, table_id=table_id), version, committed_at_ms))
-    return out
 
 
 def _may_conflict(staged: Staged, read_version: int, head: Head) -> bool:

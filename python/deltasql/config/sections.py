@@ -92,20 +92,49 @@ class MirrorSettings(Section):
 
     mode: Literal["sync", "async", "off"] = Field(
         default="sync",
-        description="`sync` publishes before a commit returns, `off` never; "
-        "`async`, behind it, is not there yet and refused.",
+        description="`sync` publishes before a commit returns, `async` behind it in a thread, "
+        "`off` never: then a reconciler publishes, or nobody.",
     )
     checkpoint_interval: int = Field(
-        default=100,
+        default=10,
         ge=1,
         le=1_000_000,
-        description="Write a checkpoint every so many versions (not used yet).",
+        description="Write a checkpoint every so many versions, "
+        "where a table has no `delta.checkpointInterval`.",
     )
     alert_lag_s: float = Field(
         default=60.0,
         gt=0,
         le=604_800,
-        description="Report the mirror unhealthy when it lags by more (not used yet).",
+        description="Report a table's mirror unhealthy when it lags by more.",
+    )
+    poll_s: float = Field(
+        default=0.25, gt=0, le=3600, description="A reconciler without work looks again after this."
+    )
+    batch_versions: int = Field(
+        default=500,
+        ge=1,
+        le=100_000,
+        description="Versions published of one table before the next table has its turn; "
+        "also how many a commit in `sync` mode catches up at most.",
+    )
+    initial_backoff_s: float = Field(
+        default=1.0, ge=0, le=3600, description="Wait after the first failed attempt."
+    )
+    max_backoff_s: float = Field(
+        default=300.0, ge=0, le=86_400, description="The wait doubles up to this."
+    )
+    lease_s: float = Field(
+        default=30.0,
+        gt=0,
+        le=86_400,
+        description="So long a reconciler may work at a table before another takes it over.",
+    )
+    flush_s: float = Field(
+        default=30.0,
+        ge=0,
+        le=86_400,
+        description="`async`: how long closing waits for what is not published yet.",
     )
 
 

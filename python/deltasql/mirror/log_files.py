@@ -1,11 +1,20 @@
-"""A ratified commit as the bytes of its `_delta_log` file: the same commit, the same bytes."""
+"""A ratified commit as the bytes of its `_delta_log` file: the same commit, the same bytes.
+
+Whether a commit is encoded from memory or read back from SQL makes no difference: applications,
+domains and added files are put in order by name, partition values in the order of the columns.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
 
 from deltasql import _core
+from deltasql.model.deletion_vector import vector_file
 from deltasql.store.records import (
+    Commit,
     VersionRow,
     add_from_row,
     cdc_from_row,
@@ -17,8 +26,25 @@ from deltasql.store.records import (
 )
 
 if TYPE_CHECKING:
-    from deltasql.model.actions import Action
+    from collections.abc import Iterable, Sequence
+
+    from deltasql.model.actions import (
+        Action,
+        AddCdcFile,
+        AddFile,
+        CommitInfo,
+        DomainMetadata,
+        Metadata,
+        Protocol,
+        RemoveFile,
+        SetTransaction,
+    )
     from deltasql.store.dialect import Session
+
+T = TypeVar("T")
+
+# So many files are held in memory at once when commits are read back.
+MAX_FILES = 50_000
 
 
 def commit_file(version: int) -> str:
@@ -30,6 +56,23 @@ def commit_file(version: int) -> str:
     return f"_delta_log/{version:020d}.json"
 
 
+def encode_commit(commit: Commit) -> bytes:
+    """Encode a commit that was just ratified, without reading it back."""
+    adds = [_with_ordered_partition(add, commit.partition_columns) for add in commit.adds]
+    return _core.encode_commit(
+        _in_order(
+            commit.info,
+            commit.protocol,
+            commit.metadata,
+            commit.txns,
+            commit.domains,
+            commit.removes,
+            adds,
+            commit.cdc,
+        )
+    )
+
+
 def commit_bytes(session: Session, table_id: int, version: int) -> bytes:
     """Read a commit back from SQL and encode it canonically."""
     return _core.encode_commit(commit_actions(session, table_id, version))
@@ -37,23 +80,146 @@ def commit_bytes(session: Session, table_id: int, version: int) -> bytes:
 
 def commit_actions(session: Session, table_id: int, version: int) -> list[Action]:
     """Return a commit's actions in canonical order, with a fixed number of statements."""
-    span = {"table_id": table_id, "after": version - 1, "last": version}
-    rows = session.query("history", table_id=table_id, first=version - 1, last=version, limit=2)
-    row = VersionRow.from_row(rows[0])
-    first_file_id = VersionRow.from_row(rows[1]).next_file_id if len(rows) > 1 else 1
-    actions: list[Action] = [row.info]
-    actions += [protocol_from_row(r) for r in session.query("protocol_between", **span)]
-    actions += [metadata_from_row(r) for r in session.query("metadata_between", **span)]
-    actions += [txn_from_row(r[1:]) for r in session.query("txns_between", **span)]
-    actions += [domain_from_row(r[1:]) for r in session.query("domains_between", **span)]
-    actions += [remove_from_row(r) for r in session.query("removes_between", **span)]
-    if row.next_file_id > first_file_id:
-        adds = session.query(
-            "adds_between",
-            table_id=table_id,
-            first_file_id=first_file_id,
-            next_file_id=row.next_file_id,
+    return _actions_between(session, table_id, version, version)[0][1]
+
+
+def commits_between(
+    session: Session, table_id: int, first: int, last: int, *, max_files: int = MAX_FILES
+) -> list[tuple[int, bytes]]:
+    """Read a span of commits back as (version, bytes), with a fixed number of statements.
+
+    At least the first is returned; the span ends early where its files would be too many.
+    """
+    found = _actions_between(session, table_id, first, last, max_files=max_files)
+    return [(version, _core.encode_commit(actions)) for version, actions in found]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A file that a commit names; the key is that of the added file it belongs to."""
+
+    path: str
+    key: bytes | None = None
+
+
+def files_named(data: bytes) -> list[NamedFile]:
+    """Return the files that a commit brings: data, deletion vectors, changes."""
+    commit = _core.parse_commit(data)
+    found = []
+    for add in commit.adds:
+        vector = add.deletion_vector
+        key = _core.path_key(add.path, vector.unique_id if vector is not None else None)
+        found.append(NamedFile(add.path, key))
+        path = vector_file(vector) if vector is not None else None
+        if path is not None:
+            found.append(NamedFile(path, key))
+    return found + [NamedFile(file.path) for file in commit.cdc]
+
+
+def _actions_between(
+    session: Session, table_id: int, first: int, last: int, *, max_files: int = MAX_FILES
+) -> list[tuple[int, list[Action]]]:
+    rows, first_file_id = _versions(session, table_id, first, last, max_files)
+    span = {"table_id": table_id, "after": first - 1, "last": rows[-1].version}
+    protocols = {r[0]: protocol_from_row(r) for r in session.query("protocol_between", **span)}
+    metadata = {r[0]: metadata_from_row(r) for r in session.query("metadata_between", **span)}
+    txns = _by_version((r[0], txn_from_row(r[1:])) for r in session.query("txns_between", **span))
+    domains = _by_version(
+        (r[0], domain_from_row(r[1:])) for r in session.query("domains_between", **span)
+    )
+    removes = _by_version(
+        (r[12], remove_from_row(r)) for r in session.query("removes_between", **span)
+    )
+    cdc = _by_version((r[0], cdc_from_row(r)) for r in session.query("cdc_between", **span))
+    adds: dict[int, list[AddFile]] = defaultdict(list)
+    if rows[-1].next_file_id > first_file_id:
+        adds = _by_version(
+            (r[13], add_from_row(r))
+            for r in session.query(
+                "adds_between",
+                table_id=table_id,
+                first_file_id=first_file_id,
+                next_file_id=rows[-1].next_file_id,
+            )
         )
-        actions += [add_from_row(r) for r in adds]
-    actions += [cdc_from_row(r) for r in session.query("cdc_between", **span)]
-    return actions
+    return [
+        (
+            row.version,
+            _in_order(
+                row.info,
+                protocols.get(row.version),
+                metadata.get(row.version),
+                txns[row.version],
+                domains[row.version],
+                removes[row.version],
+                adds[row.version],
+                cdc[row.version],
+            ),
+        )
+        for row in rows
+    ]
+
+
+def _versions(
+    session: Session, table_id: int, first: int, last: int, max_files: int
+) -> tuple[list[VersionRow], int]:
+    """Return as many versions as fit into memory, and the first file id among them."""
+    found = session.query(
+        "history", table_id=table_id, first=first - 1, last=last, limit=last - first + 2
+    )
+    rows = [VersionRow.from_row(row) for row in reversed(found)]
+    first_file_id = 1
+    if rows[0].version == first - 1:
+        first_file_id = rows.pop(0).next_file_id
+    if len(rows) == 1:
+        return rows, first_file_id
+    removed: dict[int, int] = dict(
+        session.query("removes_per_version", table_id=table_id, after=first - 1, last=last)
+    )
+    ids = [first_file_id, *(row.next_file_id for row in rows)]
+    files, fitting = 0, 0
+    for row, (start, end) in zip(rows, pairwise(ids), strict=True):
+        files += end - start + removed.get(row.version, 0)
+        if fitting and files > max_files:
+            break
+        fitting += 1
+    return rows[:fitting], first_file_id
+
+
+def _in_order(
+    info: CommitInfo,
+    protocol: Protocol | None,
+    metadata: Metadata | None,
+    txns: Sequence[SetTransaction],
+    domains: Sequence[DomainMetadata],
+    removes: Sequence[RemoveFile],
+    adds: Sequence[AddFile],
+    cdc: Sequence[AddCdcFile],
+) -> list[Action]:
+    # Databases sort texts by rules of their own, so names are sorted here.
+    actions: list[Action] = [info]
+    actions += [action for action in (protocol, metadata) if action is not None]
+    ordered_txns = sorted(txns, key=lambda txn: txn.app_id)
+    ordered_domains = sorted(domains, key=lambda domain: domain.domain)
+    ordered_adds = sorted(adds, key=_logical_file) if len(adds) > 1 else adds
+    return [*actions, *ordered_txns, *ordered_domains, *removes, *ordered_adds, *cdc]
+
+
+def _logical_file(add: AddFile) -> tuple[str, str]:
+    vector = add.deletion_vector
+    return add.path, vector.unique_id if vector is not None else ""
+
+
+def _with_ordered_partition(add: AddFile, columns: Sequence[str]) -> AddFile:
+    values = add.partition_values
+    if not columns or list(values) == list(columns):
+        return add
+    ordered = {column: values.get(column) for column in columns}
+    return replace(add, partition_values={**ordered, **values})
+
+
+def _by_version(pairs: Iterable[tuple[int, T]]) -> dict[int, list[T]]:
+    grouped: dict[int, list[T]] = defaultdict(list)
+    for version, action in pairs:
+        grouped[version].append(action)
+    return grouped

@@ -1,86 +1,348 @@
-"""Write ratified commits to `_delta_log`: in version order, put-if-absent, never overwriting."""
+"""Write ratified commits to `_delta_log`: in version order, put-if-absent, never overwriting.
+
+A commit is published from memory when the version before it is known to be in place; otherwise
+what is missing is read back from SQL. Whatever fails is recorded and can be tried again: SQL has
+the commit.
+"""
 
 from __future__ import annotations
 
+import enum
 import logging
+import os
+import threading
+import weakref
+from collections import defaultdict
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
 
 from deltasql import telemetry
 from deltasql.exceptions import MirrorDivergedError, TxnLogError
-from deltasql.mirror.log_files import commit_bytes, commit_file
-from deltasql.model.clock import now_ms
+from deltasql.mirror import status
+from deltasql.mirror.log_files import commit_file, commits_between, encode_commit
+from deltasql.mirror.maintain import maintain
+from deltasql.mirror.replica import copy_files
+from deltasql.mirror.targets import DELTA, OWN, VIEWS, Target
 from deltasql.phases import reached
-from deltasql.storage import open_storage
+from deltasql.storage import Storage, open_storage
 
 if TYPE_CHECKING:
-    from deltasql.storage import Storage
-    from deltasql.store.records import TableRow
+    from collections.abc import Iterator
+
+    from deltasql.config import Config
+    from deltasql.store.records import Commit, TableRow
     from deltasql.store.store import Store
 
 _log = logging.getLogger(__name__)
-TABLE_TARGET = "table"
 
 
-def publish(store: Store, table: TableRow, version: int) -> bool:
-    """Publish every version up to this one; a failure is recorded and logged, never raised.
+class Stop(Protocol):
+    """Asked between two versions whether to go on; a `threading.Event` is one."""
 
-    The commit is ratified already: whatever fails here can be published again from SQL.
-    """
-    failures: tuple[type[BaseException], ...] = (OSError, TxnLogError, *store.errors)
-    with telemetry.span("publish", table=table.full_name), telemetry.timed("mirror_latency_ms"):
-        each = version
-        try:
-            storage = open_storage(table.location)
-            for each in _unpublished(store, table, version):
-                _publish_one(store, table, storage, each)
-                reached("published")
-                _record(store, table, each, "COMPLETE", None)
-        except failures as error:
-            telemetry.count("mirror_failures_total", table=table.full_name)
-            telemetry.log(
-                _log,
-                logging.WARNING,
-                "publishing failed",
-                table=table.full_name,
-                version=each,
-                error=str(error),
+    def is_set(self) -> bool: ...
+
+
+@dataclass(slots=True)
+class _Mark:
+    """How far the own target of a table is known to be, in this process."""
+
+    written: int  # its commit file is in place
+    recorded: int  # SQL knows it
+    further_targets: int
+
+
+class Reached(enum.Enum):
+    """How an attempt to publish a version ended."""
+
+    DONE = "the version is published at every target"
+    BEHIND = "nothing failed, but older versions must be published first"
+    FAILED = "a target failed or is shut; what failed was recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How far an attempt got, and what stopped it."""
+
+    published: int
+    error: BaseException | None = None
+
+
+class Publisher:
+    """Publishes the commits of one catalog; threads and processes may do so at the same time."""
+
+    def __init__(self, store: Store, config: Config) -> None:
+        self._store, self._config = store, config
+        self.failures: tuple[type[BaseException], ...] = (
+            OSError,
+            TxnLogError,
+            pa.ArrowException,
+            *store.errors,
+        )
+        self.forget()
+        _publishers.add(self)
+
+    def forget(self) -> None:
+        """Know nothing of what was published, as in a new process."""
+        self._marks: dict[int, _Mark] = {}
+        self._locks: dict[int, threading.Lock] = defaultdict(threading.Lock)
+
+    def publish(self, table: TableRow, version: int, commit: Commit | None = None) -> Reached:
+        """Publish a table up to this version at every target; never raises what can be repeated."""
+        data = None if commit is None else self._encoded(commit)
+        failure: BaseException | None = None
+        further: int | None = None
+        with telemetry.span("publish", table=table.full_name), telemetry.timed("mirror_latency_ms"):
+            try:
+                further = self._publish_next(table, version, commit, data)
+            except self.failures as error:
+                failure = error
+            if further == 0:
+                return Reached.DONE
+            try:
+                own, *others = status.targets_with_own(self._store, table)
+            except self.failures as error:
+                self._tell(table, version, failure or error)
+                return Reached.FAILED
+            if failure is not None:
+                self._fail(own, version, failure)
+            elif further is None:
+                others.insert(0, own)
+            outcomes = [(each, self.advance(each, version, latest=data)) for each in others]
+        if failure is not None or any(outcome.error for _, outcome in outcomes):
+            return Reached.FAILED
+        is_there = all(t.published_version + o.published >= version for t, o in outcomes)
+        return Reached.DONE if is_there else Reached.BEHIND
+
+    def advance(
+        self,
+        target: Target,
+        up_to: int,
+        *,
+        latest: bytes | None = None,
+        limit: int | None = None,
+        stop: Stop | None = None,
+        converge: bool = False,
+    ) -> Outcome:
+        """Publish what a target lacks, in order; what stops it is recorded and returned.
+
+        `latest` are the bytes of the version `up_to`, where they are known. `converge` also
+        completes what somebody else published and may not have lived to complete.
+        """
+        if target.is_quarantined:
+            return Outcome(0, _still_diverged(target))
+        last = min(up_to, target.published_version + (limit or self._config.mirror.batch_versions))
+        if last <= target.published_version:
+            return Outcome(0)
+        known = {} if latest is None else {up_to: latest}
+        if target.kind == DELTA:
+            with self._locks[target.table.table_id]:
+                mark = self._marks.get(target.table.table_id) if target.is_own else None
+                if mark is not None and mark.recorded >= last:  # while we waited
+                    return Outcome(last - target.published_version)
+                return self._advance_log(target, last, known, stop, converge)
+        return self._advance_view(target, up_to)
+
+    # The table's own log, one version after the one before
+
+    def _publish_next(
+        self, table: TableRow, version: int, commit: Commit | None, data: bytes | None
+    ) -> int | None:
+        """Publish a commit from memory; returns how many other targets there are.
+
+        None when it is not known that the version before it is in place.
+        """
+        mark = self._marks.get(table.table_id)
+        if mark is None or data is None or commit is None:
+            return None
+        storage = self._storage(table.location)
+        lock = self._locks[table.table_id]
+        with lock:
+            if mark.written >= version:  # another thread was faster
+                is_new = False
+            elif mark.written < version - 1:
+                return None
+            else:
+                is_new = put_commit(storage, table, version, data)
+                mark.written = version
+        if is_new:
+            maintain(
+                self._store,
+                table,
+                storage,
+                version,
+                config=self._config,
+                data=data,
+                replaces_nothing=commit.replaces_nothing,
             )
-            # With the database gone there is nowhere to record it: the next commit finds out.
-            with suppress(*failures):
-                _record(store, table, each, "FAILED", str(error))
-            return False
-    return True
+        with lock:
+            if mark.recorded < version:
+                further = self._record(table, OWN, mark.recorded, mark.written)
+                if further is None:
+                    self._marks.pop(table.table_id, None)
+                    return None
+                mark.recorded, mark.further_targets = mark.written, further
+        return mark.further_targets
+
+    def _encoded(self, commit: Commit) -> bytes | None:
+        try:
+            return encode_commit(commit)
+        except (TypeError, ValueError, TxnLogError):
+            return None  # a value that only SQL brings into its final form: read it back
+
+    # A span of versions
+
+    def _advance_log(
+        self,
+        target: Target,
+        last: int,
+        known: dict[int, bytes],
+        stop: Stop | None,
+        converge: bool,
+    ) -> Outcome:
+        table, done = target.table, target.published_version
+        try:
+            storage = self._storage(target.location)
+            for version, data in self._commits(target, last, known):
+                if stop is not None and stop.is_set():
+                    break
+                if not target.is_own:
+                    own = self._storage(table.location)
+                    copy_files(self._store, table, own, storage, data)
+                    reached("copied")
+                if put_commit(storage, table, version, data) or converge:
+                    maintain(self._store, table, storage, version, config=self._config, data=data)
+                done = version
+        except self.failures as error:
+            self._note(target, done)
+            self._fail(target, done + 1, error)
+            return Outcome(done - target.published_version, error)
+        return Outcome(done - target.published_version, self._note(target, done))
+
+    def _advance_view(self, target: Target, version: int) -> Outcome:
+        before = target.published_version
+        try:
+            reached("publishing")
+            show = VIEWS[target.kind]
+            show(self._store, target.table, target.location, version, self._config)
+            reached("published")
+            self._record(target.table, target.name, before, version, only_last=True)
+        except self.failures as error:
+            self._fail(target, version, error)
+            return Outcome(0, error)
+        return Outcome(version - before)
+
+    def _commits(
+        self, target: Target, last: int, known: dict[int, bytes]
+    ) -> Iterator[tuple[int, bytes]]:
+        version = target.published_version
+        while version < last:
+            if version + 1 in known:
+                version += 1
+                yield version, known[version]
+                continue
+            with self._store.session() as session:
+                end = last - 1 if last in known else last
+                found = commits_between(session, target.table.table_id, version + 1, end)
+            yield from found
+            version = found[-1][0]
+
+    def _note(self, target: Target, done: int) -> BaseException | None:
+        """Record what got through; a failure to do so costs work later, nothing else."""
+        if done == target.published_version:
+            return None
+        table = target.table
+        try:
+            further = self._record(table, target.name, target.published_version, done)
+        except self.failures as error:
+            self._marks.pop(table.table_id, None)
+            self._tell(table, done, error)
+            return error
+        if target.is_own:
+            self._marks.pop(table.table_id, None)
+            if further is not None:
+                self._marks[table.table_id] = _Mark(done, done, further)
+        return None
+
+    def _record(
+        self, table: TableRow, target: str, after: int, last: int, *, only_last: bool = False
+    ) -> int | None:
+        further = status.record_published(
+            self._store,
+            table.table_id,
+            target,
+            after=after,
+            first=last if only_last else after + 1,
+            last=last,
+        )
+        reached("recorded")
+        return further
+
+    def _storage(self, location: str) -> Storage:
+        return open_storage(location, self._config.storage)
+
+    # Failures
+
+    def _fail(self, target: Target, version: int, error: BaseException) -> None:
+        if target.is_own:
+            self._marks.pop(target.table.table_id, None)
+        self._tell(target.table, version, error, target=target.name)
+        # With the database gone there is nowhere to record it: the next commit finds out.
+        with suppress(*self.failures):
+            if isinstance(error, MirrorDivergedError):
+                status.quarantine(self._store, target, version, error)
+            else:
+                status.record_failure(self._store, target, version, error, self._config.mirror)
+
+    def _tell(
+        self, table: TableRow, version: int, error: BaseException, *, target: str = OWN
+    ) -> None:
+        telemetry.count("mirror_failures_total", table=table.full_name)
+        telemetry.log(
+            _log,
+            logging.WARNING,
+            "publishing failed",
+            table=table.full_name,
+            target=target,
+            version=version,
+            error=str(error),
+        )
 
 
-def _unpublished(store: Store, table: TableRow, version: int) -> range:
-    rows = store.query("last_published", table_id=table.table_id, target=TABLE_TARGET)
-    last = rows[0][0]
-    return range(0 if last is None else last + 1, version + 1)
-
-
-def _publish_one(store: Store, table: TableRow, storage: Storage, version: int) -> None:
-    with store.session() as session:
-        data = commit_bytes(session, table.table_id, version)
+def put_commit(storage: Storage, table: TableRow, version: int, data: bytes) -> bool:
+    """Put one commit file; False when it is there with these bytes, an error with other ones."""
     name = commit_file(version)
-    if storage.put_if_absent(name, data):
-        return
-    if storage.read(name) != data:
+    reached("publishing")
+    is_new = storage.put_if_absent(name, data)
+    if not is_new and storage.read(name) != data:
         raise MirrorDivergedError(
-            f"{name} of {table.full_name} exists with other content",
+            f"version {version} of {table.full_name} is another commit in {name} than in SQL",
             table=table.full_name,
             version=version,
+            location=table.location,
         )
+    reached("published")
+    return is_new
 
 
-def _record(store: Store, table: TableRow, version: int, status: str, error: str | None) -> None:
-    with store.session() as session:
-        session.execute(
-            "set_mirror_status",
-            table_id=table.table_id,
-            version=version,
-            target=TABLE_TARGET,
-            status=status,
-            last_error=error,
-            updated_at_ms=now_ms(),
-        )
+def _still_diverged(target: Target) -> MirrorDivergedError:
+    return MirrorDivergedError(
+        f"the mirror of {target.table.full_name} is shut since its log was changed by others",
+        table=target.table.full_name,
+        version=target.published_version + 1,
+        location=target.location,
+    )
+
+
+_publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    # A lock may have been held by a thread that this process does not have.
+    for publisher in list(_publishers):
+        publisher.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

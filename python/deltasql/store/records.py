@@ -142,6 +142,7 @@ class Commit:
     # With new metadata: the columns to index from now on. Without: those indexed already.
     skipping: Sequence[tuple[tuple[str, ...], str]] = ()
     active_columns: Sequence[SkippingColumn] = ()
+    replaces_nothing: bool = False  # known once it is ratified: no added file was live before
 
 
 def dump(value: Any) -> str | None:

@@ -3,7 +3,7 @@ t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dr
   coalesce(g.target, 'table'), coalesce(g.kind, 'delta'), coalesce(g.location, t.location),
   coalesce(g.published_version, -1), coalesce(g.further_targets, 0), coalesce(g.state, 'ACTIVE'),
   coalesce(g.attempts, 0), coalesce(g.next_attempt_ms, 0), g.last_error, g.claimed_by, coalesce(g.claimed_until_ms, 0),
-  h.version, v.committed_at_ms;
+  h.version, v.committed_at_ms, g.target;
 
 -- part: target_tables
 dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
@@ -14,7 +14,7 @@ dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
 SELECT {use:target_columns}
 FROM {use:target_tables}
 WHERE t.table_id = $table_id
-ORDER BY g.created_at_ms, g.target;
+ORDER BY CASE WHEN g.target = 'table' THEN 0 ELSE 1 END, g.created_at_ms, g.target;
 
 -- name: targets_of_all
 SELECT {use:target_columns}
@@ -156,26 +156,18 @@ UPDATE dl_mirror_targets m SET claimed_by = $claimed_by, claimed_until_ms = $unt
 FROM due WHERE m.table_id = due.table_id AND m.target = due.target
 RETURNING m.table_id;
 
--- name: release_claims
-UPDATE dl_mirror_targets SET claimed_by = NULL, claimed_until_ms = $now_ms WHERE claimed_by = $claimed_by;
-
--- name: durability
-SELECT 0;
+-- name: release_claim
+UPDATE dl_mirror_targets SET claimed_by = NULL, claimed_until_ms = $now_ms
+WHERE table_id = $table_id AND target = $target AND claimed_by = $claimed_by;
 
 -- name: durability [sqlite]
 PRAGMA synchronous;
-
--- name: relax_durability
-SELECT 1;
 
 -- name: relax_durability [sqlite]
 PRAGMA synchronous = NORMAL;
 
 -- name: relax_durability [postgres]
 SET LOCAL synchronous_commit = off;
-
--- name: restore_durability
-SELECT 1;
 
 -- name: restore_durability [sqlite]
 PRAGMA synchronous = FULL;

@@ -1,0 +1,140 @@
+"""`catalog.mirror`: what is published where, how far, and what to do when it is not."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from deltasql import telemetry
+from deltasql.mirror import status, targets
+from deltasql.mirror.duckdb_catalog import refresh_catalogs
+from deltasql.mirror.publish import Publisher
+from deltasql.mirror.publisher import BackgroundPublisher
+from deltasql.mirror.reconcile import Reconciler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.commit.ratified import Ratified
+    from deltasql.mirror.reconcile import Step
+    from deltasql.mirror.status import MirrorStatus, VersionStatus
+    from deltasql.mirror.targets import Target
+
+
+class Mirror:
+    """The published logs of a catalog's tables.
+
+    >>> import tempfile, deltasql, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with deltasql.connect(f"deltasql://sqlite/{folder.name}/meta.db") as catalog:
+    ...     _ = catalog.create_table("sales", pa.schema([("id", pa.int64())]))
+    ...     [(s.table, s.published_version, s.state) for s in catalog.mirror.status()]
+    [('default.sales', 0, 'ACTIVE')]
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.mode = catalog.uri.mirror or catalog.config.mirror.mode
+        self.publisher = Publisher(catalog.store, catalog.config)
+        self._background = BackgroundPublisher(self.publisher, catalog.config.mirror)
+
+    def after_commit(self, ratified: Sequence[Ratified]) -> None:
+        """Publish what was just ratified, now or behind the commit's back."""
+        for each in ratified:
+            if self.mode == "sync":
+                self.publisher.publish(each.table, each.version, each.commit)
+            elif self.mode == "async":
+                self._background.submit(each.table, each.version)
+
+    def names_changed(self) -> None:
+        """Show tables under the names they have now, where views of them are kept."""
+        if self.mode != "off":
+            refresh_catalogs(self._catalog.store, self._catalog.config)
+
+    # How it stands
+
+    def status(self, table: str | None = None) -> list[MirrorStatus]:
+        """Return how far every target of a table, or of all tables, has got."""
+        settings = self._catalog.config.mirror
+        found = [status.status_of(each, settings) for each in self._targets(table)]
+        for each in found:
+            if each.target == targets.OWN:
+                telemetry.gauge("mirror_lag_seconds", each.lag_s, table=each.table)
+        return found
+
+    def versions(
+        self, table: str, *, target: str = targets.OWN, limit: int = 20
+    ) -> list[VersionStatus]:
+        """Return what became of the latest versions of a table at one target, newest first."""
+        chosen = next(each for each in self._targets(table) if each.name == target)
+        return status.versions_of(self._catalog.store, chosen, limit)
+
+    def lag(self, table: str) -> float:
+        """Return the age in seconds of the oldest version that is not published everywhere."""
+        return max(each.lag_s for each in self.status(table))
+
+    # What can be done
+
+    def publish(self, table: str | None = None) -> int:
+        """Publish whatever is missing now; returns how many versions, raises what stopped it."""
+        published, failure = 0, None
+        for each in self._targets(table, with_row=True):
+            current, error = each, None
+            while current.pending and error is None:
+                outcome = self.publisher.advance(current, current.head_version, converge=True)
+                published, error = published + outcome.published, outcome.error
+                current = targets.moved(current, outcome.published)
+            failure = failure or error
+        if failure is not None:
+            raise failure
+        return published
+
+    def run(
+        self,
+        stop: threading.Event | None = None,
+        *,
+        once: bool = False,
+        on_progress: Callable[[Step], None] | None = None,
+    ) -> int:
+        """Reconcile until `stop` is set, or once; returns how many versions were published."""
+        catalog = self._catalog
+        reconciler = Reconciler(
+            catalog.store, catalog.config, on_progress=on_progress, publisher=self.publisher
+        )
+        if once:
+            return reconciler.run_once(stop)
+        return reconciler.run(stop or threading.Event())
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until what the background publisher was told of is published; False if it is not."""
+        return self._background.flush(timeout)
+
+    def close(self) -> None:
+        """Flush and stop the background publisher."""
+        self._background.close()
+
+    # Where
+
+    def targets(self, table: str) -> list[Target]:
+        """Return the places a table is published to, its own location first."""
+        return self._targets(table)
+
+    def add_target(self, table: str, name: str, location: str, *, kind: str = "delta") -> None:
+        """Publish a table to a second place too: a replica with its data, or a DuckDB catalog."""
+        targets.add_target(
+            self._catalog.store, self._catalog.resolve(table, fresh=True), name, location, kind
+        )
+
+    def remove_target(self, table: str, name: str) -> None:
+        """Publish a table no longer to a further place; what lies there stays."""
+        targets.remove_target(self._catalog.store, self._catalog.resolve(table, fresh=True), name)
+
+    def _targets(self, table: str | None, *, with_row: bool = False) -> list[Target]:
+        store = self._catalog.store
+        if table is None:
+            if with_row:
+                status.add_missing(store)
+            return targets.all_targets(store)
+        row = self._catalog.resolve(table, fresh=True)
+        return status.targets_with_own(store, row) if with_row else targets.targets_of(store, row)
