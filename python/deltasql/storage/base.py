@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 _CHUNK = 8 * 1024 * 1024
+# A part that is empty, "." or "..", or a character that ends a name for the system.
+_STRAY = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def is_inside(name: str) -> bool:
     >>> [is_inside(name) for name in ("a/b c", "../b", "/etc/x", "a//b", "a/./b", "")]
     [True, False, False, False, False, False]
     """
-    return not any(part in ("", ".", "..") for part in name.split("/")) and "\0" not in name
+    return _STRAY.search(name) is None
 
 
 def checked(location: str, name: str, operation: str) -> str:

@@ -7,7 +7,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from deltasql.exceptions import TxnLogStorageError, redact
+from deltasql.exceptions import TxnLogError, TxnLogStorageError, redact
 from deltasql.storage.driver import driver
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ _HELP = {
     "cloud) do not allow this; check the rights on the bucket.",
     "UnauthenticatedError": "Check the credentials in storage.options or in the variables of the "
     "cloud, such as AWS_ACCESS_KEY_ID.",
-    "NotSupportedError": "The store must support conditional writes: leave conditional_put out of "
-    "storage.options, or set it to etag.",
+    "NotImplementedError": "The store must support conditional writes: leave "
+    "conditional_put out of storage.options, or set it to etag.",
     "NotFoundError": "Create the bucket, or correct the location.",
 }
 
@@ -30,7 +30,7 @@ def told(location: str, operation: str, name: str) -> Iterator[None]:
     errors = driver().exceptions
     try:
         yield
-    except TxnLogStorageError:
+    except TxnLogError:
         raise
     except (FileNotFoundError, errors.NotFoundError) as error:
         if operation in ("put", "put_if_absent", "writer", "list"):

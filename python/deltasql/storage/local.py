@@ -45,12 +45,15 @@ class LocalStorage:
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Create a file whole; False when the name is taken, which changes nothing."""
         target = self._path(name, "put_if_absent")
+        try:
+            return _link_new(target, data)
+        except FileNotFoundError:
+            pass  # the folder is missing
+        except OSError as error:
+            raise self._fault("put_if_absent", name, error) from error
         with self._told("put_if_absent", name):
-            try:
-                return _link_new(target, data)
-            except FileNotFoundError:
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                return _link_new(target, data)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            return _link_new(target, data)
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file whole, in the place of what has the name."""
@@ -150,14 +153,17 @@ class LocalStorage:
         except (FileNotFoundError, TxnLogStorageError):
             raise
         except OSError as error:
-            raise TxnLogStorageError(
-                f"{operation} of {name!r} at {self.location} failed: {error.strerror}",
-                location=self.location,
-                name=name,
-                operation=operation,
-                help="Check the rights on the folder, the space on the disk, and that it is "
-                "mounted; a disk without hard links cannot hold a log.",
-            ) from error
+            raise self._fault(operation, name, error) from error
+
+    def _fault(self, operation: str, name: str, error: OSError) -> TxnLogStorageError:
+        return TxnLogStorageError(
+            f"{operation} of {name!r} at {self.location} failed: {error.strerror}",
+            location=self.location,
+            name=name,
+            operation=operation,
+            help="Check the rights on the folder, the space on the disk, and that it is "
+            "mounted; a disk without hard links cannot hold a log.",
+        )
 
 
 def _link_new(target: str, data: bytes) -> bool:

@@ -46,7 +46,8 @@ def parse_location(text: str) -> Location:
     '/data/sales 100%'
     """
     # A relative path must not be remembered: the working directory may change.
-    return _parse(text if _URL.match(text) else str(Path(text).absolute()))
+    is_fixed = text.startswith("/") or _URL.match(text)
+    return _parse(text if is_fixed else str(Path(text).absolute()))
 
 
 def local_path(location: str) -> Path:
@@ -104,7 +105,8 @@ def data_name(place: Location, path: str) -> str:
 def _parse(text: str) -> Location:
     found = _URL.match(text)
     if found is None:
-        return Location(text, "file", "", text)
+        path = str(Path(text))
+        return Location(path, "file", "", path)
     scheme = found.group(1).lower()
     if scheme not in _SCHEMES:
         raise TxnLogConfigError(

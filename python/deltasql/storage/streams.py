@@ -42,6 +42,12 @@ class ObjectReader(io.RawIOBase):
         self._position += wanted
         return wanted
 
+    def readall(self) -> bytes:
+        """Read to the end with one request."""
+        data = bytearray(max(0, self._size - self._position))
+        self.readinto(data)
+        return bytes(data)
+
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Move the position."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]

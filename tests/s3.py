@@ -1,0 +1,103 @@
+"""A real S3 server in a process of its own, and a fresh bucket for every test that asks.
+
+`python -m tests.s3` serves until its standard input is closed, and prints its port first.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The address of the server."""
+    # Credentials of whoever runs the tests must not reach a server, nor ours theirs.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.s3"],
+        cwd=_ROOT,
+        env=clean,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        assert server.stdin is not None
+        server.stdin.close()
+
+
+@pytest.fixture
+def s3_options(s3_server: str) -> dict[str, str]:
+    """The options that deltalake and `storage.options` take to reach the server."""
+    return options_for(s3_server)
+
+
+@pytest.fixture
+def s3_location(s3_server: str) -> str:
+    """A folder in a bucket of its own."""
+    return f"{new_bucket(s3_server)}/lake"
+
+
+def options_for(address: str) -> dict[str, str]:
+    """Return the options to reach a server at this address."""
+    return {
+        "AWS_ENDPOINT_URL": address,
+        "AWS_ACCESS_KEY_ID": "someone",
+        "AWS_SECRET_ACCESS_KEY": "hunter2-hunter2",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+
+
+def new_bucket(address: str) -> str:
+    """Create a bucket and return its URL."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    with urlopen(Request(f"{address}/{name}", method="PUT")):
+        return f"s3://{name}"
+
+
+def _one_at_a_time(app: Callable[..., Any]) -> Callable[..., Any]:
+    """Answer requests one after the other: the server looks for a key and then writes it."""
+    guard = threading.Lock()
+
+    def answer(environment: Any, start_response: Any) -> list[bytes]:
+        with guard:
+            return [b"".join(app(environment, start_response))]
+
+    return answer
+
+
+def _serve() -> None:
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class QuietHandler(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"  # connections are kept, as real stores do
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            pass
+
+    app = _one_at_a_time(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=QuietHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.port, flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    _serve()

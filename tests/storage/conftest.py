@@ -1,0 +1,42 @@
+"""One storage of each kind: the same promises hold for all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltasql.config import StorageSettings
+from deltasql.storage import Storage, local, open_storage
+from tests.s3 import s3_location, s3_options, s3_server  # noqa: F401
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KINDS = ("local", "local with names", "s3")
+
+
+@pytest.fixture
+def s3_settings(s3_options: dict[str, str]) -> StorageSettings:  # noqa: F811
+    """Settings that reach the S3 server."""
+    return StorageSettings(options=s3_options, timeout_s=10, retries=2)
+
+
+@pytest.fixture(params=KINDS)
+def storage(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Storage:
+    """An empty storage; the folder's name needs decoding where it is a URL."""
+    if request.param == "s3":
+        settings = request.getfixturevalue("s3_settings")
+        return open_storage(f"{request.getfixturevalue('s3_location')}/100%25 of it", settings)
+    if request.param == "local with names":
+        # A disk that knows no file without a name.
+        monkeypatch.setattr(local, "_UNNAMED", 0)
+    return open_storage(str(tmp_path / "100% of it"))
+
+
+@pytest.fixture
+def s3_storage(s3_location: str, s3_settings: StorageSettings) -> Storage:  # noqa: F811
+    """An empty storage in the S3 server."""
+    return open_storage(s3_location, s3_settings)

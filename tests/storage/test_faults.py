@@ -1,0 +1,201 @@
+"""An object store that fails: repeated, told in our words, without a secret."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltasql.config import StorageSettings
+from deltasql.exceptions import MissingDriverError, TxnLogConfigError, TxnLogStorageError
+from deltasql.storage import Storage, open_storage
+from tests.s3 import options_for
+from tests.storage.flaky import FlakyServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECRET = options_for("")["AWS_SECRET_ACCESS_KEY"]
+
+
+@pytest.fixture
+def flaky(s3_server: str) -> Iterator[FlakyServer]:
+    """A server that passes on to the S3 server what is not in trouble."""
+    with FlakyServer(s3_server) as server:
+        yield server
+
+
+def through(flaky: FlakyServer, location: str, **settings: float) -> Storage:
+    given = {"timeout_s": 5, "retries": 3, **settings}
+    return open_storage(location, StorageSettings(options=options_for(flaky.address), **given))
+
+
+def told(error: BaseException) -> str:
+    """Everything that a log or a console could show of an error."""
+    return "".join(traceback.format_exception(error)) + repr(error)
+
+
+def test_a_put_whose_answer_is_lost_finds_its_own_file(
+    flaky: FlakyServer, s3_location: str
+) -> None:
+    storage = through(flaky, s3_location)
+    flaky.troubles = [("PUT", "lose the answer")]
+    assert storage.put_if_absent("_delta_log/0.json", b"mine") is False
+    assert storage.read("_delta_log/0.json") == b"mine"
+
+
+def test_a_put_that_got_no_answer_and_no_effect_is_repeated(
+    flaky: FlakyServer, s3_location: str
+) -> None:
+    storage = through(flaky, s3_location, timeout_s=0.4)
+    flaky.troubles = [("PUT", "be silent")]
+    assert storage.put_if_absent("_delta_log/0.json", b"mine") is True
+    assert storage.read("_delta_log/0.json") == b"mine"
+
+
+def test_a_rival_that_withdrew_does_not_count_as_a_winner(
+    flaky: FlakyServer, s3_location: str
+) -> None:
+    storage = through(flaky, s3_location)
+    flaky.troubles = [("PUT", "conflict")]
+    assert storage.put_if_absent("_delta_log/0.json", b"mine") is True
+    assert storage.put_if_absent("_delta_log/0.json", b"other") is False
+
+
+def test_requests_that_fail_are_repeated(flaky: FlakyServer, s3_location: str) -> None:
+    storage = through(flaky, s3_location)
+    flaky.troubles = [("PUT", "fail"), ("PUT", "fail"), ("PUT", "fail")]
+    assert storage.put_if_absent("a", b"1") is True
+    flaky.troubles = [("GET", "fail"), ("GET", "lose the answer"), ("GET", "fail")]
+    assert storage.read("a") == b"1"
+    flaky.troubles = [("GET", "fail")]
+    assert [file.name for file in storage.list()] == ["a"]
+    flaky.troubles = [("PUT", "lose the answer"), ("PUT", "fail")]
+    storage.put("b", b"2")
+    flaky.troubles = [("HEAD", "fail"), ("GET", "fail")]
+    with storage.open_input("b") as file:
+        assert file.read() == b"2"
+    assert flaky.troubles == []
+
+
+def test_a_streamed_file_survives_pieces_that_fail(flaky: FlakyServer, s3_location: str) -> None:
+    storage = through(flaky, s3_location)
+    flaky.troubles = [
+        ("POST", "fail"),
+        ("PUT", "fail"),
+        ("PUT", "lose the answer"),
+        ("PUT", "fail"),
+    ]
+    with storage.writer("big") as sink:
+        for _ in range(20):
+            sink.write(b"x" * 1_000_000)
+    assert storage.read("big") == b"x" * 20_000_000
+    assert flaky.troubles == []
+
+
+def test_a_store_that_keeps_failing_is_told_after_the_retries(
+    flaky: FlakyServer, s3_location: str
+) -> None:
+    storage = through(flaky, s3_location, retries=1)
+    flaky.troubles = [("GET", "fail")] * 10
+    with pytest.raises(TxnLogStorageError, match="503") as caught:
+        storage.read("_delta_log/0.json")
+    assert len([each for each in flaky.requests if each.startswith("GET")]) == 2
+    error = caught.value
+    assert (error.location, error.name, error.operation) == (
+        s3_location,
+        "_delta_log/0.json",
+        "read",
+    )
+    assert isinstance(error, OSError)
+    assert error.__cause__ is not None
+    assert SECRET not in told(error)
+
+
+def test_a_silent_store_does_not_hold_us_longer_than_the_timeout(
+    flaky: FlakyServer, s3_location: str
+) -> None:
+    storage = through(flaky, s3_location, timeout_s=0.3, retries=1)
+    flaky.troubles = [("GET", "be silent")] * 10
+    begin = time.monotonic()
+    with pytest.raises(TxnLogStorageError):
+        storage.read("x")
+    assert time.monotonic() - begin < 5
+
+
+def test_an_unreachable_store_is_told_without_secrets(s3_location: str) -> None:
+    settings = StorageSettings(options=options_for("http://127.0.0.1:9"), timeout_s=1, retries=0)
+    storage = open_storage(s3_location, settings)
+    for ask in (
+        lambda: storage.put_if_absent("a", b""),
+        lambda: storage.put("a", b""),
+        lambda: storage.read("a"),
+        lambda: storage.exists("a"),
+        lambda: storage.open_input("a"),
+        lambda: list(storage.list()),
+        lambda: storage.delete("a"),
+        lambda: storage.delete_many(["a"]),
+        lambda: storage.rename("a", "b"),
+    ):
+        with pytest.raises(TxnLogStorageError, match="Help: check") as caught:
+            ask()
+        assert s3_location in str(caught.value)
+        assert SECRET not in told(caught.value)
+    with pytest.raises(TxnLogStorageError), storage.writer("a") as sink:
+        sink.write(b"x")
+    assert SECRET not in f"{storage!r} {vars(storage)} {settings!r}"
+
+
+def test_a_missing_bucket_is_no_missing_file(s3_settings: StorageSettings) -> None:
+    storage = open_storage("s3://no-such-bucket/x", s3_settings)
+    with pytest.raises(TxnLogStorageError, match="Create the bucket"):
+        storage.put_if_absent("a", b"")
+    with pytest.raises(TxnLogStorageError, match="NoSuchBucket"):
+        list(storage.list())
+
+
+def test_a_store_without_conditional_puts_is_refused(
+    s3_location: str, s3_options: dict[str, str]
+) -> None:
+    options = {**s3_options, "AWS_CONDITIONAL_PUT": "disabled"}
+    storage = open_storage(s3_location, StorageSettings(options=options))
+    with pytest.raises(TxnLogStorageError, match="conditional writes"):
+        storage.put_if_absent("a", b"")
+    assert not storage.exists("a")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"AWS_SECRET_ACCESS_KEY": None},
+        {"aws_skip_signature": "hunter2 perhaps"},
+        {"max_retries": "hunter2 times"},
+        {"retry_timeout": "hunter2 seconds"},
+    ],
+    ids=lambda wrong: str(next(iter(wrong))),
+)
+def test_options_that_cannot_work_are_told_by_key(
+    s3_location: str, s3_options: dict[str, str], wrong: dict[str, str | None]
+) -> None:
+    options = {name: value for name, value in {**s3_options, **wrong}.items() if value is not None}
+    with pytest.raises(TxnLogConfigError, match="Help: ") as caught:
+        open_storage(s3_location, StorageSettings(options=options)).read("a")
+    assert caught.value.key == "storage.options"
+    assert SECRET not in told(caught.value)
+
+
+def test_without_the_driver_the_command_to_install_it_is_told() -> None:
+    code = (
+        "import sys; sys.modules['obstore'] = None\n"
+        "from deltasql.storage import open_storage\n"
+        "from deltasql.exceptions import MissingDriverError\n"
+        "print(open_storage('/tmp').exists('nothing'))\n"
+        "try: open_storage('s3://bucket/x').read('a')\n"
+        "except MissingDriverError as error: print(error.help)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == ["False", MissingDriverError(extra="s3").help]
