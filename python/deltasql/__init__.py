@@ -3,6 +3,8 @@
 from deltasql._core import __version__
 from deltasql.api.catalog import Catalog
 from deltasql.api.connect import begin, connect
+from deltasql.api.duckdb_catalog import mirror_duckdb
+from deltasql.api.rebuild import rebuild
 from deltasql.api.transaction import MultiTableTransaction
 from deltasql.api.write import write_deltalake
 from deltasql.commit.staged import ReadSet
@@ -34,5 +36,7 @@ __all__ = [
     "__version__",
     "begin",
     "connect",
+    "mirror_duckdb",
+    "rebuild",
     "write_deltalake",
 ]

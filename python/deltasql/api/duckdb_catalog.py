@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltasql.api.catalog import Catalog
@@ -11,9 +10,11 @@ from deltasql.config import Config
 from deltasql.exceptions import TxnLogMirrorError
 from deltasql.mirror.catalog_targets import add_catalog_target
 from deltasql.mirror.duckdb_catalog import Choice, refresh
+from deltasql.storage import absolute_location
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from deltasql.uri import DeltaSqlUri
 
@@ -38,12 +39,12 @@ def mirror_duckdb(
     [(3,)]
     """
     opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
-    location = str(Path(path).absolute())
+    location = absolute_location(str(path))
     rows = None if tables is None else [opened.resolve(name, fresh=True) for name in tables]
     chosen = None if rows is None else frozenset(row.table_id for row in rows)
     shown = refresh(opened.store, location, opened.config, Choice(chosen))
     # Told to the catalog last: a place that cannot be written is not tried after every commit.
-    add_catalog_target(opened.store, location, rows)
+    add_catalog_target(opened.store, location, rows, shown.versions)
     if shown.errors:
         names = ", ".join(sorted(str(error.table) for error in shown.errors.values()))
         first = next(iter(shown.errors.values()))
@@ -53,4 +54,4 @@ def mirror_duckdb(
             location=location,
             help="They are tried again with the next commit.",
         ) from first
-    return shown.versions
+    return {shown.names[table_id]: version for table_id, version in shown.versions.items()}

@@ -5,47 +5,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.mirror.targets import DUCKDB, OWN, insert_target
-from deltasql.store.records import TableRow
+from deltasql.model.clock import now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from deltasql.store.dialect import Session
+    from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
 _KEY = "duckdb_catalog:"
 
 
 def add_catalog_target(
-    store: Store, location: str, tables: Collection[TableRow] | None = None
+    store: Store,
+    location: str,
+    tables: Collection[TableRow] | None,
+    shown: Mapping[int, int],
 ) -> None:
-    """Publish these tables to a DuckDB catalog after each commit; None is all, also later ones."""
+    """Publish these tables to a DuckDB catalog after each commit; None is all, also later ones.
+
+    `shown` are the versions that it has already, by table.
+    """
+    name = f"{DUCKDB}:{location}"
     with store.change() as (session, _):
         session.execute("delete_catalog_target", key=_KEY + location)
+        session.execute("delete_view_targets", location=location)
         if tables is None:
             session.insert("insert_catalog_target", [(_KEY + location, location)])
-            rows = session.query("list_tables", namespace=None)
-            members = [TableRow.from_row(row) for row in rows]
-        else:
-            session.execute("delete_view_targets", location=location)
-            members = list(tables)
-        for table in members:
-            _insert(session, table, location)
+            join_catalog_targets(session)
+        for table in tables or ():
+            insert_target(session, table, OWN)
+            insert_target(session, table, name, DUCKDB, location)
+        for table_id, version in shown.items():
+            session.execute(
+                "set_published_version", table_id=table_id, target=name, version=version
+            )
         session.execute("count_all_further_targets")
 
 
-def join_catalog_targets(session: Session, table: TableRow) -> None:
-    """Let a new table be shown by the DuckDB catalogs that show all tables."""
-    for (location,) in session.query("catalog_targets", prefix=_KEY):
-        _insert(session, table, location)
-        session.execute("count_further_targets", table_id=table.table_id)
-
-
-def catalog_locations(store: Store) -> list[str]:
-    """Return every DuckDB catalog that some table is published to."""
-    return [row[0] for row in store.query("view_locations")]
-
-
-def _insert(session: Session, table: TableRow, location: str) -> None:
-    insert_target(session, table, OWN)
-    insert_target(session, table, f"{DUCKDB}:{location}", DUCKDB, location)
+def join_catalog_targets(session: Session) -> None:
+    """Let tables that are new be shown by the DuckDB catalogs that show all tables."""
+    if session.execute("add_missing_views", prefix=_KEY, now_ms=now_ms()):
+        session.execute("count_all_further_targets")

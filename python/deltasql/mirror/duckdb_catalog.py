@@ -9,6 +9,7 @@ who has the old one open keeps it until he opens the file again.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import time
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from deltasql import telemetry
 from deltasql.exceptions import TxnLogError, TxnLogMirrorError
 from deltasql.mirror.duckdb_file import CatalogFile, KnownTable
 from deltasql.snapshot.cache import FileCache
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.store.store import Store
 
+_log = logging.getLogger(__name__)
 _WAIT_S = 10.0
 _PAUSE_S = 0.01
 Heads: TypeAlias = "dict[int, tuple[TableRow, Head]]"
@@ -47,7 +50,8 @@ class Choice:
 class Refreshed:
     """What an update left in the file: the version of every view, and what failed."""
 
-    versions: dict[str, int] = field(default_factory=dict)
+    versions: dict[int, int] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
     errors: dict[int, TxnLogMirrorError] = field(default_factory=dict)
 
 
@@ -66,6 +70,20 @@ def publish_view(
     refreshed = refresh(store, location, config)
     if table.table_id in refreshed.errors:
         raise refreshed.errors[table.table_id]
+
+
+def refresh_catalogs(store: Store, config: Config) -> None:
+    """Bring every file of the catalog up to date; what fails is logged, the next commit retries.
+
+    For what changes without a commit: the names of tables, and which there are.
+    """
+    for (location,) in store.query("view_locations"):
+        try:
+            refresh(store, location, config)
+        except (TxnLogError, OSError) as error:
+            telemetry.log(
+                _log, logging.WARNING, "publishing failed", target=location, error=str(error)
+            )
 
 
 def refresh(store: Store, location: str, config: Config, choice: Choice | None = None) -> Refreshed:
@@ -128,7 +146,8 @@ def _update(
             snapshot = Snapshot(store, table, FileCache(0, 0), head)
             _show(file, snapshot, known.get(table_id), config, result, path)
         if table_id not in result.errors:
-            result.versions[table.full_name] = head.version
+            result.versions[table_id] = head.version
+            result.names[table_id] = table.full_name
     return file.drop_empty_schemas() or changed
 
 
@@ -193,7 +212,8 @@ def _copied(path: Path, staging: Path) -> Iterator[CatalogFile]:
 def _refuse_other_catalog(store: Store, path: Path, known: dict[int, KnownTable]) -> None:
     if not known:
         return
-    uuids = dict(store.query("table_uuids", table_ids=list(known)))
+    rows = store.query("table_uuids", table_ids=list(known))
+    uuids = {row[0]: row[1] for row in rows}
     if any(uuids.get(i) != before.table_uuid for i, before in known.items()):
         raise TxnLogMirrorError(
             f"{path} shows the tables of another catalog",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,7 +13,7 @@ from deltasql.model.schema import column_mapping_mode
 from deltasql.uri import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     import duckdb
@@ -133,17 +134,12 @@ class CatalogFile:
             deleted_table=_deleted_table(table.table_id),
         )
         query = view_query(shape, files.groups())
-        self._db.begin()
-        try:
+        with self._transaction():
             self._keep_files(table.table_id, files)
-            if before is not None and before.is_shown:
+            if before is not None:
                 self.drop_view(before)
             self._create_view(table.namespace, table.name, query)
             self._note(snapshot, is_shown=True, error=None)
-            self._db.commit()
-        except self.errors:
-            self._db.rollback()
-            raise
 
     def drop_view(self, known: KnownTable) -> None:
         """Drop the view of a table that has one."""
@@ -184,6 +180,18 @@ class CatalogFile:
         for schema in empty:
             self._db.execute(f"DROP SCHEMA {identifier(schema)}")
         return bool(empty)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.begin()
+        done = False
+        try:
+            yield
+            self._db.commit()
+            done = True
+        finally:
+            if not done:
+                self._db.rollback()
 
     def _create_view(self, namespace: str, name: str, query: str) -> None:
         first, *others = _schemas(namespace)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.exceptions import TxnLogMirrorError, UnsupportedFeatureError
 from deltasql.model.schema import ArrayType, DataType, MapType, StructType, decimal_type
 
 if TYPE_CHECKING:
@@ -105,7 +105,12 @@ def as_pattern(address: str) -> str:
     """
     if _GLOB.isdisjoint(address):
         return address
-    return "".join(f"[{c}]" if c in _GLOB else "\\\\" if c == "\\" else c for c in address)
+    if "\\" in address:
+        raise TxnLogMirrorError(
+            f"DuckDB cannot name the file {address!r}",
+            help="A pattern cannot spell a backslash: rewrite the file under another name.",
+        )
+    return "".join(f"[{c}]" if c in _GLOB else c for c in address)
 
 
 def _group_query(shape: TableShape, group: FileGroup) -> str:

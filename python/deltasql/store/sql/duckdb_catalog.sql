@@ -9,15 +9,19 @@ ORDER BY t.table_id;
 -- name: table_uuids
 SELECT table_id, table_uuid FROM dl_tables WHERE table_id {in:table_ids};
 
--- name: catalog_targets
-SELECT value FROM dl_meta WHERE substr(key, 1, length($prefix)) = $prefix ORDER BY key;
-
 -- name: insert_catalog_target
 INSERT INTO dl_meta (key, value) VALUES ($key, $value)
 ON CONFLICT (key) DO NOTHING;
 
 -- name: delete_catalog_target
 DELETE FROM dl_meta WHERE key = $key;
+
+-- name: add_missing_views
+INSERT INTO dl_mirror_targets
+SELECT t.table_id, 'duckdb:' || m.value, 'duckdb', m.value, $now_ms, -1, 0, 'ACTIVE', 0, 0, NULL, NULL, 0
+FROM dl_meta m CROSS JOIN dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
+WHERE substr(m.key, 1, length($prefix)) = $prefix AND t.dropped_at_ms IS NULL
+ON CONFLICT (table_id, target) DO NOTHING;
 
 -- name: view_locations
 SELECT DISTINCT location FROM dl_mirror_targets WHERE kind = 'duckdb' ORDER BY location;
