@@ -1,0 +1,334 @@
+"""A checkpoint holds what SQL holds at its version, in Delta's form, on every database."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import deltasql
+from deltasql import AddFile, DomainMetadata, RemoveFile, SetTransaction
+from deltasql.exceptions import TxnLogMirrorError, VersionNotFoundError
+from deltasql.mirror import checkpoint_source
+from deltasql.mirror.checkpoint import checkpoint_file, is_due
+from deltasql.mirror.last_checkpoint import LAST_CHECKPOINT, json_checksum
+from deltasql.model.clock import now_ms
+from deltasql.phases import hooked
+from tests import strategies
+from tests.conftest import add_file
+from tests.mirror.checkpoint_support import (
+    Replay,
+    actions_in,
+    checkpoint,
+    compact,
+    table_row,
+    table_storage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deltasql import Catalog
+
+PARTITIONS = ("day", "it's/100%é")
+SCHEMA = pa.schema([("id", pa.int64()), *((name, pa.string()) for name in PARTITIONS)])
+FEATURES = {
+    "delta.enableDeletionVectors": "true",
+    "delta.feature.domainMetadata": "supported",
+}
+DAY_MS = 86_400_000
+EXAMPLES = {"sqlite": 25, "postgres": 10, "duckdb": 5}
+
+
+def create(catalog: Catalog, name: str = "t", **properties: str) -> None:
+    """Make a table of one column; a word and a value become a table property."""
+    named = {f"delta.{key.replace('_', '.')}": value for key, value in properties.items()}
+    catalog.create_table(name, pa.schema([("id", pa.int64())]), properties=named or None)
+
+
+def commit(catalog: Catalog, *actions: Any, table: str = "t") -> int:
+    """Commit actions to one table."""
+    with catalog.begin() as tx:
+        tx.stage_table(table, list(actions))
+    return tx.versions[table]
+
+
+def removal(add: AddFile, days_ago: float = 0.0, **fields: Any) -> RemoveFile:
+    """A removal with all that Delta can say of it."""
+    return RemoveFile(
+        path=add.path,
+        deletion_timestamp=now_ms() - int(days_ago * DAY_MS),
+        extended_file_metadata=True,
+        partition_values=add.partition_values,
+        size=add.size,
+        stats=add.stats,
+        tags=add.tags,
+        deletion_vector=add.deletion_vector,
+        **fields,
+    )
+
+
+vectors = st.one_of(
+    st.none(),
+    st.builds(
+        replace,
+        strategies.deletion_vectors,
+        offset=strategies.maybe(st.integers(0, 2**31 - 1)),
+        size_in_bytes=st.integers(0, 2**31 - 1),
+    ),
+)
+files = st.builds(
+    replace,
+    strategies.adds,
+    size=st.integers(0, 10**12),
+    deletion_vector=vectors,
+    partition_values=st.fixed_dictionaries(
+        {name: strategies.maybe(strategies.texts) for name in PARTITIONS}
+    ),
+)
+steps = st.lists(
+    st.fixed_dictionaries(
+        {
+            "adds": st.lists(files, max_size=3, unique_by=lambda add: add.path),
+            "remove": st.lists(st.integers(0, 20), max_size=3),
+            "again": st.lists(st.integers(0, 20), max_size=2),
+            "days_ago": st.sampled_from([0.0, 1.0, 8.0, 400.0]),
+            "txns": st.lists(strategies.transactions, max_size=2, unique_by=lambda txn: txn.app_id),
+            "domains": st.lists(
+                st.builds(
+                    replace,
+                    strategies.domains,
+                    domain=st.sampled_from(["a", "b", "it's"]),
+                ),
+                max_size=2,
+                unique_by=lambda domain: domain.domain,
+            ),
+        }
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def test_checkpoint_equals_a_replay_of_all_commits(catalog: Catalog, backend: str) -> None:
+    number = 0
+
+    @settings(
+        max_examples=EXAMPLES[backend],
+        deadline=None,
+        phases=[Phase.generate],  # to shrink a failure takes minutes on a real database
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(steps=steps)
+    def check(steps: list[dict[str, Any]]) -> None:
+        nonlocal number
+        number += 1
+        name = f"t{number}"
+        catalog.create_table(name, SCHEMA, partition_by=list(PARTITIONS), properties=FEATURES)
+        replay = Replay()
+        for step in steps:
+            actions = actions_of(step, replay)
+            if actions:
+                commit(catalog, *actions, table=name)
+                replay.commit(actions)
+        info = checkpoint(catalog, name)
+        found = actions_in(table_row(catalog, name).location, info.version)
+        expected = replay.expected(deleted_after_ms=now_ms() - 7 * DAY_MS)
+        for kind, bodies in expected.items():
+            assert in_order(map(compact, found[kind])) == in_order(bodies)
+        assert info.size == 2 + sum(map(len, expected.values()))
+        assert info.num_of_add_files == len(expected["add"])
+
+    check()
+
+
+def in_order(bodies: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sort bodies by all they say."""
+    return sorted(bodies, key=lambda body: json.dumps(body, sort_keys=True))
+
+
+def actions_of(step: dict[str, Any], replay: Replay) -> list[Any]:
+    """Turn a drawn step into a lawful commit upon what is live."""
+    live = list(replay.adds.values())
+    gone = {live[i % len(live)].path: live[i % len(live)] for i in step["remove"]} if live else {}
+    removes = [removal(add, step["days_ago"]) for add in gone.values()]
+    known = [add for add in live if add.path not in gone]
+    known += [
+        AddFile(r.path, r.partition_values or {}, 5, 5, deletion_vector=r.deletion_vector)
+        for r in replay.removes.values()
+        if r.path not in gone
+    ]
+    again = (
+        {known[i % len(known)].path: known[i % len(known)] for i in step["again"]} if known else {}
+    )
+    taken = gone.keys() | again.keys()
+    adds = [add for add in step["adds"] if add.path not in taken]
+    return [*step["txns"], *step["domains"], *removes, *again.values(), *adds]
+
+
+def test_protocol_and_metadata_are_those_in_force_at_the_version(catalog: Catalog) -> None:
+    create(catalog)
+    commit(catalog, add_file("a"))
+    before = catalog.table("t").snapshot().metadata
+    later = {**before.configuration, "owner": 'é "it\'s"'}
+    commit(catalog, replace(before, description="later", configuration=later))
+    location = table_row(catalog).location
+    checkpoint(catalog, version=1)
+    checkpoint(catalog, version=2)
+    (old,) = actions_in(location, 1)["metaData"]
+    (new,) = actions_in(location, 2)["metaData"]
+    assert compact(old) == before.body()
+    assert (new["description"], new["configuration"]) == ("later", later)
+    (protocol,) = actions_in(location, 2)["protocol"]
+    assert compact(protocol) == catalog.table("t").snapshot().protocol.body()
+
+
+def test_a_checkpoint_of_an_older_version_tells_of_that_version(catalog: Catalog) -> None:
+    create(catalog)
+    first, second = add_file("a"), add_file("b")
+    commit(catalog, first, SetTransaction("etl", 1))
+    commit(catalog, second, removal(first), SetTransaction("etl", 2))
+    commit(catalog, removal(second), first)
+    location = table_row(catalog).location
+    for version, live, dead, number in (
+        (1, ["a"], [], 1),
+        (2, ["b"], ["a"], 2),
+        (3, ["a"], ["b"], 2),
+    ):
+        info = checkpoint(catalog, version=version)
+        found = actions_in(location, version)
+        assert [add["path"] for add in found["add"]] == live
+        assert [remove["path"] for remove in found["remove"]] == dead
+        assert [txn["version"] for txn in found["txn"]] == [number]
+        assert (info.num_of_add_files, info.size) == (len(live), 3 + len(live) + len(dead))
+
+
+def test_tombstones_older_than_the_retention_are_left_out(catalog: Catalog) -> None:
+    create(catalog, deletedFileRetentionDuration="interval 2 days")
+    old, young = add_file("old"), add_file("young")
+    commit(catalog, old, young)
+    commit(catalog, removal(old, 3), removal(young, 1))
+    found = actions_in(table_row(catalog).location, checkpoint(catalog).version)
+    assert [remove["path"] for remove in found["remove"]] == ["young"]
+
+
+def test_applications_not_heard_of_for_longer_than_the_retention_are_left_out(
+    catalog: Catalog,
+) -> None:
+    create(catalog, setTransactionRetentionDuration="interval 1 day")
+    now = now_ms()
+    commit(
+        catalog,
+        SetTransaction("old", 1, now - 2 * DAY_MS),
+        SetTransaction("young", 1, now),
+        SetTransaction("timeless", 1),
+    )
+    found = actions_in(table_row(catalog).location, checkpoint(catalog).version)
+    assert sorted(txn["appId"] for txn in found["txn"]) == ["timeless", "young"]
+
+
+def test_removed_domains_are_left_out(catalog: Catalog) -> None:
+    catalog.create_table("t", SCHEMA, properties=FEATURES)
+    commit(catalog, DomainMetadata("kept", "{}"), DomainMetadata("gone", "{}"))
+    commit(catalog, DomainMetadata("gone", "", removed=True))
+    found = actions_in(table_row(catalog).location, checkpoint(catalog).version)
+    assert found["domainMetadata"] == [{"domain": "kept", "configuration": "{}", "removed": False}]
+
+
+def test_many_files_are_written_in_several_row_groups(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_source, "FILES_PER_READ", 1000)
+    monkeypatch.setattr("deltasql.mirror.checkpoint.FILES_PER_READ", 1000)
+    create(catalog)
+    adds = [add_file(f"{number:05}") for number in range(10_000)]
+    commit(catalog, *adds)
+    commit(catalog, *(removal(add) for add in adds[:5_500]))
+    info = checkpoint(catalog)
+    path = Path(table_row(catalog).location) / checkpoint_file(info.version)
+    found = actions_in(table_row(catalog).location, info.version)
+    assert [add["path"] for add in found["add"]] == [add.path for add in adds[5_500:]]
+    assert [remove["path"] for remove in found["remove"]] == [add.path for add in adds[:5_500]]
+    assert 8 <= pq.read_metadata(path).num_row_groups <= 11
+    assert info == replace(info, size=10_002, size_in_bytes=path.stat().st_size)
+
+
+def test_last_checkpoint_names_the_newest_and_never_moves_back(catalog: Catalog) -> None:
+    create(catalog)
+    for number in range(3):
+        commit(catalog, add_file(str(number)))
+    storage = table_storage(catalog)
+    info = checkpoint(catalog, version=2)
+    hint = json.loads(storage.read(LAST_CHECKPOINT))
+    assert hint == {
+        "version": 2,
+        "size": 4,
+        "sizeInBytes": info.size_in_bytes,
+        "numOfAddFiles": 2,
+        "checksum": json_checksum(hint),
+    }
+    checkpoint(catalog, version=1)
+    assert json.loads(storage.read(LAST_CHECKPOINT)) == hint
+    checkpoint(catalog, version=3)
+    assert json.loads(storage.read(LAST_CHECKPOINT))["version"] == 3
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b'{"version":"x"}'])
+def test_a_damaged_hint_is_written_anew(catalog: Catalog, damage: bytes) -> None:
+    create(catalog)
+    commit(catalog, add_file("a"))
+    storage = table_storage(catalog)
+    storage.put(LAST_CHECKPOINT, damage)
+    checkpoint(catalog)
+    assert json.loads(storage.read(LAST_CHECKPOINT))["version"] == 1
+
+
+def test_nothing_appears_when_the_process_fails_before_the_end(catalog: Catalog) -> None:
+    create(catalog)
+    commit(catalog, add_file("a"))
+
+    def fail(phase: str) -> None:
+        if phase == "checkpointed":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), hooked(fail):
+        checkpoint(catalog)
+    storage = table_storage(catalog)
+    assert storage.exists(checkpoint_file(1))
+    assert not storage.exists(LAST_CHECKPOINT)
+    checkpoint(catalog)
+    assert storage.exists(LAST_CHECKPOINT)
+
+
+def test_a_number_that_delta_does_not_allow_is_refused_and_nothing_is_left(
+    catalog: Catalog,
+) -> None:
+    catalog.create_table("t", pa.schema([("id", pa.int64())]), properties=FEATURES)
+    vector = deltasql.DeletionVector("i", "x", size_in_bytes=2**40, cardinality=1)
+    commit(catalog, add_file("a", deletion_vector=vector))
+    with pytest.raises(TxnLogMirrorError, match="does not fit into a checkpoint"):
+        checkpoint(catalog)
+    assert list(table_storage(catalog).list("_delta_log/")) == []
+
+
+def test_a_version_that_does_not_exist_has_no_checkpoint(catalog: Catalog) -> None:
+    create(catalog)
+    with pytest.raises(VersionNotFoundError):
+        checkpoint(catalog, version=7)
+
+
+def test_the_table_decides_how_often_and_else_the_configuration(catalog: Catalog) -> None:
+    config = catalog.config
+    assert [v for v in range(1001) if is_due({}, v, config)][:2] == [
+        config.mirror.checkpoint_interval,
+        2 * config.mirror.checkpoint_interval,
+    ]
+    own = {"delta.checkpointInterval": "3"}
+    assert [v for v in range(10) if is_due(own, v, config)] == [3, 6, 9]
