@@ -1,0 +1,203 @@
+"""A commit has one encoding: from memory, read back from SQL, alone or in a span of others."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests import strategies as some
+from tests.conftest import BACKENDS, new_catalog_uri
+
+import deltasql
+from deltasql.mirror.log_files import commit_bytes, commits_between, encode_commit
+from deltasql.model.actions import Action, AddFile, CommitInfo, Protocol, RemoveFile
+from deltasql.model.schema import StructField, StructType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.commit.ratified import Ratified
+
+EXAMPLES = settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+FEATURES = ("deletionVectors", "domainMetadata", "inCommitTimestamp", "changeDataFeed")
+SCHEMA = StructType(
+    (
+        StructField("id", "long"),
+        StructField(some.PARTITIONS[0], "string"),
+        StructField(some.PARTITIONS[1], "string"),
+    )
+)
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A catalog that keeps what was ratified instead of publishing it."""
+
+    catalog: Catalog
+    ratified: list[Ratified]
+
+    def commit(self, *actions: Action, table: str = "t") -> Ratified:
+        with self.catalog.begin() as tx:
+            tx.stage_table(table, list(actions))
+        return self.ratified[-1]
+
+    def read_back(self, done: Ratified) -> bytes:
+        with self.catalog.store.session() as session:
+            return commit_bytes(session, done.table.table_id, done.version)
+
+    def check(self, *actions: Action, table: str = "t") -> bytes:
+        done = self.commit(*actions, table=table)
+        assert done.commit is not None
+        data = encode_commit(done.commit)
+        assert data == self.read_back(done)
+        return data
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def lake(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lake]:
+    folder = tmp_path_factory.mktemp("lake")
+    for uri in new_catalog_uri(request.param, folder):
+        with deltasql.connect(
+            uri, mirror={"mode": "off"}, table={"data_root": str(folder)}
+        ) as catalog:
+            ratified: list[Ratified] = []
+            catalog.mirror.after_commit = ratified.extend  # type: ignore[method-assign]
+            properties = {f"delta.feature.{name}": "supported" for name in FEATURES}
+            properties["delta.columnMapping.mode"] = "name"
+            for name in ("t", "u"):
+                catalog.create_table(
+                    name, SCHEMA, partition_by=some.PARTITIONS, properties=properties
+                )
+            yield Lake(catalog, ratified)
+
+
+def unlike(actions: list[Any]) -> list[Any]:
+    """The same files under paths of their own."""
+    return [replace(each, path=f"{next(_numbers)}/{each.path}") for each in actions]
+
+
+def shuffled(add: AddFile) -> AddFile:
+    """The same file, its partition values told in another order."""
+    return replace(add, partition_values=dict(reversed(add.partition_values.items())))
+
+
+@given(some.adds)
+@EXAMPLES
+def test_one_added_file(lake: Lake, add: AddFile) -> None:
+    lake.check(*unlike([add]))
+    lake.check(*unlike([shuffled(add)]))
+
+
+@given(st.lists(some.adds, min_size=2, max_size=5).map(unlike))
+@EXAMPLES
+def test_many_added_files(lake: Lake, adds: list[AddFile]) -> None:
+    lake.check(*adds)
+
+
+@given(
+    st.lists(some.removes, min_size=1, max_size=3).map(unlike),
+    st.lists(some.cdc_files, max_size=2),
+    st.lists(some.transactions, max_size=3, unique_by=lambda txn: txn.app_id),
+    st.lists(some.domains, max_size=3, unique_by=lambda domain: domain.domain),
+    some.commit_infos,
+)
+@EXAMPLES
+def test_everything_else(
+    lake: Lake,
+    removes: list[RemoveFile],
+    cdc: list[Action],
+    txns: list[Action],
+    domains: list[Action],
+    info: CommitInfo,
+) -> None:
+    partition = dict.fromkeys(some.PARTITIONS, "x")
+    lake.check(*(AddFile(r.path, partition, 1, 1) for r in removes))
+    lake.check(info, *cdc, *txns, *removes, *domains)
+
+
+@given(some.extras, some.formats, st.dictionaries(some.texts, some.texts, max_size=3))
+@EXAMPLES
+def test_metadata_and_protocol(
+    lake: Lake, extra: dict[str, Any], table_format: Any, own: dict[str, str]
+) -> None:
+    snapshot = lake.catalog.table("t").snapshot()
+    kept = {k: v for k, v in snapshot.metadata.configuration.items() if k.startswith("delta.")}
+    configuration = kept | {f"my.{key}": value for key, value in own.items()}
+    readers = ("deletionVectors", "columnMapping")
+    writers = (*readers, "domainMetadata", "inCommitTimestamp", "changeDataFeed")
+    lake.check(
+        replace(snapshot.metadata, configuration=configuration, format=table_format, extra=extra),
+        Protocol(3, 7, readers, writers, extra=extra),
+    )
+
+
+def test_a_file_that_replaces_itself(lake: Lake) -> None:
+    add = AddFile(f"{next(_numbers)}.parquet", dict.fromkeys(some.PARTITIONS, "x"), 1, 1)
+    lake.check(add)
+    lake.check(replace(add, size=2))
+
+
+def test_a_value_that_only_json_can_change_is_read_back(lake: Lake) -> None:
+    """Keys that are no text become text in SQL; the publisher then encodes what SQL holds."""
+    odd = CommitInfo(operation="ODD", operation_parameters={1: (2, 3)})  # type: ignore[dict-item]
+    done = lake.commit(odd)
+    assert done.commit is not None
+    told = json.loads(lake.read_back(done).splitlines()[0])["commitInfo"]
+    assert told["operationParameters"] == {"1": [2, 3]}
+    encoded = lake.catalog.mirror.publisher._encoded(done.commit)
+    assert encoded in (None, lake.read_back(done))
+
+
+def test_a_group_names_every_participant_with_its_version(lake: Lake) -> None:
+    before = {name: lake.catalog.table(name).version() for name in ("t", "u")}
+    add = AddFile("x", dict.fromkeys(some.PARTITIONS, "x"), 1, 1)
+    with lake.catalog.begin() as tx:
+        tx.stage_table("t", unlike([add]))
+        tx.stage_table("u", unlike([add]))
+    for done in lake.ratified[-2:]:
+        assert done.commit is not None
+        data = encode_commit(done.commit)
+        assert data == lake.read_back(done)
+        info = json.loads(data.splitlines()[0])["commitInfo"]
+        assert info["txnId"] == info["group"]["id"] == tx.txn_id
+        assert {p["table"]: p["version"] for p in info["group"]["participants"]} == {
+            f"default.{name}": version + 1 for name, version in before.items()
+        }
+
+
+def test_commit_info_comes_first_with_the_in_commit_timestamp(lake: Lake) -> None:
+    data = lake.check(*unlike([AddFile("x", dict.fromkeys(some.PARTITIONS, "x"), 1, 1)]))
+    first = json.loads(data.splitlines()[0])["commitInfo"]
+    assert first["inCommitTimestamp"] == first["timestamp"] == lake.ratified[-1].committed_at_ms
+    assert {"operation", "operationParameters", "engineInfo", "txnId"} <= first.keys()
+
+
+@pytest.mark.parametrize("max_files", [1, 3, 1000])
+def test_a_span_reads_like_its_commits_one_by_one(lake: Lake, max_files: int) -> None:
+    partition = dict.fromkeys(some.PARTITIONS, "x")
+    added = unlike([AddFile("x", partition, 1, 1) for _ in range(12)])
+    first = lake.commit(*added[:5]).version
+    lake.commit(*(RemoveFile(add.path) for add in added[:4]))
+    lake.commit(CommitInfo(operation="NOTHING"))
+    last = lake.commit(*added[5:])
+    table_id = last.table.table_id
+    found: list[tuple[int, bytes]] = []
+    with lake.catalog.store.session() as session:
+        while len(found) < 4:
+            start = first + len(found)
+            part = commits_between(session, table_id, start, last.version, max_files=max_files)
+            assert part, "at least one, however large"
+            found += part
+        alone = [(v, commit_bytes(session, table_id, v)) for v in range(first, first + 4)]
+    assert found == alone
