@@ -14,7 +14,7 @@ from benchmarks.workspace import BUILD, ROOT, Workspace
 
 RESULTS = ROOT / "benchmarks" / "results"
 # In this order: bulk leaves its million files to open and plan.
-SCENARIOS = ("commit", "ten_tables", "bulk", "open", "plan", "concurrency")
+SCENARIOS = ("commit", "ten_tables", "bulk", "open", "plan", "concurrency", "mirror")
 
 
 def main() -> None:

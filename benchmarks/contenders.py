@@ -37,7 +37,8 @@ def deltalake(workspace: Workspace) -> Deltalake:
     return Deltalake(workspace.new_folder("deltalake"))
 
 
-def deltasql(workspace: Workspace, backend: str) -> Deltasql:
+def deltasql(workspace: Workspace, backend: str, *, mirror: str = "off") -> Deltasql:
     """Return a new catalog of deltasql on a backend."""
     database = workspace.new_database() if backend == "postgres" else ""
-    return Deltasql(backend, workspace.new_folder(f"deltasql-{backend}"), database)
+    folder = workspace.new_folder(f"deltasql-{backend}")
+    return Deltasql(backend, folder, database, mirror=mirror)

@@ -26,13 +26,16 @@ DRIVERS = {
 
 
 class Deltasql(Contender):
-    """Staged AddFiles through `deltasql.begin`, mirror off, the catalog's default durability."""
+    """Staged AddFiles through `deltasql.begin`, the catalog's default durability."""
 
     errors = (TxnLogError,)
 
-    def __init__(self, backend: str, folder: Path, database: str = "") -> None:
+    def __init__(
+        self, backend: str, folder: Path, database: str = "", *, mirror: str = "off"
+    ) -> None:
         self.backend = backend
-        self.name = f"deltasql-{backend}"
+        self.name = f"deltasql-{backend}" + ("" if mirror == "off" else f"-{mirror}")
+        self.mirror = mirror
         self.folder = folder
         self.database = database
         if backend == "duckdb":
@@ -42,9 +45,9 @@ class Deltasql(Contender):
     def uri(self) -> str:
         """The catalog's URI; the PostgreSQL host and user come from PG* variables."""
         return {
-            "sqlite": f"deltasql://sqlite/{self.folder}/meta.db?mirror=off",
-            "duckdb": f"deltasql://duckdb/{self.folder}/meta.duckdb?mirror=off",
-            "postgres": f"deltasql://postgres/{self.database}/bench?mirror=off",
+            "sqlite": f"deltasql://sqlite/{self.folder}/meta.db?mirror={self.mirror}",
+            "duckdb": f"deltasql://duckdb/{self.folder}/meta.duckdb?mirror={self.mirror}",
+            "postgres": f"deltasql://postgres/{self.database}/bench?mirror={self.mirror}",
         }[self.backend]
 
     def create(self, tables: int = 1) -> None:

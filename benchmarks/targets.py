@@ -70,6 +70,7 @@ def checks(results: Results) -> dict[str, list[Check]]:
         "open": list(_open(results)),
         "plan": list(_plan(results)),
         "concurrency": list(_concurrency(results)),
+        "mirror": list(_mirror(results)),
     }
 
 
@@ -232,6 +233,48 @@ def _concurrency(results: Results) -> Iterator[Check]:
                 at_most=False,
                 detail=f"{extra['slowest']:.0f} and {extra['fastest']:.0f} commits",
             )
+
+
+def _mirror(results: Results) -> Iterator[Check]:
+    sizes = results.sizes("mirror", "commit")
+    for backend in SERVERS if sizes else ():
+        for size in sizes:
+            alone = results.value("mirror", f"deltasql-{backend}", "commit", size)
+            both = results.value("mirror", f"deltasql-{backend}-sync", "commit", size)
+            where = f"{backend}, {size:,} commits"
+            yield from _slower(f"{where}: commit and publish over the commit alone", both, alone, 3)
+        stock = results.value("mirror", "deltalake", "commit", sizes[-1])
+        promise = f"{backend}, {sizes[-1]:,} commits: commit and publish faster than deltalake"
+        yield from _faster(promise, both, stock, 20)
+        for row in results.rows("mirror", "drain"):
+            if row["backend"] == backend:
+                yield Check(
+                    f"{backend}: versions per second that the reconciler drains",
+                    row["value"],
+                    500,
+                    at_most=False,
+                    detail=f"{row['size']:,} versions",
+                    unit=" versions/s",
+                )
+        for row in results.rows("mirror", "lag"):
+            if row["backend"] == backend:
+                yield Check(
+                    f"{backend}: lag at {row['size']} commits/s, 95th percentile",
+                    row["extra"]["p95"],
+                    1000,
+                    at_most=True,
+                    detail=f"median {row['value']:.0f} ms",
+                    unit=" ms",
+                )
+    for size in results.sizes("mirror", "checkpoint"):
+        for backend in SERVERS:
+            ours = results.value("mirror", f"deltasql-{backend}", "checkpoint", size)
+            stock = results.value("mirror", "deltalake", "checkpoint", size)
+            where = f"{backend}, checkpoint of {size:,} files"
+            yield from _faster(f"{where}: faster than deltalake", ours, stock, 1)
+            memory = results.value("mirror", f"deltasql-{backend}", "checkpoint memory", size)
+            stock = results.value("mirror", "deltalake", "checkpoint memory", size)
+            yield from _slower(f"{where}: peak memory over deltalake's", memory, stock, 0.5, "MB")
 
 
 def _faster(promise: str, ours: float | None, other: float | None, bound: float) -> Iterator[Check]:

@@ -24,7 +24,7 @@ OPENERS = ("deltasql-sqlite", "deltasql-postgres", "deltalake")
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
     """Measure at each size, all contenders in turns, then commit on to the next size."""
-    runners = [_Runner(c) for c in _contenders(workspace, quick=quick)]
+    runners = [Runner(c) for c in _contenders(workspace, quick=quick)]
     results: list[Result] = []
     for size in QUICK_SIZES if quick else SIZES:
         taking_part = [r for r in runners if r.contender.max_commits >= size]
@@ -66,7 +66,7 @@ def _latency(contender: Contender, millis: list[float], case: str, size: int) ->
     )
 
 
-class _Runner:
+class Runner:
     """A contender and the number of commits it has made."""
 
     def __init__(self, contender: Contender) -> None:
