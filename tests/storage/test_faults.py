@@ -97,6 +97,20 @@ def test_a_streamed_file_survives_pieces_that_fail(flaky: FlakyServer, s3_locati
     assert flaky.troubles == []
 
 
+def test_the_reason_of_a_failed_stream_is_told_even_if_giving_up_fails(
+    flaky: FlakyServer, s3_location: str
+) -> None:
+    storage = through(flaky, s3_location, retries=0)
+    with pytest.raises(KeyError, match="the engine"), storage.writer("big") as sink:
+        sink.write(b"x" * 20_000_000)
+        flaky.troubles = [("DELETE", "fail")]
+        raise KeyError("the engine gave up")
+    flaky.troubles = [("PUT", "fail")]
+    with pytest.raises(TxnLogStorageError, match="503"), storage.writer("big") as sink:
+        sink.write(b"x")
+    assert not storage.exists("big")
+
+
 def test_a_store_that_keeps_failing_is_told_after_the_retries(
     flaky: FlakyServer, s3_location: str
 ) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # A file without a name needs this flag, and /proc to give it one.
 _UNNAMED = getattr(os, "O_TMPFILE", 0) if os.path.isdir("/proc/self/fd") else 0
-_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.EPERM)
+_KNOWS_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 _TEMPORARY = ".deltasql-"
 
 
@@ -130,20 +130,25 @@ class LocalStorage:
 
     @contextmanager
     def _replacing(self, name: str, operation: str) -> Iterator[str]:
-        """Lend a name beside the target; what is written there becomes the target."""
+        """Lend a path; what the block writes there takes the target's place."""
         target = self._path(name, operation)
-        folder = os.path.dirname(target)
-        temporary = f"{folder}/{_TEMPORARY}{uuid.uuid4().hex}.tmp"
         with self._told(operation, name):
-            os.makedirs(folder, exist_ok=True)
+            file, path = _open_aside(os.path.dirname(target))
         try:
-            yield temporary
+            yield path
             with self._told(operation, name):
-                os.replace(temporary, target)
+                if file is None:
+                    os.replace(path, target)
+                else:
+                    _link_over(file, target)
         except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
+            if file is None:
+                with suppress(OSError):
+                    os.unlink(path)
             raise
+        finally:
+            if file is not None:
+                os.close(file)
 
     @contextmanager
     def _told(self, operation: str, name: str) -> Iterator[None]:
@@ -168,15 +173,15 @@ class LocalStorage:
 
 def _link_new(target: str, data: bytes) -> bool:
     """Link a finished file to its name: that fails when the name exists, and is never half done."""
-    if _UNNAMED:
+    folder = os.path.dirname(target)
+    file = _open_unnamed(folder)
+    if file is not None:
         try:
-            return _link_unnamed(target, data)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            if error.errno not in _NO_UNNAMED:
-                raise
-    temporary = f"{os.path.dirname(target)}/{_TEMPORARY}{uuid.uuid4().hex}.tmp"
+            _write_all(file, data)
+            return _link(file, target)
+        finally:
+            os.close(file)
+    temporary = _hidden_in(folder)
     try:
         _write_new(temporary, data)
         os.link(temporary, target)
@@ -188,24 +193,69 @@ def _link_new(target: str, data: bytes) -> bool:
     return True
 
 
-def _link_unnamed(target: str, data: bytes) -> bool:
-    """A file that never had another name leaves nothing behind when the process is killed."""
-    file = os.open(os.path.dirname(target), _UNNAMED | os.O_WRONLY, 0o666)
+def _open_unnamed(folder: str) -> int | None:
+    """Open a file without a name, of which nothing is left when the process is killed.
+
+    None where the disk knows no such files.
+    """
+    if not _UNNAMED:
+        return None
     try:
-        _write_all(file, data)
+        return os.open(folder, _UNNAMED | os.O_WRONLY, 0o666)
+    except OSError as error:
+        if error.errno not in _KNOWS_NO_UNNAMED:
+            raise
+        return None
+
+
+def _open_aside(folder: str) -> tuple[int | None, str]:
+    """Return an unnamed file and a path to it; or no file and the path of a hidden one."""
+    try:
+        file = _open_unnamed(folder)
+    except FileNotFoundError:
+        os.makedirs(folder, exist_ok=True)
+        file = _open_unnamed(folder)
+    if file is not None:
+        return file, _path_to(file)
+    os.makedirs(folder, exist_ok=True)
+    return None, _hidden_in(folder)
+
+
+def _link(file: int, target: str) -> bool:
+    """Give an unnamed file a name; False when the name is taken."""
+    try:
         # With a folder given, Python uses linkat(2), which follows the link in /proc to the file.
-        os.link(f"/proc/self/fd/{file}", target, src_dir_fd=file, follow_symlinks=True)
-    finally:
-        os.close(file)
+        os.link(_path_to(file), target, src_dir_fd=file, follow_symlinks=True)
+    except FileExistsError:
+        return False
     return True
 
 
-def _write_new(path: str, data: bytes) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+def _link_over(file: int, target: str) -> None:
+    """Give an unnamed file a name, in the place of what has it."""
+    if _link(file, target):
+        return
+    temporary = _hidden_in(os.path.dirname(target))
     try:
-        _write_all(file, data)
-    finally:
-        os.close(file)
+        _link(file, temporary)
+        os.replace(temporary, target)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _path_to(file: int) -> str:
+    return f"/proc/self/fd/{file}"
+
+
+def _hidden_in(folder: str) -> str:
+    return f"{folder}/{_TEMPORARY}{uuid.uuid4().hex}.tmp"
+
+
+def _write_new(path: str, data: bytes) -> None:
+    with open(path, "wb", buffering=0) as file:
+        _write_all(file.fileno(), data)
 
 
 def _write_all(file: int, data: bytes) -> None:

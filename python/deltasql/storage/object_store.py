@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import random
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -95,7 +95,9 @@ class ObjectStorage:
         try:
             yield ObjectSink(upload, self.location, name)
         except BaseException as error:
-            upload.__exit__(type(error), error, error.__traceback__)  # gives the pieces up
+            # Gives the pieces up; if that fails too, the reason for it is what counts.
+            with suppress(driver().exceptions.BaseError, OSError):
+                upload.__exit__(type(error), error, error.__traceback__)
             raise
         with self._told("writer", name):
             upload.__exit__(None, None, None)

@@ -1,0 +1,94 @@
+"""What failed leaves nothing behind, not even where no listing shows it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+from urllib.request import urlopen
+
+import pytest
+
+from deltasql.storage import Storage, local, open_storage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(params=["unnamed files", "hidden names"])
+def disk(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Storage:
+    """A storage on disk, in both ways of putting a file aside until it is whole."""
+    if request.param == "hidden names":
+        monkeypatch.setattr(local, "_UNNAMED", 0)
+    return open_storage(str(tmp_path))
+
+
+def on_disk(storage: Storage) -> list[str]:
+    return sorted(name for _, _, names in os.walk(storage.location) for name in names)
+
+
+def fail(storage: Storage, name: str) -> None:
+    with pytest.raises(KeyError), storage.writer(name) as sink:
+        sink.write(b"x" * 20_000_000)
+        raise KeyError
+
+
+def test_no_file_is_left_on_the_disk(disk: Storage) -> None:
+    disk.put("a", b"1")
+    disk.put("a", b"2")
+    assert not disk.put_if_absent("a", b"3")
+    with disk.writer("a") as sink:
+        sink.write(b"4")
+    fail(disk, "a")
+    fail(disk, "b")
+    with pytest.raises(FileNotFoundError):
+        disk.copy_from(disk, "c")
+    assert on_disk(disk) == ["a"]
+
+
+def test_files_that_are_being_written_are_not_listed(disk: Storage) -> None:
+    with disk.writer("a") as sink:
+        sink.write(b"1")
+        assert list(disk.list()) == []
+
+
+def test_files_have_the_rights_that_the_process_gives_to_new_ones(disk: Storage) -> None:
+    before = os.umask(0o027)
+    try:
+        disk.put_if_absent("a", b"")
+        disk.put("b", b"")
+        disk.put("b", b"")
+        with disk.writer("c"):
+            pass
+    finally:
+        os.umask(before)
+    rights = {oct(os.stat(f"{disk.location}/{name}").st_mode & 0o777) for name in "abc"}
+    assert rights == {oct(0o640)}
+
+
+@pytest.mark.skipif(not local._UNNAMED, reason="this system knows no files without a name")
+def test_a_killed_process_leaves_no_file_on_the_disk(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path))
+    child = os.fork()
+    if child == 0:
+        with storage.writer("half") as sink:
+            sink.write(b"x" * 1_000_000)
+            os.kill(os.getpid(), signal.SIGKILL)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert on_disk(storage) == []
+
+
+def test_no_piece_of_a_failed_upload_is_left_in_the_bucket(
+    s3_storage: Storage, s3_server: str
+) -> None:
+    bucket = s3_storage.location.split("/")[2]
+    with s3_storage.writer("whole") as sink:
+        sink.write(b"x" * 20_000_000)
+        with urlopen(f"{s3_server}/{bucket}?uploads") as reply:
+            assert b"<Upload>" in reply.read()
+    fail(s3_storage, "half")
+    with urlopen(f"{s3_server}/{bucket}?uploads") as reply:
+        assert b"<Upload>" not in reply.read()
+    assert [file.name for file in s3_storage.list()] == ["whole"]
