@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltalake
@@ -10,11 +13,10 @@ import pyarrow as pa
 
 import deltasql
 from deltasql.storage import open_storage
-from tests.mirror.support import commit_lines, commit_path, open_mirrored
+from tests.mirror.support import LOG, commit_lines, commit_path, open_mirrored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from deltasql import Catalog
     from deltasql.api.table import CatalogTable
@@ -23,13 +25,13 @@ if TYPE_CHECKING:
 
 CHECKPOINT = 6
 HEAD = 8
+# Checkpoints only where a test wants them, by independent code.
+QUIET = {"mirror": {"mode": "sync", "checkpoint_interval": 1_000_000}}
 
 
 def publish_history(uri: DeltaSqlUri | str, folder: Path, **settings: Any) -> Catalog:
     """Return a catalog whose table `t` has nine versions, a checkpoint at 6 and two partitions."""
-    # Checkpoints only where a test wants them, by independent code.
-    quiet = {"mirror": {"mode": "sync", "checkpoint_interval": 1_000_000}}
-    catalog = open_mirrored(uri, folder, **{**quiet, **settings})
+    catalog = open_mirrored(uri, folder, **{**QUIET, **settings})
     schema = pa.schema([("id", pa.int64()), ("p", pa.string())])
     properties = {"delta.checkpointInterval": "1000000"}
     catalog.create_table("t", schema, partition_by=["p"], properties=properties)
@@ -40,6 +42,24 @@ def publish_history(uri: DeltaSqlUri | str, folder: Path, **settings: Any) -> Ca
     append(catalog, 7)
     append(catalog, 8, mode="overwrite")
     return catalog
+
+
+@contextmanager
+def copied_history(pristine: Path, place: Path) -> Iterator[Catalog]:
+    """Open a catalog that was published to `place`, as `pristine` has kept it."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(pristine, place)
+    with open_mirrored(f"deltasql://sqlite/{place}/meta.db", place / "lake", **QUIET) as catalog:
+        yield catalog
+
+
+def keep_history(folder: Path) -> tuple[Path, Path]:
+    """Publish the history once; returns where it is kept, and the place it belongs to."""
+    pristine, place = folder / "pristine", folder / "place"
+    place.mkdir()
+    publish_history(f"deltasql://sqlite/{place}/meta.db", place / "lake").close()
+    shutil.copytree(place, pristine)
+    return pristine, place
 
 
 def append(catalog: Catalog, number: int, *, mode: str = "append", table: str = "t") -> int:
@@ -65,3 +85,10 @@ def change_commit(
         change(action)
     text = "".join(json.dumps(action) + "\n" for action in actions if action)
     commit_path(location, version).write_text(text)
+
+
+def forget_derived(location: Path | str) -> None:
+    """Leave only the commit files: stock deltalake trusts checkpoints, and checksums too."""
+    for file in (Path(location) / LOG).iterdir():
+        if file.suffix != ".json":
+            file.unlink()

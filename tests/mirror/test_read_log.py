@@ -20,7 +20,7 @@ from deltasql.exceptions import (
 from deltasql.mirror.log_listing import list_log, read_last_checkpoint
 from deltasql.mirror.read_log import read_state, read_states
 from deltasql.storage import open_storage
-from tests.mirror.published import CHECKPOINT, HEAD, publish_history, storage_of
+from tests.mirror.published import CHECKPOINT, HEAD, copied_history, keep_history, storage_of
 from tests.mirror.support import LOG, commit_path, forget_commits_below
 
 if TYPE_CHECKING:
@@ -28,12 +28,16 @@ if TYPE_CHECKING:
 
     from deltasql.api.table import CatalogTable
     from deltasql.mirror.read_log import LogState
-    from deltasql.uri import DeltaSqlUri
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return keep_history(tmp_path_factory.mktemp("history"))
 
 
 @pytest.fixture
-def table(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[CatalogTable]:
-    with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
+def table(kept: tuple[Path, Path]) -> Iterator[CatalogTable]:
+    with copied_history(*kept) as catalog:
         yield catalog.table("t")
 
 

@@ -18,6 +18,9 @@ from tests.mirror.published import (
     HEAD,
     append,
     change_commit,
+    copied_history,
+    forget_derived,
+    keep_history,
     publish_history,
     storage_of,
 )
@@ -30,9 +33,14 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return keep_history(tmp_path_factory.mktemp("history"))
+
+
 @pytest.fixture
-def published(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
+def published(kept: tuple[Path, Path]) -> Iterator[Catalog]:
+    with copied_history(*kept) as catalog:
         yield catalog
 
 
@@ -110,9 +118,7 @@ def test_a_changed_commit_is_found_by_every_reader(published: Catalog, damage: s
     version, change, kind, field = DAMAGES[damage]
     location = published.table("t").location
     change_commit(location, version, change)
-    if version < CHECKPOINT:  # stock deltalake would not look at it
-        for name in (f"{CHECKPOINT:020d}.checkpoint.parquet", "_last_checkpoint"):
-            (Path(location) / LOG / name).unlink()
+    forget_derived(location)  # stock deltalake would look at nothing else
     report = verify(published)
     assert ("diverged", "json") in found(report)
     assert (kind, "replay") in found(report)
@@ -134,8 +140,7 @@ def test_a_changed_schema_is_found(published: Catalog) -> None:
 
     location = published.table("t").location
     change_commit(location, 0, widen)
-    (Path(location) / LOG / f"{CHECKPOINT:020d}.checkpoint.parquet").unlink()
-    (Path(location) / LOG / "_last_checkpoint").unlink()
+    forget_derived(location)
     assert {("metadata", "replay"), ("schema", "deltalake")} <= found(verify(published))
 
 
@@ -166,10 +171,8 @@ def test_a_log_that_is_gone_is_found(published: Catalog) -> None:
     assert report.log_version is None
 
 
-def test_versions_not_published_yet_are_no_difference(
-    sqlite_uri: DeltaSqlUri, tmp_path: Path, published: Catalog
-) -> None:
-    with deltasql.connect(sqlite_uri, mirror={"mode": "off"}) as quiet:
+def test_versions_not_published_yet_are_no_difference(published: Catalog) -> None:
+    with deltasql.connect(published.uri, mirror={"mode": "off"}) as quiet:
         append(quiet, 20)
         report = verify(quiet)
     assert report.ok, report.summary()

@@ -53,8 +53,12 @@ class Differences:
     keep: int = 100
     counts: Counter[str] = field(default_factory=Counter)
     kept: list[Difference] = field(default_factory=list)
+    _versions: dict[tuple[str, str], set[int]] = field(default_factory=dict)
 
     def add(self, difference: Difference) -> None:
+        if difference.version is not None:
+            place = (difference.source, difference.kind)
+            self._versions.setdefault(place, set()).add(difference.version)
         self.counts[difference.kind] += 1
         if self.counts[difference.kind] <= self.keep:
             self.kept.append(difference)
@@ -66,6 +70,12 @@ class Differences:
             self.add(each)
         if shown:
             self.counts[shown[0].kind] += total - len(shown)
+
+    def versions(self, source: str, *kinds: str) -> set[int]:
+        """Return every version at which a source differs, in these ways or in any."""
+        places = self._versions.items()
+        found = (v for (s, kind), v in places if s == source and (not kinds or kind in kinds))
+        return set().union(*found)
 
     @property
     def total(self) -> int:

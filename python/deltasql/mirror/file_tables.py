@@ -89,7 +89,9 @@ def removes_from_table(tombstones: pa.Table) -> list[RemoveFile]:
             deletion_timestamp=row["deletion_timestamp"],
             data_change=bool(row["data_change"]),
             extended_file_metadata=row["extended_file_metadata"],
-            partition_values=json.loads(row["partition"]) if row["extended_file_metadata"] else None,
+            partition_values=(
+                json.loads(row["partition"]) if row["extended_file_metadata"] else None
+            ),
             size=row["size"],
             stats=row["stats"],
             tags=json.loads(row["tags"]) if row["tags"] else None,

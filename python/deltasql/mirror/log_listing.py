@@ -79,10 +79,16 @@ class LogListing:
         return [self.commits[each] for each in range(first, version + 1)]
 
 
+def find_log(storage: Storage) -> LogListing | None:
+    """List a table's log; None when there is none."""
+    listing = sort_files(storage.location, storage.list(LOG_FOLDER))
+    return listing if listing.commits or listing.checkpoints else None
+
+
 def list_log(storage: Storage) -> LogListing:
     """List a table's log; an error when there is none."""
-    listing = sort_files(storage.location, storage.list(LOG_FOLDER))
-    if not listing.commits and not listing.checkpoints:
+    listing = find_log(storage)
+    if listing is None:
         raise TxnLogTableNotFoundError(
             f"there is no Delta table at {storage.location}: its _delta_log holds no commit",
             table=storage.location,

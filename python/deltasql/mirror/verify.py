@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from deltalake.exceptions import DeltaError
 
-from deltasql.exceptions import TxnLogProtocolError, TxnLogTableNotFoundError
+from deltasql.exceptions import TxnLogProtocolError
 from deltasql.mirror.compare import Difference, Differences
-from deltasql.mirror.log_listing import LogListing, list_log
+from deltasql.mirror.log_listing import LogListing, find_log
 from deltasql.mirror.read_log import read_states
 from deltasql.mirror.sql_state import SqlState
 from deltasql.mirror.targets import OWN, targets_of
 from deltasql.mirror.verify_checks import (
     check_checkpoints,
-    check_checksums,
     check_commits,
     check_last_checkpoint,
     compare_states,
     unreadable,
 )
+from deltasql.mirror.verify_checksums import check_checksums
 from deltasql.mirror.verify_stock import compare_stock
 from deltasql.model.protocol import reader_features
 
@@ -51,6 +51,7 @@ class VerifyReport:
     versions: list[int] = field(default_factory=list)
     commits: int = 0
     checkpoints: list[int] = field(default_factory=list)
+    checksums: int = 0
     pending: int = 0
     foreign_bytes: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -83,6 +84,7 @@ class VerifyReport:
             "versions": list(self.versions),
             "commits": self.commits,
             "checkpoints": list(self.checkpoints),
+            "checksums": self.checksums,
             "pending": self.pending,
             "foreign_bytes": list(self.foreign_bytes),
             "notes": list(self.notes),
@@ -97,8 +99,8 @@ class VerifyReport:
         lines = [
             f"{self.table}: {state} (version {self.sql_version} in SQL, "
             f"{'none' if self.log_version is None else self.log_version} in the log; "
-            f"{self.commits} commits, {len(self.versions)} states and "
-            f"{len(self.checkpoints)} checkpoints compared)"
+            f"{self.commits} commits, {len(self.versions)} states, {len(self.checkpoints)} "
+            f"checkpoints and {self.checksums} checksums compared)"
         ]
         if self.checked_from:
             lines.append(f"  checked from version {self.checked_from} on: the log starts there")
@@ -137,7 +139,7 @@ def verify_table(
         (each.published_version for each in targets_of(store, table) if each.name == target),
         default=-1,
     )
-    listing = _listing(storage)
+    listing = find_log(storage)
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
     report = VerifyReport(table.full_name, storage.location, sql_version=high)
     last = _check_versions(listing, report, low, high, published)
@@ -160,15 +162,10 @@ def verify_table(
             store, table, storage, listing, range(first, last + 1), report.found
         )
         check_last_checkpoint(storage, listing, report.found)
-    check_checksums(store, table, storage, listing, chosen, report.found)
+    report.checksums = check_checksums(
+        store, table, storage, listing, range(low, last + 1), report.found
+    )
     return report
-
-
-def _listing(storage: Storage) -> LogListing | None:
-    try:
-        return list_log(storage)
-    except TxnLogTableNotFoundError:
-        return None
 
 
 def _check_versions(
@@ -183,18 +180,26 @@ def _check_versions(
         report.found.add(Difference("foreign-version", version, name, source="json"))
     ours = [each for each in commits if low <= each <= high]
     last = max(ours, default=low - 1)
-    # Versions before a checkpoint may be gone: clean-up deletes them from the oldest on.
-    start = low if listing is None else max(low, min(ours, default=low))
-    if listing is None or listing.first_version < start or not listing.checkpoints:
-        start = low
-    expected = range(start, max(last, published) + 1)
-    for version in (each for each in expected if each not in commits):
+    for version in missing_versions(listing, low, max(last, published)):
         report.found.add(Difference("missing-version", version, source="json"))
     report.pending = high - max(last, published)
     if listing is not None and not ours:
         checkpointed = [each.version for each in listing.checkpoints if low <= each.version <= high]
         return max(checkpointed, default=None)
     return last if ours else None
+
+
+def missing_versions(listing: LogListing | None, low: int, last: int) -> list[int]:
+    """Return the versions low..last that should be in the log and are not.
+
+    Those before a checkpoint may be gone: clean-up deletes them from the oldest on.
+    """
+    if listing is None:
+        return list(range(low, last + 1))
+    oldest = min((each for each in listing.commits if each >= low), default=last + 1)
+    is_covered = any(each.version >= oldest - 1 for each in listing.checkpoints)
+    start = oldest if is_covered else low
+    return [each for each in range(start, last + 1) if each not in listing.commits]
 
 
 def _chosen(versions: Versions, first: int, last: int) -> list[int]:

@@ -15,7 +15,6 @@ from deltasql.mirror.compare import (
     Differences,
     compare_action,
     compare_files,
-    compare_mappings,
 )
 from deltasql.mirror.content import same_content
 from deltasql.mirror.file_tables import (
@@ -24,14 +23,14 @@ from deltasql.mirror.file_tables import (
     replayed_files,
 )
 from deltasql.mirror.log_files import commits_between
-from deltasql.mirror.log_listing import LAST_CHECKPOINT, read_json, read_last_checkpoint
+from deltasql.mirror.log_listing import LAST_CHECKPOINT, read_last_checkpoint
 from deltasql.mirror.read_checkpoint import read_checkpoint
 from deltasql.mirror.sql_state import SqlState
 from deltasql.model.clock import now_ms
 from deltasql.model.properties import TableProperties
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping
 
     from deltasql.mirror.log_listing import LogListing
     from deltasql.mirror.read_checkpoint import CheckpointState
@@ -209,42 +208,12 @@ def check_last_checkpoint(storage: Storage, listing: LogListing, found: Differen
     except LogParseError as error:
         found.add(unreadable(error, "checkpoint"))
         return
-    versions = {each.version for each in listing.checkpoints}
+    versions: set[int | None] = {each.version for each in listing.checkpoints}
     seen = None if hint is None else hint["version"]
-    if versions and seen not in versions:
-        latest = max(versions)
+    if seen not in (versions or {None}):
+        latest = max((each.version for each in listing.checkpoints), default=None)
         found.add(
             Difference(
-                "last-checkpoint", latest, LAST_CHECKPOINT, "version", latest, seen, "checkpoint"
+                "last-checkpoint", None, LAST_CHECKPOINT, "version", latest, seen, "checkpoint"
             )
         )
-
-
-def check_checksums(
-    store: Store,
-    table: TableRow,
-    storage: Storage,
-    listing: LogListing,
-    versions: Sequence[int],
-    found: Differences,
-) -> None:
-    """Compare the totals of checksum files with SQL."""
-    for version in (each for each in versions if each in listing.checksums):
-        name = listing.checksums[version].name
-        try:
-            told = read_json(name, storage.read(name), needs="numFiles")
-        except (LogParseError, FileNotFoundError) as error:
-            found.add(unreadable(error, "crc", version))
-            continue
-        sql = SqlState(store, table, version)
-        ours = {
-            "numFiles": sql.totals.num_files,
-            "tableSizeBytes": sql.totals.size_bytes,
-            "numMetadata": 1,
-            "numProtocol": 1,
-            "metadata": sql.metadata.body(),
-            "protocol": sql.protocol.body(),
-        }
-        seen = {field: told.get(field, ours[field]) for field in ours}
-        at: dict[str, Any] = {"version": version, "source": "crc", "path": name}
-        compare_mappings("checksum", ours, seen, found, **at)
