@@ -41,6 +41,19 @@ GENERATED = StructType(
 IDENTITY = StructType((StructField("id", "long", metadata={"delta.identity.start": 1}),))
 
 
+def test_not_null_columns_are_listed_among_the_features() -> None:
+    inner = StructType((StructField("x", "long", nullable=False),))
+    for schema in (
+        StructType((StructField("id", "long", nullable=False),)),
+        StructType((StructField("point", inner),)),
+    ):
+        listed = protocol_for(schema, {}, in_commit_timestamps=True)
+        assert listed.writer_features == ("inCommitTimestamp", "invariants")
+        assert protocol_for(schema, {}, in_commit_timestamps=False) == Protocol(1, 2)
+        plain = protocol_for(PLAIN, {}, in_commit_timestamps=True)
+        assert upgraded_protocol(plain, schema, {}) == listed
+
+
 @pytest.mark.parametrize(
     ("schema", "configuration"),
     [

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltasql.engine.statistics import statistics_json
 from deltasql.exceptions import TxnLogEngineError, TxnLogSchemaError
 from deltasql.model.actions import AddFile
 from deltasql.model.clock import now_ms
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from deltasql.storage import Storage
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-_STRING_PREFIX = 32  # characters of a string that statistics keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def write_parquet(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile
 
 
 def _file_name(values: dict[str, str | None]) -> str:
-    folder = "".join(f"{_escape(name)}={_escape(value)}/" for name, value in values.items())
+    folder = "".join(f"{_escape_name(name)}={_escape(value)}/" for name, value in values.items())
     return f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
 
 
@@ -131,53 +130,8 @@ def _write_one(
         partition_values=values,
         size=size,
         modification_time=now_ms(),
-        stats=json.dumps(
-            _statistics(table), separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        ),
+        stats=statistics_json(table),
     )
-
-
-def _statistics(table: pa.Table) -> dict[str, Any]:
-    low: dict[str, Any] = {}
-    high: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    for field, column in zip(table.schema, table.columns, strict=True):
-        nulls[field.name] = column.null_count
-        if not _has_order(field.type) or column.null_count == table.num_rows:
-            continue
-        if pa.types.is_floating(field.type) and not pc.all(pc.is_finite(column)).as_py():
-            continue  # JSON has no infinity, and engines order NaN differently: no bounds is right
-        bounds = pc.min_max(column)
-        low[field.name] = _stat(bounds["min"].as_py(), upper=False)
-        high[field.name] = _stat(bounds["max"].as_py(), upper=True)
-    return {
-        "numRecords": table.num_rows,
-        "minValues": low,
-        "maxValues": {name: value for name, value in high.items() if value is not None},
-        "nullCount": nulls,
-    }
-
-
-def _has_order(kind: pa.DataType) -> bool:
-    tests = ("integer", "floating", "decimal", "string", "date", "timestamp")
-    return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)
-
-
-def _stat(value: Any, *, upper: bool) -> Any:
-    match value:
-        case datetime():
-            zone = "Z" if value.tzinfo else ""
-            return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + zone
-        case date():
-            return value.isoformat()
-        case Decimal():
-            return float(value)
-        case str() if len(value) > _STRING_PREFIX:
-            prefix = value[:_STRING_PREFIX]
-            # Nothing sorts after this character, so the cut value stays an upper bound.
-            return prefix + "\U0010ffff" if upper else prefix
-        case _:
-            return value
 
 
 def _partition_text(value: Any) -> str | None:
@@ -194,8 +148,28 @@ def _partition_text(value: Any) -> str | None:
                 )
                 + zone
             )
+        case Decimal():
+            return format(value, "f")
+        case bytes():
+            return _binary_text(value)
         case _:
             return str(value)
+
+
+def _binary_text(value: bytes) -> str | None:
+    """Delta has only text for partition values: readers take its bytes as UTF-8."""
+    try:
+        return value.decode() or None
+    except UnicodeDecodeError as error:
+        raise TxnLogSchemaError(
+            f"{value!r} cannot be a partition value: it is not UTF-8",
+            help="Partition by a column of text, such as the bytes in hexadecimal.",
+        ) from error
+
+
+def _escape_name(name: str) -> str:
+    # Some readers look for a column's own name in the path, letters of any language included.
+    return "".join(letter if letter.isalnum() else quote(letter, safe="-_.~ ") for letter in name)
 
 
 def _escape(value: str | None) -> str:

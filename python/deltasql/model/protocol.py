@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogProtocolError, UnsupportedFeatureError
 from deltasql.model.actions import Protocol
-from deltasql.model.schema import ArrayType, DataType, MapType, StructType, column_mapping_mode
+from deltasql.model.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    column_mapping_mode,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -115,7 +122,7 @@ def protocol_for(
     Protocol(min_reader_version=1, min_writer_version=2, reader_features=None, \
 writer_features=None, extra={})
     """
-    wanted = required_features(schema, configuration)
+    wanted = required_features(schema, configuration) | _not_null_features(schema)
     if in_commit_timestamps:
         wanted |= {"inCommitTimestamp"}
     return _lowest_protocol(wanted, reader_version=1, writer_version=2)
@@ -129,7 +136,7 @@ def upgraded_protocol(
     Features are only ever added. A step from a numbered version to the lists names all that the
     number implied: an older version of the table may have used them.
     """
-    needed = required_features(schema, configuration)
+    needed = required_features(schema, configuration) | _not_null_features(schema)
     present = writer_features(current) | reader_features(current)
     if needed <= present:
         return current
@@ -272,12 +279,28 @@ def _lowest_protocol(
     )
 
 
+def _not_null_features(schema: StructType) -> frozenset[str]:
+    """Name what NOT NULL columns ask for: delta-spark refuses lists without it.
+
+    Other writers leave it out, so a table that comes without it is taken as it is.
+    """
+    not_null = any(not member.nullable for member in _members(schema))
+    return frozenset({"invariants"} if not_null else ())
+
+
 def _with_requirements(names: set[str]) -> frozenset[str]:
     found = set(names)
     for name in names:
         if name in FEATURES:
             found |= _with_requirements(set(FEATURES[name].requires))
     return frozenset(found)
+
+
+def _members(data_type: DataType) -> Iterator[StructField]:
+    if isinstance(data_type, StructType):
+        for member in data_type.fields:
+            yield member
+            yield from _members(member.type)
 
 
 def _walk(data_type: DataType) -> Iterator[tuple[DataType, Mapping[str, Any]]]:

@@ -1,0 +1,130 @@
+"""The fixed set of tables, and which readers are known not to manage which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake.exceptions import DeltaProtocolError
+
+from tests.oracles import tables, tables_staged
+from tests.oracles.readers import Deltalake, DeltalakeArrow, DuckDb, Place, Polars, Reader
+
+if TYPE_CHECKING:
+    from deltasql import Catalog
+    from tests.oracles.writing import Written
+
+Builder = Callable[["Catalog"], list["Written"]]
+
+TABLES: Mapping[str, Builder] = {
+    build.__name__: build
+    for build in (
+        tables.string_partitions,
+        tables.hive_null,
+        tables.typed_partitions,
+        tables.negative_decimal,
+        tables.binary_partition,
+        tables.primitives,
+        tables.zoneless,
+        tables.decimals,
+        tables.nested,
+        tables.rewritten,
+        tables.evolved,
+        tables.several_tables,
+        tables.many_commits,
+        tables_staged.flat_paths,
+        tables_staged.absolute_path,
+        tables_staged.column_mapping,
+        tables_staged.mapped_partition,
+        tables_staged.rules,
+        tables_staged.deletion_vectors,
+        tables_staged.change_data,
+        tables_staged.applications,
+        tables_staged.many_files,
+    )
+}
+READERS: Mapping[str, Callable[[], Reader]] = {
+    "deltalake": Deltalake,
+    "pyarrow": DeltalakeArrow,
+    "polars": Polars,
+    "duckdb": DuckDb,
+}
+
+_HIVE = "polars takes partition values from the names of folders, not from the log"
+_ABSOLUTE = "takes the absolute URI of a file for a path below the table"
+_FEATURES = "refuses the table feature by name"
+# What goes wrong there goes wrong with tables of any writer: wrong rows, or an error.
+EXCUSES: Mapping[tuple[str, str], tuple[type[Exception], str]] = {
+    ("hive_null", "polars"): (AssertionError, _HIVE),
+    ("flat_paths", "polars"): (Exception, _HIVE),
+    ("binary_partition", "polars"): (Exception, f"{_HIVE}, and parses no bytes"),
+    ("negative_decimal", "pyarrow"): (ValueError, "deltalake writes -1.50 as -1.-50 for pyarrow"),
+    ("absolute_path", "pyarrow"): (FileNotFoundError, _ABSOLUTE),
+    ("absolute_path", "polars"): (FileNotFoundError, _ABSOLUTE),
+    ("absolute_path", "duckdb"): (Exception, _ABSOLUTE),
+    ("column_mapping", "pyarrow"): (DeltaProtocolError, _FEATURES),
+    ("column_mapping", "polars"): (DeltaProtocolError, _FEATURES),
+    ("mapped_partition", "pyarrow"): (DeltaProtocolError, _FEATURES),
+    ("mapped_partition", "polars"): (DeltaProtocolError, _FEATURES),
+    ("mapped_partition", "duckdb"): (
+        AssertionError,
+        "DuckDB looks for a partition value under the column's logical name and finds null",
+    ),
+    ("deletion_vectors", "pyarrow"): (DeltaProtocolError, _FEATURES),
+}
+
+
+def table_and_reader(*readers: str, without: tuple[str, ...] = ()) -> list[Any]:
+    """Return every pair of a table and a reader as a parameter, with its excuse if it has one."""
+    pairs = []
+    for table in TABLES:
+        for reader in readers:
+            if table in without or (table, reader) == ("many_files", "pyarrow"):
+                continue  # pyarrow opens every file twice, slowly, and in deltalake's order
+            excuse = EXCUSES.get((table, reader))
+            marks = (
+                [pytest.mark.xfail(raises=excuse[0], reason=excuse[1], strict=True)]
+                if excuse
+                else []
+            )
+            pairs.append(pytest.param(table, reader, id=f"{table}-{reader}", marks=marks))
+    return pairs
+
+
+@dataclass(slots=True)
+class Lake:
+    """A catalog with tables of the fixed set, each built when it is first asked for."""
+
+    catalog: Catalog
+    options: Mapping[str, str] = field(default_factory=dict)
+    built: dict[str, list[Written]] = field(default_factory=dict)
+    readers: dict[str, Reader] = field(default_factory=dict)
+
+    def tables(self, name: str) -> list[Written]:
+        """Return the tables that a function of the fixed set writes."""
+        if name not in self.built:
+            self.built[name] = TABLES[name](self.catalog)
+        return self.built[name]
+
+    def reader(self, name: str) -> Reader:
+        """Return a reader, the same one at every call."""
+        if name not in self.readers:
+            self.readers[name] = READERS[name]()
+        return self.readers[name]
+
+    def place(self, table: Written) -> Place:
+        """Return where a reader finds a table."""
+        return Place(table.table.location, self.options)
+
+
+def checked_versions(table: Written) -> list[int]:
+    """Return the versions to compare: all, or those around checkpoints in a long log."""
+    last = len(table.states) - 1
+    if table.name == "many_files":
+        return [last]
+    if last < 30:
+        return list(range(last + 1))
+    around = (each + step for each in range(0, last, 30) for step in (-1, 0, 1))
+    return sorted({last, *(version for version in around if version >= 0)})
