@@ -1,0 +1,107 @@
+"""The live files of a table as an engine reads them: addresses, partition values, dead rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deltasql.engine.addresses import data_address, storage_of
+from deltasql.model.actions import DeletionVector
+from deltasql.model.deletion_vector import deleted_rows, vector_file
+from deltasql.model.partition_values import parse_partition_value
+from deltasql.model.schema import StructType, column_mapping_mode
+from deltasql.model.schema_convert import schema_to_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import pyarrow as pa
+
+    from deltasql.config import StorageSettings
+    from deltasql.model.actions import Metadata
+    from deltasql.model.schema import StructField
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """One file as the log has it."""
+
+    path: str
+    address: str
+    partition: str
+    """The partition values as JSON, by physical name."""
+    vector: str
+    """The deletion vector as JSON; empty without one."""
+
+
+class LiveFiles:
+    """Files of one table at one version, and how its metadata says to read them."""
+
+    def __init__(
+        self, location: str, metadata: Metadata, listed: pa.Table, settings: StorageSettings
+    ) -> None:
+        """`listed` has the columns `path`, `partition` and `deletion_vector` of a scan."""
+        self.location, self._settings = location, settings
+        self.schema = StructType.from_json(metadata.schema_string)
+        self.column_mapping_mode = column_mapping_mode(metadata.configuration)
+        self.partition_columns = tuple(metadata.partition_columns)
+        columns = [listed[name].to_pylist() for name in ("path", "partition", "deletion_vector")]
+        self.files = [
+            LiveFile(path, data_address(location, path), partition or "{}", vector or "")
+            for path, partition, vector in zip(*columns, strict=True)
+        ]
+
+    @property
+    def have_deletions(self) -> bool:
+        return any(file.vector for file in self.files)
+
+    def partition_fields(self) -> list[StructField]:
+        """Return the columns that come from the log, in the order of the partitioning."""
+        found = [self.schema.find(name) for name in self.partition_columns]
+        return [field for field in found if field is not None]
+
+    def partition_values(self, files: Sequence[LiveFile]) -> list[tuple[StructField, pa.Array]]:
+        """Return each partition column with its typed values, one per file."""
+        import pyarrow as pa
+
+        distinct = {file.partition: json.loads(file.partition) for file in files}
+        columns = []
+        for field in self.partition_fields():
+            key = field.physical_name(self.column_mapping_mode)
+            kind = schema_to_arrow(StructType((field,))).field(0).type
+            values = {
+                text: parse_partition_value(partition.get(key), field.type)
+                for text, partition in distinct.items()
+            }
+            columns.append((field, pa.array([values[file.partition] for file in files], kind)))
+        return columns
+
+    def deleted(self, files: Collection[LiveFile]) -> pa.Table:
+        """Return the deleted rows of files as (filename, row_number)."""
+        import pyarrow as pa
+
+        contents: dict[str, bytes] = {}
+        names: list[Any] = []
+        rows: list[Any] = []
+        for file in files:
+            if file.vector:
+                vector = DeletionVector.from_body(json.loads(file.vector))
+                numbers = deleted_rows(vector, self._content(vector, contents))
+                rows.append(pa.array(numbers, pa.int64()))
+                names.append(pa.repeat(pa.scalar(file.address), len(numbers)))
+        return pa.table(
+            {
+                "filename": pa.chunked_array(names, pa.string()),
+                "row_number": pa.chunked_array(rows, pa.int64()),
+            }
+        )
+
+    def _content(self, vector: DeletionVector, contents: dict[str, bytes]) -> bytes | None:
+        path = vector_file(vector)
+        if path is None:
+            return None
+        if path not in contents:  # one file holds the vectors of many
+            storage, name = storage_of(self.location, path, self._settings)
+            contents[path] = storage.read(name)
+        return contents[path]
