@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog import Catalog
 
+pytest_plugins = ["tests.s3"]
 JARS = Path(__file__).parents[1] / "build" / "jars"
 BACKENDS = ("sqlite", "duckdb", "postgres")
 

@@ -8,7 +8,6 @@ import pytest
 
 from deltasql.config import StorageSettings
 from deltasql.storage import Storage, local, open_storage
-from tests.s3 import s3_location, s3_options, s3_server  # noqa: F401
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +16,7 @@ KINDS = ("local", "local with names", "s3")
 
 
 @pytest.fixture
-def s3_settings(s3_options: dict[str, str]) -> StorageSettings:  # noqa: F811
+def s3_settings(s3_options: dict[str, str]) -> StorageSettings:
     """Settings that reach the S3 server."""
     return StorageSettings(options=s3_options, timeout_s=10, retries=2)
 
@@ -37,6 +36,6 @@ def storage(
 
 
 @pytest.fixture
-def s3_storage(s3_location: str, s3_settings: StorageSettings) -> Storage:  # noqa: F811
+def s3_storage(s3_location: str, s3_settings: StorageSettings) -> Storage:
     """An empty storage in the S3 server."""
     return open_storage(s3_location, s3_settings)
