@@ -1,0 +1,158 @@
+"""What follows a published version: at the right time, in an order that no failure breaks."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+import deltasql
+from deltasql.mirror import cleanup
+from deltasql.mirror.last_checkpoint import last_checkpoint_version
+from deltasql.mirror.maintain import maintain
+from deltasql.phases import hooked
+from deltasql.storage import open_storage
+from tests.conftest import add_file
+from tests.mirror.checkpoint_support import table_row, table_storage
+from tests.mirror.support import checkpoint_versions, log_names, open_mirrored, published_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+INTERVAL = {"delta.checkpointInterval": "2"}
+
+
+@pytest.fixture
+def mirrored(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    """A catalog that publishes every commit."""
+    with open_mirrored(catalog_uri, tmp_path / "lake") as catalog:
+        yield catalog
+
+
+def append(catalog: Catalog, times: int = 1, table: str = "t") -> None:
+    """Append a row, some times."""
+    for _ in range(times):
+        with catalog.begin() as tx:
+            tx.write(table, pa.table({"id": [1]}))
+
+
+def create(catalog: Catalog, **properties: str) -> str:
+    """Make a table of one column; return its place."""
+    named = {**INTERVAL, **{f"delta.{name}": value for name, value in properties.items()}}
+    catalog.create_table("t", pa.schema([("id", pa.int64())]), properties=named)
+    return table_row(catalog).location
+
+
+def test_checkpoints_are_written_as_often_as_the_table_asks(mirrored: Catalog) -> None:
+    location = create(mirrored)
+    append(mirrored, 7)
+    assert checkpoint_versions(location) == [2, 4, 6]
+    assert last_checkpoint_version(table_storage(mirrored)) == 6
+    assert len([name for name in log_names(location) if name.endswith(".crc")]) == 8
+
+
+def test_the_interval_of_the_configuration_holds_for_other_tables(
+    catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    mirror = {"mode": "sync", "checkpoint_interval": 3}
+    with open_mirrored(catalog_uri, tmp_path / "lake", mirror=mirror) as catalog:
+        catalog.create_table("t", pa.schema([("id", pa.int64())]))
+        append(catalog, 7)
+        assert checkpoint_versions(table_row(catalog).location) == [3, 6]
+
+
+def test_every_table_of_a_transaction_gets_its_own(mirrored: Catalog) -> None:
+    create(mirrored)
+    mirrored.create_table("u", pa.schema([("id", pa.int64())]), properties=INTERVAL)
+    for _ in range(2):
+        with mirrored.begin() as tx:
+            tx.write("t", pa.table({"id": [1]}))
+            tx.write("u", pa.table({"id": [1]}))
+    for name in ("t", "u"):
+        assert checkpoint_versions(table_row(mirrored, name).location) == [2]
+
+
+def test_the_log_is_cleaned_after_a_checkpoint(
+    mirrored: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = create(mirrored)
+    append(mirrored, 5)
+    later = mirrored.table("t").snapshot().committed_at_ms + 30 * 86_400_000
+    monkeypatch.setattr(cleanup, "now_ms", lambda: later)
+    append(mirrored)
+    assert published_versions(location) == [4, 5, 6]
+    assert checkpoint_versions(location) == [4, 6]
+    assert deltalake.DeltaTable(location).to_pyarrow_table().num_rows == 6
+
+
+class Stopped(BaseException):
+    """The process ends here, as far as what is on disk is concerned."""
+
+
+@pytest.mark.parametrize("phase", ["published", "checkpointing", "checkpointed", "cleaning"])
+def test_whatever_is_not_written_any_more_the_table_is_whole(
+    mirrored: Catalog, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    location = create(mirrored)
+    append(mirrored, 3)
+    later = mirrored.table("t").snapshot().committed_at_ms + 30 * 86_400_000
+    monkeypatch.setattr(cleanup, "now_ms", lambda: later)
+    seen = []
+
+    def stop(reached: str) -> None:
+        seen.append(reached)
+        if reached == phase:
+            raise Stopped
+
+    with pytest.raises(Stopped), hooked(stop):
+        append(mirrored)
+    assert seen[-1] == phase
+    assert deltalake.DeltaTable(location).to_pyarrow_table().num_rows == 4
+    assert not [name for name in log_names(location) if name.endswith(".tmp")]
+    # The next one starts from whatever is there.
+    append(mirrored, 2)
+    assert deltalake.DeltaTable(location).to_pyarrow_table().num_rows == 6
+    assert checkpoint_versions(location)[-1] == 6
+
+
+def test_a_failure_is_logged_and_the_commit_stands(
+    mirrored: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    location = create(mirrored)
+    append(mirrored)
+    # A folder has the name that the checkpoint wants.
+    (Path(location) / "_delta_log" / f"{2:020d}.checkpoint.parquet" / "x").mkdir(parents=True)
+    with caplog.at_level(logging.WARNING, "deltasql"):
+        append(mirrored)
+    assert "log maintenance failed" in caplog.text
+    assert published_versions(location) == [0, 1, 2]
+    append(mirrored, 2)
+    assert last_checkpoint_version(table_storage(mirrored)) == 4
+
+
+def test_doing_it_again_changes_nothing(mirrored: Catalog) -> None:
+    location = create(mirrored)
+    append(mirrored, 2)
+    folder = Path(location) / "_delta_log"
+    before = {name: (folder / name).read_bytes() for name in log_names(location)}
+    config: Any = mirrored.config
+    for version in range(3):
+        maintain(
+            mirrored.store, table_row(mirrored), open_storage(location), version, config=config
+        )
+    assert {name: (folder / name).read_bytes() for name in log_names(location)} == before
+
+
+def test_staged_files_alone_make_a_whole_log(mirrored: Catalog) -> None:
+    location = create(mirrored)
+    for number in range(4):
+        with deltasql.begin(mirrored) as tx:
+            tx.stage_table("t", [add_file(f"{number}.parquet")])
+    assert len(deltalake.DeltaTable(location).file_uris()) == 4
