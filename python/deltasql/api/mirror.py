@@ -6,20 +6,29 @@ import threading
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
+from deltasql.exceptions import TxnLogMirrorError
+from deltasql.migrate.foreign import adopt, reject
 from deltasql.mirror import status, targets
 from deltasql.mirror.duckdb_catalog import refresh_catalogs
 from deltasql.mirror.publish import Publisher
 from deltasql.mirror.publisher import BackgroundPublisher
 from deltasql.mirror.reconcile import Reconciler
+from deltasql.mirror.repair import repair
+from deltasql.mirror.verify import verify_table
+from deltasql.storage import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deltasql.api.catalog import Catalog
     from deltasql.commit.ratified import Ratified
+    from deltasql.migrate.foreign import ForeignReport
     from deltasql.mirror.reconcile import Step
+    from deltasql.mirror.repair import RepairReport
     from deltasql.mirror.status import MirrorStatus, VersionStatus
     from deltasql.mirror.targets import Target
+    from deltasql.mirror.verify import VerifyReport, Versions
+    from deltasql.storage import Storage
 
 
 class Mirror:
@@ -106,6 +115,55 @@ class Mirror:
             return reconciler.run_once(stop)
         return reconciler.run(stop or threading.Event())
 
+    def verify(
+        self,
+        table: str | None = None,
+        *,
+        versions: Versions = "head",
+        with_deltalake: bool = True,
+        checkpoints: bool = True,
+        target: str = targets.OWN,
+    ) -> list[VerifyReport]:
+        """Compare the published log of a table, or of all tables, with SQL."""
+        reports = []
+        for each in self._logs(table, target):
+            report = verify_table(
+                self._catalog.store,
+                each.table,
+                self._storage(each),
+                versions=versions,
+                with_deltalake=with_deltalake,
+                checkpoints=checkpoints,
+                storage_options=self._catalog.config.storage.plain_options(each.location),
+                target=target,
+            )
+            reports.append(report)
+        return reports
+
+    def repair(self, table: str, *, force: bool = False, target: str = targets.OWN) -> RepairReport:
+        """Write again what a published log lacks; `force` replaces others' commits, kept aside."""
+        (chosen,) = self._logs(table, target)
+        storage = self._storage(chosen)
+        report = repair(self._catalog.store, chosen.table, storage, force=force, target=target)
+        if report.released:
+            self.publish(table)
+        return report
+
+    def adopt(self, table: str) -> ForeignReport:
+        """Import the commits that another writer put into a table's log past SQL."""
+        (own,) = self._logs(table, targets.OWN)
+        catalog = self._catalog
+        report = adopt(catalog.store, catalog.committer, own.table, self._storage(own))
+        self.publish(table)
+        return report
+
+    def reject(self, table: str) -> ForeignReport:
+        """Keep the commits of another writer aside and publish SQL's in their place."""
+        (own,) = self._logs(table, targets.OWN)
+        report = reject(self._catalog.store, own.table, self._storage(own))
+        self.publish(table)
+        return report
+
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until what the background publisher was told of is published; False if it is not."""
         return self._background.flush(timeout)
@@ -138,3 +196,17 @@ class Mirror:
             return targets.all_targets(store)
         row = self._catalog.resolve(table, fresh=True)
         return status.targets_with_own(store, row) if with_row else targets.targets_of(store, row)
+
+    def _logs(self, table: str | None, target: str) -> list[Target]:
+        """Return the targets of one name that are logs; those of dropped tables only by name."""
+        found = [each for each in self._targets(table) if each.name == target]
+        if table is not None and not any(each.kind == targets.DELTA for each in found):
+            raise TxnLogMirrorError(
+                f"{table} has no published log {target!r}",
+                table=table,
+                help="catalog.mirror.targets() lists where a table is published.",
+            )
+        return [each for each in found if each.table.dropped_at_ms is None]
+
+    def _storage(self, target: Target) -> Storage:
+        return open_storage(target.location, self._catalog.config.storage)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from deltasql._core import Table, parse_commit
 from deltasql.exceptions import LogParseError, TxnLogProtocolError
+from deltasql.exceptions.redaction import redact
 from deltasql.mirror.compare import (
     Difference,
     Differences,
@@ -50,7 +51,9 @@ _TOMBSTONE_FIELDS = ["partition", "deletion_timestamp", "size"]
 def unreadable(error: Exception, source: str, version: int | None = None) -> Difference:
     """A file that cannot be read, as a difference that says why."""
     path = getattr(error, "path", None) or getattr(error, "filename", None)
-    return Difference("unreadable", version, path, log=str(error).splitlines()[0], source=source)
+    # The message is another library's: it may show what ours never do.
+    why = redact(str(error).partition("\n")[0])
+    return Difference("unreadable", version, path, log=why, source=source)
 
 
 def check_commits(

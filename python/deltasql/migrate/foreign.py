@@ -1,0 +1,229 @@
+"""Commits that a writer put into a published log past SQL: taken in, or taken out.
+
+A foreign commit that follows SQL's head is imported under its own version and its file stays.
+Where SQL went on meanwhile, the foreign commit is placed after what SQL did, if the conflict rules
+allow it, and SQL's commits take back their places in the log. Either way nothing is deleted: files
+that give way are kept aside. Both can be repeated after a crash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from deltasql.commit.conflict import check_conflicts, isolation_for
+from deltasql.commit.staged import ReadSet, Staged
+from deltasql.commit.winners import load_winners
+from deltasql.exceptions import LogParseError, TxnLogTableNotFoundError
+from deltasql.migrate.check_foreign import ForeignChecker
+from deltasql.migrate.load_log import LogLoader, commit_id
+from deltasql.mirror import status
+from deltasql.mirror.aside import Aside
+from deltasql.mirror.content import same_content
+from deltasql.mirror.log_files import commit_bytes, commit_file
+from deltasql.mirror.log_listing import find_log
+from deltasql.mirror.read_log import read_commits
+from deltasql.mirror.repair import set_aside_from
+from deltasql.mirror.targets import targets_of
+from deltasql.model.actions import CommitInfo
+from deltasql.model.properties import TableProperties
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.commit.transaction import Committer
+    from deltasql.mirror.log_listing import LogListing
+    from deltasql.mirror.read_log import LogCommit
+    from deltasql.storage import Storage
+    from deltasql.store.records import Head, TableRow
+    from deltasql.store.store import Store
+
+
+@dataclass(slots=True)
+class ForeignReport:
+    """What was done with foreign commits: their versions in the log, and those they got in SQL."""
+
+    table: str
+    location: str
+    adopted: dict[int, int] = field(default_factory=dict)
+    rejected: list[int] = field(default_factory=list)
+    aside: list[str] = field(default_factory=list)
+    released: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        return {
+            "table": self.table,
+            "location": self.location,
+            "adopted": {str(version): now for version, now in self.adopted.items()},
+            "rejected": list(self.rejected),
+            "aside": list(self.aside),
+            "released": self.released,
+        }
+
+    def summary(self) -> str:
+        """Return the report as text."""
+        lines = [
+            f"  version {version} of the log is version {now} of SQL"
+            for version, now in self.adopted.items()
+        ]
+        lines += [f"  version {version} of the log was rejected" for version in self.rejected]
+        lines += [f"  kept aside: {name}" for name in self.aside]
+        if self.released:
+            lines.append("  the mirror is open again")
+        count = len(self.adopted) + len(self.rejected)
+        return "\n".join([f"{self.table}: {count} foreign commits", *lines])
+
+
+def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage) -> ForeignReport:
+    """Import the foreign commits of a table's log; an error changes nothing."""
+    report = ForeignReport(table.full_name, storage.location)
+    head = _head(store, table)
+    listing = find_log(storage)
+    first = None if listing is None else first_foreign(store, table, storage, listing)
+    if listing is not None and first is not None:
+        last = first
+        while last + 1 in listing.commits:
+            last += 1
+        foreign = list(read_commits(storage, listing, first, last))
+        if first > head.version:
+            _import(store, table, head, foreign, report)
+        else:
+            _rebase(store, committer, table, head, foreign, report)
+            _clear(storage, first, report)
+    return _open_again(store, table, storage, report)
+
+
+def reject(store: Store, table: TableRow, storage: Storage) -> ForeignReport:
+    """Keep the foreign commits of a table's log aside, so that SQL's can take their places."""
+    report = ForeignReport(table.full_name, storage.location)
+    listing = find_log(storage)
+    first = None if listing is None else first_foreign(store, table, storage, listing)
+    if first is not None:
+        report.rejected = _clear(storage, first, report)
+    return _open_again(store, table, storage, report)
+
+
+def first_foreign(
+    store: Store, table: TableRow, storage: Storage, listing: LogListing
+) -> int | None:
+    """Return the first version of the log after the published ones that is not SQL's."""
+    head, version = _head(store, table), _published(store, table) + 1
+    while version <= head.version and _is_ours(store, table, storage, version):
+        version += 1
+    return version if version in listing.commits else None
+
+
+def _import(
+    store: Store,
+    table: TableRow,
+    head: Head,
+    foreign: Sequence[LogCommit],
+    report: ForeignReport,
+) -> None:
+    """Append commits under their own versions; their files stay as they are."""
+    checker = ForeignChecker(store, table, head)
+    for commit in foreign:
+        checker.check(commit)
+    LogLoader(store, table).append(foreign)
+    report.adopted = {commit.version: commit.version for commit in foreign}
+
+
+def _rebase(
+    store: Store,
+    committer: Committer,
+    table: TableRow,
+    head: Head,
+    foreign: Sequence[LogCommit],
+    report: ForeignReport,
+) -> None:
+    """Commit foreign commits after what SQL did since they parted."""
+    before = foreign[0].version - 1
+    with store.session() as session:
+        winners = load_winners(session, table.table_id, before, head)
+    # A run that died half-way committed some already: those are no winners over the rest.
+    ids = {commit.version: commit_id(table, commit.version, commit.data) for commit in foreign}
+    others = [each for each in winners if each.row.txn_id not in ids.values()]
+    metadata = store.metadata(table.table_id, head.metadata_version)
+    level = TableProperties(metadata.configuration).isolation_level
+    for commit in foreign:
+        staged = _staged(table, commit, before)
+        check_conflicts(staged, others, isolation_for(staged, level))
+    for commit in foreign:
+        txn_id = ids[commit.version]
+        done = store.query("group_members", txn_id=txn_id)
+        if not done:
+            staged = _staged(table, commit, _head(store, table).version)
+            (ratified,) = committer.commit([staged], txn_id)
+        report.adopted[commit.version] = done[0][2] if done else ratified.version
+
+
+def _staged(table: TableRow, commit: LogCommit, read_version: int) -> Staged:
+    actions = commit.actions
+    info = actions.commit_info or CommitInfo()
+    staged = Staged(table, read_version=read_version, info=info)
+    staged.extend(each for each in actions.actions() if not isinstance(each, CommitInfo))
+    staged.reads = ReadSet(whole_table=not _is_blind(staged, info))
+    return staged
+
+
+def _is_blind(staged: Staged, info: CommitInfo) -> bool:
+    """Whether a commit only adds files without having looked at the table."""
+    if staged.removes or staged.metadata or staged.protocol:
+        return False
+    if info.is_blind_append is not None:
+        return info.is_blind_append
+    mode = (info.operation_parameters or {}).get("mode")
+    return info.operation == "WRITE" and mode == "Append"
+
+
+def _clear(storage: Storage, first: int, report: ForeignReport) -> list[int]:
+    """Keep everything of the log from a version on aside."""
+    listing = find_log(storage)
+    if listing is None:
+        return []
+    aside = Aside(storage)
+    moved = set_aside_from(storage, listing, first, aside)
+    report.aside = aside.names
+    return sorted(moved)
+
+
+def _open_again(
+    store: Store, table: TableRow, storage: Storage, report: ForeignReport
+) -> ForeignReport:
+    """Say how far the log is SQL's now, and open a mirror that was shut."""
+    head, version = _head(store, table), _published(store, table)
+    while version < head.version and _is_ours(store, table, storage, version + 1):
+        version += 1
+    targets = targets_of(store, table)
+    was_shut = targets[0].is_quarantined
+    if version > targets[0].published_version:
+        status.mark_published(store, table, version)
+    if was_shut:
+        status.release(store, table)
+        report.released = True
+    return report
+
+
+def _is_ours(store: Store, table: TableRow, storage: Storage, version: int) -> bool:
+    """Whether the log has a version as SQL has it, in whatever spelling."""
+    try:
+        theirs = storage.read(commit_file(version))
+        with store.session() as session:
+            ours = commit_bytes(session, table.table_id, version)
+        return same_content(ours, theirs)
+    except (FileNotFoundError, LogParseError):
+        return False
+
+
+def _published(store: Store, table: TableRow) -> int:
+    return targets_of(store, table)[0].published_version
+
+
+def _head(store: Store, table: TableRow) -> Head:
+    head = store.head(table.table_id)
+    if head is None:
+        raise TxnLogTableNotFoundError(
+            f"table {table.full_name} does not exist any more", table=table.full_name
+        )
+    return head
