@@ -9,22 +9,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql._core import FileList
-from deltasql.mirror.file_tables import FILES, logical_files, same_spelling, tombstone_table
+from deltasql.mirror.file_tables import FILES, TOMBSTONES, logical_files, same_spelling
 from deltasql.snapshot.cache import FileCache
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
-from deltasql.store.records import remove_from_row
 
 if TYPE_CHECKING:
     from deltasql.model.actions import (
         DomainMetadata,
         Metadata,
         Protocol,
-        RemoveFile,
         SetTransaction,
     )
     from deltasql.snapshot.snapshot import Totals
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
+
+
+_EVER, _ALL = -(2**62), 2**62
 
 
 class SqlState:
@@ -72,16 +73,35 @@ class SqlState:
 
     @cached_property
     def tombstones(self) -> pa.Table:
-        """The files that left up to this version and did not come back."""
-        rows = self._store.query(
-            "removes_between", table_id=self._table.table_id, after=-1, last=self.version
+        """The files that left up to this version and did not come back.
+
+        A removal without a time is left out, as it is from a checkpoint.
+        """
+        found = self._store.arrow(
+            "removes_page",
+            table_id=self._table.table_id,
+            version=self.version,
+            after=-1,
+            ordinal=-1,
+            deleted_after_ms=_EVER,
+            limit=_ALL,
         )
-        removes = (remove_from_row(row) for row in rows)
-        last = {_logical_file(each): each for each in removes}
-        gone = tombstone_table(last.values())
-        alive = pc.is_in(logical_files(gone), logical_files(self.files).combine_chunks())
-        return gone.filter(pc.invert(alive))
+        gone = found.rename_columns(
+            ["partition" if each == "partition_values" else each for each in found.schema.names]
+        )
+        gone = gone.set_column(
+            gone.schema.get_field_index("partition"), "partition", _or_empty(gone["partition"])
+        )
+        spelled = same_spelling(gone, TOMBSTONES)
+        # A file may have left more than once: the last time counts, and only if it stayed away.
+        names = logical_files(spelled)
+        rows = pa.table({"name": names, "row": pa.array(range(len(names)), pa.int64())})
+        last = rows.group_by("name").aggregate([("row", "max")])["row_max"]
+        alive = pc.is_in(names, logical_files(self.files).combine_chunks())
+        kept = pc.and_(pc.is_in(rows["row"], last.combine_chunks()), pc.invert(alive))
+        return spelled.filter(kept)
 
 
-def _logical_file(remove: RemoveFile) -> tuple[str, str | None]:
-    return remove.path, remove.deletion_vector.unique_id if remove.deletion_vector else None
+def _or_empty(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    plain = texts.cast(pa.string())
+    return pc.if_else(pc.equal(plain, ""), "{}", plain)
