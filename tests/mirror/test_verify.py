@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from tests.mirror.published import (
     publish_history,
     storage_of,
 )
-from tests.mirror.support import LOG, commit_path, forget_commits_below
+from tests.mirror.support import LOG, commit_path, forget_commits_below, open_mirrored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,6 +66,63 @@ def test_a_sound_log_has_no_difference(
         assert report.checkpoints == [CHECKPOINT]
         assert len(report.versions) == {"head": 1, "all": HEAD + 1}.get(str(versions), 2)
         assert "ok" in report.summary()
+
+
+def test_mapped_columns_vectors_and_domains_are_compared(
+    catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    with open_mirrored(catalog_uri, tmp_path / "lake") as catalog:
+        catalog.create_table("t", pa.schema([("id", pa.int64())]))
+        metadata = catalog.table("t").snapshot().metadata
+        names = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}
+        days = {"delta.columnMapping.id": 2, "delta.columnMapping.physicalName": "col-2"}
+        schema = {
+            "type": "struct",
+            "fields": [
+                {"name": "id", "type": "long", "nullable": True, "metadata": names},
+                {"name": "day", "type": "date", "nullable": True, "metadata": days},
+            ],
+        }
+        properties = {
+            **metadata.configuration,
+            "delta.columnMapping.mode": "name",
+            "delta.columnMapping.maxColumnId": "2",
+            "delta.checkpointInterval": "2",
+        }
+        mapped = {**metadata.body(), "schemaString": json.dumps(schema)}
+        features = ["columnMapping", "deletionVectors"]
+        protocol = {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": features,
+            "writerFeatures": [*features, "domainMetadata", "inCommitTimestamp"],
+        }
+        bounds = {"col-1": 1, "col-2": "2024-01-01"}
+        stats = {"numRecords": 3, "minValues": bounds, "maxValues": bounds}
+        add = deltasql.AddFile(
+            path="a.parquet",
+            partition_values={},
+            size=10,
+            modification_time=5,
+            stats=json.dumps({**stats, "nullCount": {"col-1": 0, "col-2": 0}}),
+            tags={"k": "v", "n": None},
+        )
+        vector = deltasql.DeletionVector("u", "vBn[lx{q8@P<9BNH/isA", 36, 2, offset=1)
+        for actions in (
+            [{"metaData": {**mapped, "configuration": properties}}, {"protocol": protocol}],
+            [add, deltasql.DomainMetadata("a", "1"), deltasql.DomainMetadata("b", "2")],
+            [
+                deltasql.RemoveFile(path="a.parquet"),
+                replace(add, deletion_vector=vector),
+                deltasql.DomainMetadata("a", "", removed=True),
+            ],
+            [deltasql.SetTransaction("etl", 1)],
+        ):
+            with catalog.begin() as tx:
+                tx.stage_table("t", actions)
+        report = verify(catalog, versions="all")
+        assert report.ok, report.summary()
+        assert report.checkpoints == [2, 4]
 
 
 def test_a_report_is_plain_json(published: Catalog) -> None:
