@@ -9,6 +9,7 @@ from deltasql import telemetry
 from deltasql.exceptions import TxnLogMirrorError
 from deltasql.migrate.foreign import adopt, reject
 from deltasql.mirror import status, targets
+from deltasql.mirror.checkpoint import write_checkpoint
 from deltasql.mirror.duckdb_catalog import refresh_catalogs
 from deltasql.mirror.publish import Publisher
 from deltasql.mirror.publisher import BackgroundPublisher
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.commit.ratified import Ratified
     from deltasql.migrate.foreign import ForeignReport
+    from deltasql.mirror.last_checkpoint import CheckpointInfo
     from deltasql.mirror.reconcile import Step
     from deltasql.mirror.repair import RepairReport
     from deltasql.mirror.status import MirrorStatus, VersionStatus
@@ -148,6 +150,14 @@ class Mirror:
         if report.released:
             self.publish(table)
         return report
+
+    def checkpoint(self, table: str, *, target: str = targets.OWN) -> CheckpointInfo:
+        """Publish what is missing, then write a checkpoint of the latest version."""
+        self.publish(table)
+        (chosen,) = self._logs(table, target)
+        return write_checkpoint(
+            self._catalog.store, chosen.table, self._storage(chosen), chosen.published_version
+        )
 
     def adopt(self, table: str) -> ForeignReport:
         """Import the commits that another writer put into a table's log past SQL."""

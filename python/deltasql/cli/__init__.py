@@ -1,0 +1,1 @@
+"""The command line: it calls the API and nothing below it."""

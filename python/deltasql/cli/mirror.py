@@ -1,0 +1,235 @@
+"""`deltasql mirror`: what is published where, the reconciler, and what to do when it is stuck."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from deltasql.cli.context import EXIT_WRONG, Context, talk
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+STATUS = (
+    "table",
+    "target",
+    "state",
+    "version",
+    "published_version",
+    "pending",
+    "lag_s",
+    "last_error",
+)
+TARGETS = ("name", "kind", "location", "state", "published_version")
+
+
+@click.group()
+def mirror() -> None:
+    """Publish commits to `_delta_log`, and see how far that is.
+
+    \b
+    Example:
+      deltasql mirror status
+    """
+
+
+@mirror.command()
+@click.argument("table", required=False)
+@click.option("--check", is_flag=True, help="Exit with 1 when a target is unhealthy.")
+@click.pass_obj
+def status(context: Context, table: str | None, check: bool) -> None:
+    """Show how far each table is published.
+
+    \b
+    Example:
+      deltasql mirror status sales --check
+    """
+    with context.open() as catalog:
+        found = catalog.mirror.status(table)
+    context.output.rows([asdict(each) for each in found], STATUS)
+    if check and any(each.is_unhealthy for each in found):
+        raise click.exceptions.Exit(EXIT_WRONG)
+
+
+@mirror.command()
+@click.option("--once", is_flag=True, help="Publish what is missing, then stop.")
+@click.pass_obj
+def run(context: Context, once: bool) -> None:
+    """Reconcile: publish what is missing, again and again, until SIGTERM or Ctrl-C.
+
+    Any number of reconcilers may run against one catalog.
+
+    \b
+    Example:
+      deltasql mirror run --once
+    """
+    stop = threading.Event()
+
+    def ask_to_stop(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask_to_stop)
+    with context.open() as catalog:
+        talk("reconciling" if once else "reconciling; stop with SIGTERM or Ctrl-C")
+        published = catalog.mirror.run(stop, once=once)
+    talk(f"stopped; {published} versions published")
+
+
+@mirror.command()
+@click.argument("table", required=False)
+@click.pass_obj
+def publish(context: Context, table: str | None) -> None:
+    """Publish what is missing now, of one table or of all.
+
+    \b
+    Example:
+      deltasql mirror publish sales
+    """
+    with context.open() as catalog:
+        talk(f"{catalog.mirror.publish(table)} versions published")
+
+
+@mirror.command()
+@click.argument("table")
+@click.pass_obj
+def checkpoint(context: Context, table: str) -> None:
+    """Write a checkpoint of the latest published version.
+
+    \b
+    Example:
+      deltasql mirror checkpoint sales
+    """
+    with context.open() as catalog:
+        info = catalog.mirror.checkpoint(table)
+    context.output.record(asdict(info))
+
+
+@mirror.command()
+@click.argument("table")
+@click.option(
+    "--force", is_flag=True, help="Replace files that differ; the old ones are kept aside."
+)
+@click.pass_obj
+def repair(context: Context, table: str, force: bool) -> None:
+    """Write again what is missing or damaged in the published log.
+
+    \b
+    Example:
+      deltasql mirror repair sales
+    """
+    with context.open() as catalog:
+        report = catalog.mirror.repair(table, force=force)
+    context.output.record(report.to_dict())
+
+
+@mirror.command()
+@click.argument("table")
+@click.pass_obj
+def adopt(context: Context, table: str) -> None:
+    """Take over what another writer put into the log past the database.
+
+    \b
+    Example:
+      deltasql mirror adopt sales
+    """
+    with context.open() as catalog:
+        report = catalog.mirror.adopt(table)
+    context.output.record(report.to_dict())
+
+
+@mirror.command()
+@click.argument("table")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def reject(context: Context, table: str, yes: bool) -> None:
+    """Keep aside what another writer put into the log, and publish ours.
+
+    \b
+    Example:
+      deltasql mirror reject sales --yes
+    """
+    if not yes:
+        click.confirm(f"Take the foreign commits of {table} out of its log?", abort=True, err=True)
+    with context.open() as catalog:
+        report = catalog.mirror.reject(table)
+    context.output.record(report.to_dict())
+
+
+@mirror.command()
+@click.argument("path", type=click.Path(dir_okay=False))
+@click.pass_obj
+def duckdb(context: Context, path: str) -> None:
+    """Keep a DuckDB file with a view of every table, updated after each commit.
+
+    \b
+    Example:
+      deltasql mirror duckdb catalog.duckdb
+    """
+    import deltasql
+
+    with context.open() as catalog:
+        deltasql.mirror_duckdb(catalog, path)
+    talk(f"{path} follows the catalog")
+
+
+@mirror.group()
+def targets() -> None:
+    """The places a table is published to.
+
+    \b
+    Example:
+      deltasql mirror targets list sales
+    """
+
+
+@targets.command(name="list")
+@click.argument("table")
+@click.pass_obj
+def list_targets(context: Context, table: str) -> None:
+    """List a table's targets, its own location first.
+
+    \b
+    Example:
+      deltasql mirror targets list sales
+    """
+    with context.open() as catalog:
+        found = catalog.mirror.targets(table)
+    rows = [{column: getattr(each, column) for column in TARGETS} for each in found]
+    context.output.rows(rows, TARGETS)
+
+
+@targets.command(name="add")
+@click.argument("table")
+@click.argument("name")
+@click.argument("location")
+@click.pass_obj
+def add_target(context: Context, table: str, name: str, location: str) -> None:
+    """Publish a table to a second location too, with its data.
+
+    \b
+    Example:
+      deltasql mirror targets add sales backup s3://backup/sales
+    """
+    with context.open() as catalog:
+        catalog.mirror.add_target(table, name, location)
+        talk(f"{catalog.mirror.publish(table)} versions published")
+
+
+@targets.command(name="remove")
+@click.argument("table")
+@click.argument("name")
+@click.pass_obj
+def remove_target(context: Context, table: str, name: str) -> None:
+    """Publish a table no longer to a further location; what lies there stays.
+
+    \b
+    Example:
+      deltasql mirror targets remove sales backup
+    """
+    with context.open() as catalog:
+        catalog.mirror.remove_target(table, name)

@@ -1,0 +1,76 @@
+"""Print rows: a table for people, JSON and CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FORMATS = ("table", "json", "ndjson", "csv")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One way to print results to stdout."""
+
+    format: str
+    color: bool = True
+
+    def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+        """Print rows with these columns, or as objects with everything they hold."""
+        if self.format == "json":
+            click.echo(json.dumps([*map(dict, rows)], indent=2, default=_text))
+        elif self.format == "ndjson":
+            for row in rows:
+                click.echo(json.dumps(dict(row), default=_text))
+        elif self.format == "csv":
+            writer = csv.writer(sys.stdout, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
+        else:
+            self._table(rows, columns)
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        """Print one object: as JSON, or line by line."""
+        if self.format in ("json", "ndjson"):
+            indent = 2 if self.format == "json" else None
+            click.echo(json.dumps(dict(record), indent=indent, default=_text))
+            return
+        rows = [{"key": key, "value": value} for key, value in record.items()]
+        self.rows(rows, ("key", "value"))
+
+    def _table(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            numbers = all(isinstance(row.get(column), int | float) for row in rows)
+            table.add_column(column.replace("_", " "), justify="right" if numbers else "left")
+        for row in rows:
+            # As text: a name in brackets is not markup.
+            table.add_row(*(Text(_cell(row.get(column))) for column in columns))
+        # Not a terminal: as wide as the content, so that scripts see whole values.
+        width = None if sys.stdout.isatty() else 10_000
+        Console(file=sys.stdout, width=width, no_color=not self.color, highlight=False).print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    return _text(value) if not isinstance(value, str) else value
+
+
+def _text(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -1,0 +1,31 @@
+"""`deltasql rebuild`: a catalog from the lake, when the database is lost."""
+
+from __future__ import annotations
+
+import click
+
+from deltasql.cli.context import EXIT_WRONG, Context, talk
+
+COLUMNS = ("name", "state", "first_version", "last_version", "loaded", "location", "notes")
+
+
+@click.command()
+@click.argument("roots", nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Say what would be loaded; change nothing.")
+@click.pass_obj
+def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
+    """Load every Delta table under ROOTS into the catalog, with its history.
+
+    Can be repeated: a table that is there is brought up to date.
+
+    \b
+    Example:
+      deltasql --uri deltasql://sqlite/new.db rebuild /data/lake
+    """
+    import deltasql
+
+    report = deltasql.rebuild(context.catalog_uri(), *roots, dry_run=dry_run)
+    context.output.rows([each.to_dict() for each in report.tables], COLUMNS)
+    if not report.ok:
+        talk("not every table could be loaded")
+        raise click.exceptions.Exit(EXIT_WRONG)

@@ -1,0 +1,132 @@
+"""`deltasql mirror`, `verify` and `rebuild` on real catalogs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+import deltasql
+from deltasql.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql.uri import DeltaSqlUri
+
+ROWS = pa.table({"id": [1, 2, 3]})
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def run(
+    catalog_uri: DeltaSqlUri, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Result]:
+    """A way to call the command line on a catalog whose table `sales` has three versions."""
+    monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(lake))
+    with deltasql.connect(catalog_uri, mirror={"mode": "off"}) as catalog:
+        catalog.create_table("sales", ROWS.schema)
+        for _ in range(2):
+            with catalog.begin() as transaction:
+                transaction.write("sales", ROWS)
+
+    def call(*words: str, wanted: int = 0) -> Result:
+        result = CliRunner().invoke(main, ["--uri", catalog_uri.to_string(), *words])
+        assert result.exit_code == wanted, result.output
+        return result
+
+    return call
+
+
+def status(run: Callable[..., Result]) -> dict[str, Any]:
+    (only,) = json.loads(run("--format", "json", "mirror", "status", "sales").stdout)
+    return dict(only)
+
+
+def log_of(lake: Path) -> Path:
+    return next(lake.rglob("_delta_log"))
+
+
+def test_status_tells_what_is_missing_and_run_once_publishes_it(
+    run: Callable[..., Result], lake: Path
+) -> None:
+    assert status(run)["pending"] == 3
+    assert "3 versions published" in run("mirror", "run", "--once").stderr
+    assert (status(run)["pending"], status(run)["state"]) == (0, "ACTIVE")
+    assert len([*log_of(lake).glob("*.json")]) == 3
+    run("mirror", "status", "--check")
+
+
+def test_verify_finds_damage_by_its_exit_code_and_repair_mends_it(
+    run: Callable[..., Result], lake: Path
+) -> None:
+    run("mirror", "publish")
+    run("verify", "sales", "--all-versions")
+    (log_of(lake) / f"{1:020d}.json").unlink()
+    run("verify", wanted=1)
+    run("mirror", "repair", "sales")
+    run("verify", "--all-versions")
+
+
+def test_checkpoint_is_written_where_readers_look(run: Callable[..., Result], lake: Path) -> None:
+    result = run("--format", "json", "mirror", "checkpoint", "sales")
+    assert json.loads(result.stdout)["version"] == 2
+    assert json.loads((log_of(lake) / "_last_checkpoint").read_text())["version"] == 2
+
+
+def test_targets_are_added_listed_and_removed(run: Callable[..., Result], tmp_path: Path) -> None:
+    run("mirror", "publish")
+    run("mirror", "targets", "add", "sales", "backup", str(tmp_path / "backup"))
+    listed = json.loads(run("--format", "json", "mirror", "targets", "list", "sales").stdout)
+    assert [(each["name"], each["published_version"]) for each in listed] == [
+        ("table", 2),
+        ("backup", 2),
+    ]
+    run("mirror", "targets", "remove", "sales", "backup")
+    text = run("--format", "csv", "mirror", "targets", "list", "sales").stdout
+    assert "backup" not in text
+
+
+def test_rebuild_makes_a_catalog_from_the_lake(
+    run: Callable[..., Result], lake: Path, tmp_path: Path
+) -> None:
+    run("mirror", "publish")
+    new = f"deltasql://sqlite/{tmp_path}/new.db"
+    result = CliRunner().invoke(main, ["--uri", new, "--format", "json", "rebuild", str(lake)])
+    assert result.exit_code == 0, result.output
+    (only,) = json.loads(result.stdout)
+    assert only["last_version"] == 2
+    assert CliRunner().invoke(main, ["--uri", new, "verify", "--all-versions"]).exit_code == 0
+
+
+def test_duckdb_file_shows_the_tables(run: Callable[..., Result], tmp_path: Path) -> None:
+    import duckdb
+
+    run("mirror", "duckdb", str(tmp_path / "catalog.duckdb"))
+    with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as connection:
+        assert connection.sql("SELECT count(*) FROM sales").fetchone() == (6,)
+
+
+def test_run_stops_cleanly_when_asked(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    environment = os.environ | {"DELTASQL_TABLE__DATA_ROOT": str(tmp_path / "lake")}
+    command = [sys.executable, "-m", "deltasql.cli.main", "--uri", sqlite_uri.to_string()]
+    with subprocess.Popen(
+        [*command, "mirror", "run"], env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert "reconciling" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert "stopped" in process.stderr.read()
+    assert process.returncode == 0
