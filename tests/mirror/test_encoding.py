@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests import strategies as some
-from tests.conftest import BACKENDS, new_catalog_uri
 
 import deltasql
 from deltasql.mirror.log_files import commit_bytes, commits_between, encode_commit
 from deltasql.model.actions import Action, AddFile, CommitInfo, Protocol, RemoveFile
 from deltasql.model.schema import StructField, StructType
+from tests import strategies as some
+from tests.conftest import BACKENDS, new_catalog_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -122,6 +122,36 @@ def test_old_removals_changed_data_and_everything_reads(
         catalog.create_table("new", SCHEMA, location="/lake/new")
 
 
+# What release 2 of the schema knew of the mirror: a table half published, one not at all.
+VERSION_2_MIRROR = """
+INSERT INTO dl_tables (table_id, table_uuid, namespace, name, live_name, location, created_at_ms)
+VALUES (2, 'uuid-2', 'default', 'new', 'default/new', '/lake/new', 5);
+INSERT INTO dl_table_heads VALUES (2, 0, 1000, 1, 0, 0);
+INSERT INTO dl_table_versions (table_id, version, committed_at_ms, txn_id, group_size, next_file_id)
+VALUES (2, 0, 1000, 'txn-2', 1, 1);
+INSERT INTO dl_mirror_status VALUES (1, 0, 'table', 'COMPLETE', 1, NULL, 7);
+INSERT INTO dl_mirror_status VALUES (1, 1, 'table', 'FAILED', 3, 'no space', 8);
+"""
+
+
+def test_the_mirror_goes_on_where_the_earlier_schema_left_it(
+    catalog_uri: DeltaSqlUri, backend: str
+) -> None:
+    with opened(catalog_uri, 2) as store:
+        true = store.dialect.types["true"]
+        run(store, VERSION_1_DATA + INSERT_ADD.format(key=KEY[backend], true=true))
+        run(store, VERSION_2_MIRROR)
+        assert store.migrate() == list(range(3, LATEST + 1))
+    with deltasql.connect(catalog_uri, mirror={"mode": "off"}) as catalog:
+        found = {
+            s.table: (s.target, s.published_version, s.pending) for s in catalog.mirror.status()
+        }
+        assert found == {"default.old": ("table", 0, 1), "default.new": ("table", -1, 1)}
+        [failed, complete] = catalog.mirror.versions("old")
+        assert (failed.status, failed.attempts, failed.last_error) == ("FAILED", 3, "no space")
+        assert complete.status == "COMPLETE"
+
+
 def test_a_newer_schema_is_refused(catalog_uri: DeltaSqlUri) -> None:
     with opened(catalog_uri, LATEST) as store:
         run(store, "INSERT INTO dl_migrations VALUES (99, 'from the future', 'x', 1)")

@@ -40,14 +40,21 @@ def checkpoint_file(version: int) -> str:
     return f"_delta_log/{version:020d}.checkpoint.parquet"
 
 
-def is_due(configuration: Mapping[str, str], version: int, config: Config) -> bool:
-    """Tell whether a version is one that gets a checkpoint, by the table's properties or ours."""
+def is_due(
+    configuration: Mapping[str, str], version: int, config: Config, *, last: int | None = None
+) -> bool:
+    """Tell whether a version is one that gets a checkpoint, by the table's properties or ours.
+
+    With `last`, only the newest such version up to that one does.
+    """
     interval = (
         TableProperties(configuration).checkpoint_interval
         if "delta.checkpointInterval" in configuration
         else config.mirror.checkpoint_interval
     )
-    return version > 0 and version % interval == 0
+    if version <= 0 or version % interval:
+        return False
+    return last is None or version + interval > last
 
 
 def write_checkpoint(

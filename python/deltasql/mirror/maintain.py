@@ -29,12 +29,14 @@ def maintain(
     config: Config,
     data: bytes | None = None,
     replaces_nothing: bool = False,
+    last: int | None = None,
 ) -> None:
     """Write what helps readers of a version that is published; a failure is only logged.
 
     Every part of it is optional to Delta and can be done again: a reader does with the commit
     files alone. `data` are the bytes of the commit file, read if they are not given;
-    `replaces_nothing` as in `write_checksum`.
+    `replaces_nothing` as in `write_checksum`. `last` is the end of a span that is published in
+    one go: of the checkpoints that are due in it, readers need only the newest.
     """
     failures: tuple[type[BaseException], ...] = (OSError, TxnLogError, *store.errors)
     try:
@@ -42,7 +44,7 @@ def maintain(
             store, table, storage, version, data, replaces_nothing=replaces_nothing
         )
         configuration = totals.facts.configuration
-        if is_due(configuration, version, config):
+        if is_due(configuration, version, config, last=last):
             write_checkpoint(store, table, storage, version)
             clean_log(store, table, storage, configuration)
     except failures as error:

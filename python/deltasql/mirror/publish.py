@@ -25,7 +25,7 @@ from deltasql.mirror import status
 from deltasql.mirror.log_files import commit_file, commits_between, encode_commit
 from deltasql.mirror.maintain import maintain
 from deltasql.mirror.replica import copy_files
-from deltasql.mirror.targets import DELTA, OWN, VIEWS, Target
+from deltasql.mirror.targets import DELTA, OWN, VIEWS, Target, targets_of
 from deltasql.phases import reached
 from deltasql.storage import Storage, open_storage
 
@@ -139,9 +139,6 @@ class Publisher:
         known = {} if latest is None else {up_to: latest}
         if target.kind == DELTA:
             with self._locks[target.table.table_id]:
-                mark = self._marks.get(target.table.table_id) if target.is_own else None
-                if mark is not None and mark.recorded >= last:  # while we waited
-                    return Outcome(last - target.published_version)
                 return self._advance_log(target, last, known, stop, converge)
         return self._advance_view(target, up_to)
 
@@ -194,6 +191,15 @@ class Publisher:
 
     # A span of versions
 
+    def _current(self, target: Target) -> Target:
+        """Return the target as it is now, if another thread was faster while we waited."""
+        mark = self._marks.get(target.table.table_id) if target.is_own else None
+        if mark is None or mark.recorded <= target.published_version:
+            return target
+        # Or somebody took versions back and our own memory is wrong: SQL knows.
+        found = targets_of(self._store, target.table)
+        return next(each for each in found if each.name == target.name)
+
     def _advance_log(
         self,
         target: Target,
@@ -202,10 +208,14 @@ class Publisher:
         stop: Stop | None,
         converge: bool,
     ) -> Outcome:
-        table, done = target.table, target.published_version
+        table, before, done = target.table, target.published_version, target.published_version
         try:
+            current = self._current(target)
+            if current.is_quarantined:
+                return Outcome(0, _still_diverged(current))
+            before = done = current.published_version
             storage = self._storage(target.location)
-            for version, data in self._commits(target, last, known):
+            for version, data in self._commits(table, done, last, known):
                 if stop is not None and stop.is_set():
                     break
                 if not target.is_own:
@@ -213,13 +223,21 @@ class Publisher:
                     copy_files(self._store, table, own, storage, data)
                     reached("copied")
                 if put_commit(storage, table, version, data) or converge:
-                    maintain(self._store, table, storage, version, config=self._config, data=data)
+                    maintain(
+                        self._store,
+                        table,
+                        storage,
+                        version,
+                        config=self._config,
+                        data=data,
+                        last=last,
+                    )
                 done = version
         except self.failures as error:
-            self._note(target, done)
+            self._note(target, before, done)
             self._fail(target, done + 1, error)
             return Outcome(done - target.published_version, error)
-        return Outcome(done - target.published_version, self._note(target, done))
+        return Outcome(done - target.published_version, self._note(target, before, done))
 
     def _advance_view(self, target: Target, version: int) -> Outcome:
         before = target.published_version
@@ -235,9 +253,9 @@ class Publisher:
         return Outcome(version - before)
 
     def _commits(
-        self, target: Target, last: int, known: dict[int, bytes]
+        self, table: TableRow, after: int, last: int, known: dict[int, bytes]
     ) -> Iterator[tuple[int, bytes]]:
-        version = target.published_version
+        version = after
         while version < last:
             if version + 1 in known:
                 version += 1
@@ -245,17 +263,17 @@ class Publisher:
                 continue
             with self._store.session() as session:
                 end = last - 1 if last in known else last
-                found = commits_between(session, target.table.table_id, version + 1, end)
+                found = commits_between(session, table.table_id, version + 1, end)
             yield from found
             version = found[-1][0]
 
-    def _note(self, target: Target, done: int) -> BaseException | None:
+    def _note(self, target: Target, before: int, done: int) -> BaseException | None:
         """Record what got through; a failure to do so costs work later, nothing else."""
-        if done == target.published_version:
+        if done <= before:
             return None
         table = target.table
         try:
-            further = self._record(table, target.name, target.published_version, done)
+            further = self._record(table, target.name, before, done)
         except self.failures as error:
             self._marks.pop(table.table_id, None)
             self._tell(table, done, error)

@@ -140,7 +140,7 @@ class Reconciler:
                 )
                 served.append(target)
                 published += outcome.published
-                if outcome.error is not None:
+                if outcome.error is not None or not (outcome.published or until.is_set()):
                     failed.add((target.table.table_id, target.name))
                 self._tell(target, outcome.published, outcome.error)
         finally:
