@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -46,6 +46,22 @@ class Context:
 
         with deltasql.connect(self.catalog_uri()) as catalog:
             yield catalog
+
+
+class Report(Protocol):
+    """What a command found out."""
+
+    def summary(self) -> str: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+def show_report(context: Context, report: Report) -> None:
+    """Print a report: in words for people, whole for programs."""
+    if context.format == "table":
+        click.echo(report.summary())
+    else:
+        context.output.record(report.to_dict())
 
 
 def talk(text: str) -> None:

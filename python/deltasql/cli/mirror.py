@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deltasql.cli.context import EXIT_WRONG, Context, talk
+from deltasql.cli.context import EXIT_WRONG, Context, show_report, talk
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -124,7 +124,7 @@ def repair(context: Context, table: str, force: bool) -> None:
     """
     with context.open() as catalog:
         report = catalog.mirror.repair(table, force=force)
-    context.output.record(report.to_dict())
+    show_report(context, report)
 
 
 @mirror.command()
@@ -139,7 +139,7 @@ def adopt(context: Context, table: str) -> None:
     """
     with context.open() as catalog:
         report = catalog.mirror.adopt(table)
-    context.output.record(report.to_dict())
+    show_report(context, report)
 
 
 @mirror.command()
@@ -157,7 +157,7 @@ def reject(context: Context, table: str, yes: bool) -> None:
         click.confirm(f"Take the foreign commits of {table} out of its log?", abort=True, err=True)
     with context.open() as catalog:
         report = catalog.mirror.reject(table)
-    context.output.record(report.to_dict())
+    show_report(context, report)
 
 
 @mirror.command()
