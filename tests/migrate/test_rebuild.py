@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import deltasql
 from deltasql.mirror.log_files import commits_between
 from deltasql.mirror.sql_state import SqlState
 from deltasql.mirror.verify import verify_table
-from tests.conftest import new_catalog_uri
+from tests.conftest import add_file, new_catalog_uri
 from tests.mirror.published import CHECKPOINT, HEAD, append, publish_history, storage_of
 from tests.mirror.support import LOG, commit_path, forget_commits_below, log_bytes, open_mirrored
 
@@ -215,6 +216,36 @@ def test_a_cleaned_log_comes_back_from_its_checkpoint(
         assert verified(catalog)
         assert [row.version for row in catalog.table("t").history()] == [8, 7, 6]
         assert append(catalog, 9) == HEAD + 1
+        assert verified(catalog)
+
+
+def test_the_time_of_a_commit_does_not_come_from_a_copy(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
+        location = Path(catalog.table("t").location)
+        times = {row.version: row.committed_at_ms for row in catalog.table("t").history()}
+    forget_commits_below(location, CHECKPOINT + 1)
+    for file in (location / LOG).iterdir():
+        os.utime(file, (2_000_000_000, 2_000_000_000))
+    uri = f"deltasql://sqlite/{tmp_path}/new.db"
+    deltasql.rebuild(uri, str(tmp_path / "lake"))
+    with deltasql.connect(uri) as catalog:
+        found = {row.version: row.committed_at_ms for row in catalog.table("t").history()}
+    assert found == {8: times[8], 7: times[7], 6: times[7] - 1}
+
+
+def test_a_file_that_left_and_came_back_has_two_lives(
+    lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    add = add_file("again.parquet", partition_values={"p": "x"})
+    gone = deltasql.RemoveFile(path=add.path, deletion_timestamp=1)
+    for actions in ([add], [gone], [add], [gone, add_file("b", partition_values={"p": "x"})]):
+        with lost.begin() as tx:
+            tx.stage_table("orders", actions)
+    assert deltasql.rebuild(empty_uri, str(tmp_path / "lake")).ok
+    with deltasql.connect(empty_uri) as catalog:
+        assert content(catalog, "orders") == content(lost, "orders")
         assert verified(catalog)
 
 

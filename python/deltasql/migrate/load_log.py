@@ -50,7 +50,8 @@ class LogLoader:
     def start(self, state: LogState, commit: LogCommit | None, at_ms: int) -> None:
         """Begin a table whose older commits are gone: all that a checkpoint holds is one commit.
 
-        `commit` is the commit file of that version, where it is still there.
+        `commit` is the commit file of that version, where it is still there; `at_ms` is when it
+        happened, if the file does not tell.
         """
         info = (commit.actions.commit_info if commit else None) or CommitInfo()
         data = commit.data if commit else str(state.version).encode()
@@ -82,6 +83,11 @@ class LogLoader:
         """Append commits that follow one another."""
         self._append([self._parts(commit) for commit in commits])
 
+    def time_of(self, commit: LogCommit) -> int:
+        """Return when a commit happened, in milliseconds."""
+        info = commit.actions.commit_info or CommitInfo()
+        return self._time(info, commit.file.modified_ms)
+
     def _parts(self, commit: LogCommit) -> _Parts:
         actions = commit.actions
         info = actions.commit_info or CommitInfo()
@@ -91,7 +97,7 @@ class LogLoader:
             adds = list({_key(add): add for add in adds}.values())
         return _Parts(
             version=commit.version,
-            at_ms=self._time(info, commit.file.modified_ms),
+            at_ms=self.time_of(commit),
             txn_id=self._txn_id(info, commit.version, commit.data),
             info=info,
             adds=cast("Sequence[AddFile]", adds),

@@ -7,6 +7,7 @@ so a run that was cut short is simply repeated.
 from __future__ import annotations
 
 import json
+import uuid
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -164,10 +165,8 @@ def _load(
     loader = LogLoader(store, table)
     found.state = "loaded" if loader.next_version is None else "continued"
     _append(loader, storage, listing, found, tell)
-    if is_loading or found.name is None:
-        return table
     mark_published(store, table, listing.last_version)
-    return None
+    return table if found.name is None else None
 
 
 def _can_continue(
@@ -200,7 +199,7 @@ def _insert(store: Store, storage: Storage, listing: LogListing) -> TableRow:
     taken = store.query("table_by_uuid", table_uuid=table_id)
     row: dict[str, Any] = {
         # A copy of a table has the same id in its log.
-        "table_uuid": f"{table_id}-{created_at_ms}-{now_ms()}" if taken else table_id,
+        "table_uuid": str(uuid.uuid4()) if taken else table_id,
         "namespace": "default",
         "name": told_name(state.metadata, storage.location),
         "location": storage.location,
@@ -247,13 +246,15 @@ def _append(
 def _start(loader: LogLoader, storage: Storage, listing: LogListing, found: RebuiltTable) -> None:
     first = listing.first_version
     state = read_state(storage, first, listing=listing)
-    commit = None
-    if first in listing.commits:
-        (commit,) = read_commits(storage, listing, first, first)
     checkpoint = listing.checkpoint_for(first)
     assert checkpoint is not None
-    file = checkpoint.files[0] if commit is None else commit.file
-    loader.start(state, commit, file.modified_ms)
+    wanted = [each for each in (first, first + 1) if each in listing.commits]
+    commits = {each: next(read_commits(storage, listing, each, each)) for each in wanted}
+    at_ms = checkpoint.files[0].modified_ms
+    if first + 1 in commits:
+        # A copy of the lake has younger files than commits.
+        at_ms = min(at_ms, loader.time_of(commits[first + 1]) - 1)
+    loader.start(state, commits.get(first), at_ms)
     found.loaded += 1
     found.notes.append(f"begins at version {first}: older commits were cleaned up")
 

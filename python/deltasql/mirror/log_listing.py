@@ -55,12 +55,17 @@ class LogListing:
 
     @property
     def first_version(self) -> int:
-        """The oldest version that can be read: from its commits, or from a checkpoint on."""
-        oldest = min(self.commits, default=self.last_version + 1)
-        if oldest == 0:
+        """The oldest version from which on all can be read: the first, or that of a checkpoint.
+
+        Commits before a hole are of no use to what comes after it.
+        """
+        start = self.last_version + 1
+        while start - 1 in self.commits:
+            start -= 1
+        if start == 0:
             return 0
-        starts = (each.version for each in self.checkpoints if each.version >= oldest - 1)
-        return min(starts, default=oldest)
+        covering = (each.version for each in self.checkpoints if each.version >= start - 1)
+        return min(covering, default=start)
 
     def checkpoint_for(self, version: int) -> Checkpoint | None:
         """Return the latest checkpoint that is no later than a version."""
