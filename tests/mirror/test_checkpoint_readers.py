@@ -1,0 +1,172 @@
+"""Checkpoints in all their forms, and checksums, before readers that know nothing of us."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import duckdb
+import duckdb_extensions
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from deltasql import DomainMetadata, SetTransaction
+from deltasql.mirror.checksum import checksum_file
+from tests.conftest import new_catalog_uri
+from tests.mirror.checkpoint_support import checkpoint, table_row
+from tests.mirror.random_commits import FEATURES
+from tests.mirror.support import forget_commits_below, open_mirrored
+from tests.oracles.fixed_set import EXCUSES, READERS, TABLES
+from tests.oracles.readers import DeltaSpark, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from deltasql import Catalog
+    from tests.oracles.writing import Written
+
+BOTH = {"delta.checkpoint.writeStatsAsStruct": "true"}
+STRUCT_ONLY = {**BOTH, "delta.checkpoint.writeStatsAsJson": "false"}
+FORMS = {"both": BOTH, "struct": STRUCT_ONLY}
+VARIED = (
+    *("typed_partitions", "string_partitions", "nested", "decimals", "primitives", "zoneless"),
+    *("rewritten", "column_mapping", "deletion_vectors", "applications"),
+)
+# Without those that cannot read the table by its commits either.
+PAIRS = sorted({(name, reader) for name in VARIED for reader in READERS} - EXCUSES.keys())
+
+
+@pytest.fixture(scope="module", params=sorted(FORMS))
+def form(request: pytest.FixtureRequest) -> str:
+    """How statistics are written."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def tables(form: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Written]]:
+    """Tables whose log begins with a checkpoint that has typed statistics."""
+    folder = tmp_path_factory.mktemp(form)
+    for uri in new_catalog_uri("sqlite", folder):
+        with open_mirrored(uri, folder / "lake") as catalog:
+            made = {}
+            for name in VARIED:
+                (table,) = TABLES[name](catalog)
+                known = table.table.snapshot().metadata.configuration
+                table.alter(configuration={**known, **FORMS[form]})
+                info = checkpoint(catalog, table.name)
+                forget_commits_below(Path(table.table.location), info.version)
+                made[name] = table
+            yield made
+
+
+@pytest.mark.parametrize(("name", "reader"), PAIRS)
+def test_readers_find_the_rows(tables: dict[str, Written], name: str, reader: str) -> None:
+    assert rows(READERS[reader](), tables[name]) == tables[name].states[-1]
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("form", ["struct"], indirect=True)
+@pytest.mark.parametrize("name", ["typed_partitions", "nested", "deletion_vectors"])
+def test_spark_finds_the_rows(tables: dict[str, Written], name: str, spark: SparkSession) -> None:
+    assert rows(DeltaSpark(spark), tables[name]) == tables[name].states[-1]
+
+
+def rows(reader: Any, table: Written) -> Any:
+    """Read the newest version."""
+    return reader.rows(Place(table.table.location), len(table.states) - 1)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Catalog]:
+    """A catalog that publishes into the test's folder."""
+    for uri in new_catalog_uri("sqlite", tmp_path):
+        with open_mirrored(uri, tmp_path / "lake") as catalog:
+            yield catalog
+
+
+@pytest.mark.xdist_group("spark")
+def test_files_are_skipped_by_typed_statistics_alone(lake: Catalog, spark: SparkSession) -> None:
+    schema = pa.schema([("id", pa.int64()), ("price", pa.decimal128(10, 2))])
+    lake.create_table("t", schema, properties=STRUCT_ONLY)
+    for low in range(0, 50, 10):
+        with lake.begin() as tx:
+            ids = list(range(low, low + 10))
+            tx.write("t", pa.table({"id": ids, "price": ids}, schema))
+    location = table_row(lake).location
+    forget_commits_below(Path(location), checkpoint(lake).version)
+    condition = "id BETWEEN 21 AND 22 AND price > 20"
+    table = deltalake.DeltaTable(location)
+    assert len(table.file_uris(file_pruning_predicate="id > 20 AND id < 23")) == 1
+    assert (
+        deltalake.QueryBuilder()
+        .register("t", table)
+        .execute(f"SELECT id FROM t WHERE {condition}")
+        .read_all()
+        .num_rows
+        == 2
+    )
+    duckdb_extensions.import_extension("delta")
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            f"LOAD delta; SELECT id FROM delta_scan('{location}') WHERE {condition}"
+        ).fetchall()
+    assert sorted(found) == [(21,), (22,)]
+    frame = spark.read.format("delta").load(location).where(condition)
+    assert sorted(row["id"] for row in frame.collect()) == [21, 22]
+    assert len({row[0] for row in frame.selectExpr("_metadata.file_path").collect()}) == 1
+
+
+@pytest.mark.xdist_group("spark")
+def test_spark_finds_our_checksums_right_and_wrong_ones_wrong(
+    lake: Catalog, spark: SparkSession
+) -> None:
+    lake.create_table("t", pa.schema([("id", pa.int64())]), properties=FEATURES)
+    for number in range(4):
+        with lake.begin() as tx:
+            tx.write("t", pa.table({"id": [number]}), mode="overwrite" if number == 2 else "append")
+            tx.stage_table("t", [SetTransaction("etl", number), DomainMetadata("d", str(number))])
+    location = table_row(lake).location
+    path = Path(location) / checksum_file(4)
+    body = json.loads(path.read_text())
+    assert is_valid(spark, location, 4)
+    path.write_text(json.dumps({**body, "numFiles": 9}))
+    with pytest.raises(Py4JJavaError, match="DELTA_TXN_LOG_FAILED_INTEGRITY"):
+        is_valid(spark, location, 4)
+
+
+def is_valid(spark: SparkSession, location: str, version: int) -> bool:
+    """Let delta-spark compare the checksum with the state it replays."""
+    jvm: Any = spark._jvm
+    logs = jvm.org.apache.spark.sql.delta.DeltaLog
+    logs.clearCache()
+    none = jvm.scala.Option.empty()
+    log = logs.forTable(spark._jsparkSession, location)
+    snapshot = log.getSnapshotAt(version, none, none, False)
+    assert snapshot.checksumOpt().isDefined()
+    return bool(snapshot.validateChecksum(jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())))
+
+
+@pytest.mark.xdist_group("spark")
+def test_spark_takes_over_tombstones_and_applications(lake: Catalog, spark: SparkSession) -> None:
+    lake.create_table("t", pa.schema([("id", pa.int64())]), properties=FEATURES)
+    for number in range(3):
+        with lake.begin() as tx:
+            tx.write("t", pa.table({"id": [number]}), mode="overwrite")
+            tx.stage_table("t", [SetTransaction("etl", number, 5), DomainMetadata("d", "{}")])
+    location = table_row(lake).location
+    forget_commits_below(Path(location), checkpoint(lake).version)
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    none = jvm.scala.Option.empty()
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location)
+    snapshot = log.getSnapshotAt(3, none, none, False)
+    removed = [json.loads(line) for line in snapshot.tombstones().toJSON().collectAsList()]
+    history = [lake.table("t").snapshot(version).files()["path"].to_pylist() for version in (1, 2)]
+    assert sorted(each["path"] for each in removed) == sorted(history[0] + history[1])
+    assert snapshot.setTransactions().toString() == "List(SetTransaction(etl,2,Some(5)))"
+    assert snapshot.domainMetadata().toString() == "List(DomainMetadata(d,{},false))"
