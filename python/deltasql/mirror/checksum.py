@@ -166,7 +166,7 @@ def _remember(store: Store, key: tuple[int, str], totals: Totals) -> None:
 
 def _ended(store: Store, table: TableRow, version: int) -> tuple[int, int]:
     """Ask how many files, of how many bytes, a version took out: also one that is added twice."""
-    rows = store.query("files_ended", table_id=table.table_id, version=version)
+    rows = store.query("ended_totals", table_id=table.table_id, version=version)
     return int(rows[0][0]), int(rows[0][1])
 
 

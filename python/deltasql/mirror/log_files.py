@@ -47,6 +47,15 @@ T = TypeVar("T")
 MAX_FILES = 50_000
 
 
+@dataclass(frozen=True, slots=True)
+class CommitFile:
+    """A commit file that is to be published."""
+
+    version: int
+    data: bytes
+    replaces_nothing: bool  # it is known that no file left the table with this version
+
+
 def commit_file(version: int) -> str:
     """Return the name of a commit file.
 
@@ -92,6 +101,16 @@ def commits_between(
     """
     found = _actions_between(session, table_id, first, last, max_files=max_files)
     return [(version, _core.encode_commit(actions)) for version, actions in found]
+
+
+def commit_files_between(
+    session: Session, table_id: int, first: int, last: int
+) -> list[CommitFile]:
+    """Read a span of commits back as they are to be published; it may end early, as above."""
+    found = commits_between(session, table_id, first, last)
+    rows = session.query("ended_versions", table_id=table_id, after=first - 1, last=found[-1][0])
+    ended = {row[0] for row in rows}
+    return [CommitFile(version, data, version not in ended) for version, data in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,12 @@ import pyarrow as pa
 from deltasql import telemetry
 from deltasql.exceptions import MirrorDivergedError, TxnLogError
 from deltasql.mirror import status
-from deltasql.mirror.log_files import commit_file, commits_between, encode_commit
+from deltasql.mirror.log_files import (
+    CommitFile,
+    commit_file,
+    commit_files_between,
+    encode_commit,
+)
 from deltasql.mirror.maintain import maintain
 from deltasql.mirror.replica import copy_files
 from deltasql.mirror.targets import DELTA, OWN, VIEWS, Target, targets_of
@@ -91,12 +96,12 @@ class Publisher:
 
     def publish(self, table: TableRow, version: int, commit: Commit | None = None) -> Reached:
         """Publish a table up to this version at every target; never raises what can be repeated."""
-        data = None if commit is None else self._encoded(commit)
+        file = None if commit is None else self._encoded(commit)
         failure: BaseException | None = None
         further: int | None = None
         with telemetry.span("publish", table=table.full_name), telemetry.timed("mirror_latency_ms"):
             try:
-                further = self._publish_next(table, version, commit, data)
+                further = self._publish_next(table, version, file)
             except self.failures as error:
                 failure = error
             if further == 0:
@@ -110,7 +115,7 @@ class Publisher:
                 self._fail(own, version, failure)
             elif further is None:
                 others.insert(0, own)
-            outcomes = [(each, self.advance(each, version, latest=data)) for each in others]
+            outcomes = [(each, self.advance(each, version, latest=file)) for each in others]
         if failure is not None or any(outcome.error for _, outcome in outcomes):
             return Reached.FAILED
         is_there = all(t.published_version + o.published >= version for t, o in outcomes)
@@ -121,38 +126,35 @@ class Publisher:
         target: Target,
         up_to: int,
         *,
-        latest: bytes | None = None,
+        latest: CommitFile | None = None,
         limit: int | None = None,
         stop: Stop | None = None,
         converge: bool = False,
     ) -> Outcome:
         """Publish what a target lacks, in order; what stops it is recorded and returned.
 
-        `latest` are the bytes of the version `up_to`, where they are known. `converge` also
-        completes what somebody else published and may not have lived to complete.
+        `latest` is the file of the version `up_to`, where it is known. `converge` also completes
+        what somebody else published and may not have lived to complete.
         """
         if target.is_quarantined:
             return Outcome(0, _still_diverged(target))
         last = min(up_to, target.published_version + (limit or self._config.mirror.batch_versions))
         if last <= target.published_version:
             return Outcome(0)
-        known = {} if latest is None else {up_to: latest}
         if target.kind == DELTA:
             with self._locks[target.table.table_id]:
-                return self._advance_log(target, last, known, stop, converge)
+                return self._advance_log(target, last, latest, stop, converge)
         return self._advance_view(target, up_to)
 
     # The table's own log, one version after the one before
 
-    def _publish_next(
-        self, table: TableRow, version: int, commit: Commit | None, data: bytes | None
-    ) -> int | None:
+    def _publish_next(self, table: TableRow, version: int, file: CommitFile | None) -> int | None:
         """Publish a commit from memory; returns how many other targets there are.
 
         None when it is not known that the version before it is in place.
         """
         mark = self._marks.get(table.table_id)
-        if mark is None or data is None or commit is None:
+        if mark is None or file is None:
             return None
         storage = self._storage(table.location)
         lock = self._locks[table.table_id]
@@ -162,18 +164,10 @@ class Publisher:
             elif mark.written < version - 1:
                 return None
             else:
-                is_new = put_commit(storage, table, version, data)
+                is_new = put_commit(storage, table, file)
                 mark.written = version
         if is_new:
-            maintain(
-                self._store,
-                table,
-                storage,
-                version,
-                config=self._config,
-                data=data,
-                replaces_nothing=commit.replaces_nothing,
-            )
+            self._maintain(table, storage, file)
         with lock:
             if mark.recorded < version:
                 further = self._record(table, OWN, mark.recorded, mark.written)
@@ -183,9 +177,9 @@ class Publisher:
                 mark.recorded, mark.further_targets = mark.written, further
         return mark.further_targets
 
-    def _encoded(self, commit: Commit) -> bytes | None:
+    def _encoded(self, commit: Commit) -> CommitFile | None:
         try:
-            return encode_commit(commit)
+            return CommitFile(commit.version, encode_commit(commit), commit.replaces_nothing)
         except (TypeError, ValueError, TxnLogError):
             return None  # a value that only SQL brings into its final form: read it back
 
@@ -204,7 +198,7 @@ class Publisher:
         self,
         target: Target,
         last: int,
-        known: dict[int, bytes],
+        latest: CommitFile | None,
         stop: Stop | None,
         converge: bool,
     ) -> Outcome:
@@ -215,24 +209,17 @@ class Publisher:
                 return Outcome(0, _still_diverged(current))
             before = done = current.published_version
             storage = self._storage(target.location)
-            for version, data in self._commits(table, done, last, known):
+            for file in self._files(table, done, last, latest):
                 if stop is not None and stop.is_set():
                     break
                 if not target.is_own:
-                    own = self._storage(table.location)
-                    copy_files(self._store, table, own, storage, data)
-                    reached("copied")
-                if put_commit(storage, table, version, data) or converge:
-                    maintain(
-                        self._store,
-                        table,
-                        storage,
-                        version,
-                        config=self._config,
-                        data=data,
-                        last=last,
+                    copy_files(
+                        self._store, table, self._storage(table.location), storage, file.data
                     )
-                done = version
+                    reached("copied")
+                if put_commit(storage, table, file) or converge:
+                    self._maintain(table, storage, file, last)
+                done = file.version
         except self.failures as error:
             self._note(target, before, done)
             self._fail(target, done + 1, error)
@@ -252,20 +239,19 @@ class Publisher:
             return Outcome(0, error)
         return Outcome(version - before)
 
-    def _commits(
-        self, table: TableRow, after: int, last: int, known: dict[int, bytes]
-    ) -> Iterator[tuple[int, bytes]]:
-        version = after
-        while version < last:
-            if version + 1 in known:
-                version += 1
-                yield version, known[version]
-                continue
+    def _files(
+        self, table: TableRow, after: int, last: int, latest: CommitFile | None
+    ) -> Iterator[CommitFile]:
+        """Yield the commit files after..last, read back in spans where they are not known."""
+        is_known = latest is not None and latest.version == last
+        version, end = after, last - 1 if is_known else last
+        while version < end:
             with self._store.session() as session:
-                end = last - 1 if last in known else last
-                found = commits_between(session, table.table_id, version + 1, end)
+                found = commit_files_between(session, table.table_id, version + 1, end)
             yield from found
-            version = found[-1][0]
+            version = found[-1].version
+        if latest is not None and is_known and version < last:
+            yield latest
 
     def _note(self, target: Target, before: int, done: int) -> BaseException | None:
         """Record what got through; a failure to do so costs work later, nothing else."""
@@ -298,6 +284,20 @@ class Publisher:
         reached("recorded")
         return further
 
+    def _maintain(
+        self, table: TableRow, storage: Storage, file: CommitFile, last: int | None = None
+    ) -> None:
+        maintain(
+            self._store,
+            table,
+            storage,
+            file.version,
+            config=self._config,
+            data=file.data,
+            replaces_nothing=file.replaces_nothing,
+            last=last,
+        )
+
     def _storage(self, location: str) -> Storage:
         return open_storage(location, self._config.storage)
 
@@ -329,17 +329,17 @@ class Publisher:
         )
 
 
-def put_commit(storage: Storage, table: TableRow, version: int, data: bytes) -> bool:
+def put_commit(storage: Storage, table: TableRow, file: CommitFile) -> bool:
     """Put one commit file; False when it is there with these bytes, an error with other ones."""
-    name = commit_file(version)
+    name = commit_file(file.version)
     reached("publishing")
-    is_new = storage.put_if_absent(name, data)
-    if not is_new and storage.read(name) != data:
+    is_new = storage.put_if_absent(name, file.data)
+    if not is_new and storage.read(name) != file.data:
         raise MirrorDivergedError(
-            f"version {version} of {table.full_name} is another commit in {name} than in SQL",
+            f"version {file.version} of {table.full_name} is another commit in {name} than in SQL",
             table=table.full_name,
-            version=version,
-            location=table.location,
+            version=file.version,
+            location=storage.location,
         )
     reached("published")
     return is_new

@@ -14,7 +14,7 @@ SELECT f.path_key, f.added_version FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id
 ORDER BY f.file_id;
 
--- name: files_ended
+-- name: ended_totals
 -- What a version took out: by removal, or because it added the same file once more.
 SELECT count(*), coalesce(sum(f.size), 0) FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.removed_version = $version;

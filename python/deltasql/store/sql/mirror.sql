@@ -175,3 +175,7 @@ PRAGMA synchronous = FULL;
 -- name: removes_per_version
 SELECT version, count(*) FROM dl_remove_files
 WHERE table_id = $table_id AND version > $after AND version <= $last GROUP BY version;
+
+-- name: ended_versions
+SELECT DISTINCT removed_version FROM dl_add_files
+WHERE table_id = $table_id AND removed_version > $after AND removed_version <= $last;
