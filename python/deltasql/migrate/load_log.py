@@ -240,7 +240,7 @@ def _write(session: Session, commit: Commit, partitions: dict[str, int]) -> Head
     commit.removes = _live(session, commit)
     plan = append.prepare(session, commit, partitions, careful=True)
     commit.removes = removes
-    append.write(cast("Session", _Held(session)), [plan], adopts_intents=False)
+    append.write_rows(session, plan)
     partitions.update(plan.partitions)
     head, version = commit.head, commit.version
     keeps_metadata = head is not None and commit.metadata is None
@@ -266,16 +266,3 @@ def _live(session: Session, commit: Commit) -> list[RemoveFile]:
 def _key(file: Any) -> bytes:
     vector = file.deletion_vector
     return path_key(file.path, vector.unique_id if vector is not None else None)
-
-
-class _Held:
-    """A session whose COMMIT waits for the rest of the batch."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
-
-    def commit(self) -> None:
-        """Several versions are one transaction: its owner commits."""

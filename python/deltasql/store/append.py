@@ -27,6 +27,7 @@ from deltasql.store.records import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from deltasql.store.dialect import Row, Session
 
@@ -89,8 +90,7 @@ def prepare(session: Session, commit: Commit, known: dict[str, int], *, careful:
 
 def write(session: Session, plans: Sequence[Plan], *, adopts_intents: bool) -> None:
     """Send every row of every plan and COMMIT; intents end with the commit that adopts them."""
-    bulk = any(max(len(p.commit.adds), len(p.commit.removes)) >= BULK_ROWS for p in plans)
-    with nullcontext() if bulk else session.batch():
+    with _one_trip(session, plans):
         for plan in plans:
             _write_one(session, plan)
             reached("inserting")
@@ -98,6 +98,17 @@ def write(session: Session, plans: Sequence[Plan], *, adopts_intents: bool) -> N
             session.execute("clear_staged_files", txn_id=plans[0].commit.txn_id)
         reached("committing")
         session.commit()
+
+
+def write_rows(session: Session, plan: Plan) -> None:
+    """Send the rows of one plan; the caller commits, perhaps after many."""
+    with _one_trip(session, [plan]):
+        _write_one(session, plan)
+
+
+def _one_trip(session: Session, plans: Sequence[Plan]) -> AbstractContextManager[None]:
+    bulk = any(max(len(p.commit.adds), len(p.commit.removes)) >= BULK_ROWS for p in plans)
+    return nullcontext() if bulk else session.batch()
 
 
 def _write_one(session: Session, plan: Plan) -> None:
