@@ -136,11 +136,11 @@ def test_every_database_publishes_the_same_tables(catalog_uri: DeltaSqlUri, tmp_
 
 
 def checkpoint_alone(table: Written, target: Path) -> Path:
-    """Copy a table and leave nothing of its log but a checkpoint of the last version."""
+    """Copy a table and leave of its log a checkpoint of the last version and that version."""
     last = len(table.states) - 1
     store, row = table.catalog.store, table.table.row
     copy = copy_table(row.location, target)
     if last not in checkpoint_versions(copy):
         write_checkpoint(store, row, open_storage(str(copy)), last)
-    forget_commits_below(copy, last + 1)
+    forget_commits_below(copy, last)
     return copy

@@ -1,0 +1,117 @@
+"""delta-spark reads what deltasql published, and deltasql keeps what delta-spark wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake.exceptions import DeltaProtocolError
+
+from tests.conftest import new_catalog_uri
+from tests.mirror.support import open_mirrored
+from tests.oracles.fixed_set import READERS, TABLES, Lake, checked_versions
+from tests.oracles.foreign import bring_in, write_foreign
+from tests.oracles.own import own_log, own_rows, own_state
+from tests.oracles.readers import DeltaSpark, Place, stock_log
+from tests.oracles.test_fixed_tables import checkpoint_alone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.oracles.writing import Written
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+_FEATURES = "refuses the table feature by name"
+_LOGICAL = "DuckDB looks for a partition value under the column's logical name and finds null"
+_EXCUSES = {
+    "pyarrow": (DeltaProtocolError, _FEATURES),
+    "polars": (DeltaProtocolError, _FEATURES),
+    "duckdb": (AssertionError, _LOGICAL),
+}
+# Compiling code for a query pays off for more rows than these.
+_SMALL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def delta_spark(spark: SparkSession) -> Iterator[DeltaSpark]:
+    """delta-spark, set up for tables of a few rows."""
+    before = {name: spark.conf.get(name, None) for name in _SMALL}
+    for name, value in _SMALL.items():
+        spark.conf.set(name, value)
+    yield DeltaSpark(spark)
+    for name, known in before.items():
+        if known is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, known)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_delta_spark_sees_the_rows_of_every_version(
+    lake: Lake, delta_spark: DeltaSpark, name: str
+) -> None:
+    for table in lake.tables(name):
+        for version in checked_versions(table)[-9:]:
+            found = delta_spark.rows(lake.place(table), version)
+            assert found == table.states[version], f"{table.name} at version {version}"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_delta_spark_restores_the_whole_state_from_a_checkpoint(
+    lake: Lake, delta_spark: DeltaSpark, name: str, tmp_path: Path
+) -> None:
+    for number, table in enumerate(lake.tables(name)):
+        last = len(table.states) - 1
+        alone = Place(str(checkpoint_alone(table, tmp_path / str(number))))
+        assert delta_spark.log(alone, last) == own_state(table.table, last)
+
+
+@pytest.fixture(scope="module")
+def foreign(
+    delta_spark: DeltaSpark, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Written]:
+    """A table of delta-spark in a catalog of ours."""
+    folder = tmp_path_factory.mktemp("foreign")
+    write_foreign(spark, folder / "source")
+    for uri in new_catalog_uri("sqlite", folder):
+        with open_mirrored(uri, folder / "lake") as catalog:
+            yield bring_in(catalog, spark, folder / "source", folder / "lake" / "foreign")
+
+
+def test_foreign_table_is_the_same_for_its_writer(
+    foreign: Written, delta_spark: DeltaSpark
+) -> None:
+    place = Place(foreign.table.location)
+    for version, expected in enumerate(foreign.states):
+        assert own_rows(foreign.table, version) == expected
+        assert delta_spark.rows(place, version) == expected
+    assert delta_spark.log(place, version) == own_state(foreign.table, version)
+
+
+def _readers() -> list[Any]:
+    marks = {
+        n: pytest.mark.xfail(raises=e, reason=r, strict=True) for n, (e, r) in _EXCUSES.items()
+    }
+    return [pytest.param(n, marks=[marks[n]] if n in marks else []) for n in READERS]
+
+
+@pytest.mark.parametrize("reader", _readers())
+def test_foreign_table_is_the_same_for_every_reader(foreign: Written, reader: str) -> None:
+    for version, expected in enumerate(foreign.states):
+        found = READERS[reader]().rows(Place(foreign.table.location), version)
+        assert found == expected, version
+
+
+def test_foreign_table_is_the_same_for_deltalake(foreign: Written) -> None:
+    for version in range(len(foreign.states)):
+        expected = own_log(foreign.table, version)
+        assert stock_log(Place(foreign.table.location), version) == expected
