@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 # So many ids, or rows, are read with one statement and held in memory at once.
-FILES_PER_READ = 50_000
+FILES_PER_READ = 20_000
 _MILLISECOND = timedelta(milliseconds=1)
 
 

@@ -7,7 +7,7 @@ sum over all files only when neither this process nor the log knows the version 
 from __future__ import annotations
 
 import json
-import threading
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 # A longer list of transactions or domains would make every checksum long: it is left out then.
 LONGEST_LIST = 100
+# Of a longer commit file, the files are counted by SQL instead of being parsed.
+LONGEST_PARSE = 1_000_000
+_FILES = re.compile(rb'\n\{"(?:add|remove|cdc)":')
+_FACTS = re.compile(rb'\n\{"(?:commitInfo|protocol|metaData|txn|domainMetadata)":')
+FileTotals = tuple[int, int]  # how many files, of how many bytes
 Body = dict[str, Any]
 Bodies = dict[str, Body]
 
@@ -59,13 +64,13 @@ def write_checksum(
     if before is not None and before.version == version:
         totals = before
     else:
-        commit = _core.parse_commit(data or storage.read(commit_file(version)), version=version)
+        commit, added = _read(store, table, version, data or storage.read(commit_file(version)))
         if before is None or before.version != version - 1:
             before = _totals_before(store, table, storage, version)
         ended = (0, 0)
-        if commit.removes or not replaces_nothing:
+        if not replaces_nothing or commit.removes:
             ended = _ended(store, table, version)
-        totals = before.after(commit, ended)
+        totals = before.after(commit, added, ended)
     name, text = checksum_file(version), totals.to_json()
     # A new name costs less than a replacement; what is there may be of a commit that was rejected.
     if not storage.put_if_absent(name, text):
@@ -134,38 +139,50 @@ class Totals:
             f'"numMetadata":1,"numProtocol":1,{timestamp}{self.facts.json}}}'
         ).encode()
 
-    def after(self, commit: _core.Commit, ended: tuple[int, int]) -> Totals:
-        """Return the totals of the next version: its commit, and the files and bytes it ended."""
-        adds, info = commit.adds, commit.commit_info
+    def after(self, commit: _core.Commit, added: FileTotals, ended: FileTotals) -> Totals:
+        """Return the totals of the next version: its commit, and the files it added and ended."""
+        info = commit.commit_info
         return Totals(
             version=self.version + 1,
             txn_id=info.txn_id if info else None,
             in_commit_timestamp=info.in_commit_timestamp if info else None,
-            num_files=self.num_files + len(adds) - ended[0],
-            size_bytes=self.size_bytes + sum(add.size for add in adds) - ended[1],
+            num_files=self.num_files + added[0] - ended[0],
+            size_bytes=self.size_bytes + added[1] - ended[1],
             facts=self.facts.after(commit),
         )
 
 
+# Without a lock, which a fork could leave locked: whoever forgets a version asks the log for it.
 _known: WeakKeyDictionary[Store, dict[tuple[int, str], Totals]] = WeakKeyDictionary()
-_guard = threading.Lock()
 
 
 def _recall(store: Store, key: tuple[int, str]) -> Totals | None:
-    with _guard:
-        return _known.get(store, {}).get(key)
+    return _known.setdefault(store, {}).get(key)
 
 
 def _remember(store: Store, key: tuple[int, str], totals: Totals) -> None:
-    with _guard:
-        of_store = _known.setdefault(store, {})
-        before = of_store.get(key)
-        if before is None or before.version < totals.version:
-            of_store[key] = totals
+    of_store = _known.setdefault(store, {})
+    before = of_store.get(key)
+    if before is None or before.version < totals.version:
+        of_store[key] = totals
 
 
-def _ended(store: Store, table: TableRow, version: int) -> tuple[int, int]:
-    """Ask how many files, of how many bytes, a version took out: also one that is added twice."""
+def _read(
+    store: Store, table: TableRow, version: int, data: bytes
+) -> tuple[_core.Commit, FileTotals]:
+    """Return a commit and what it adds; a long one only as far as it tells of no files."""
+    files = _FILES.search(data) if len(data) > LONGEST_PARSE else None
+    if files is not None and _FACTS.search(data, files.end()) is None:
+        rows = store.query("added_totals", table_id=table.table_id, version=version)
+        commit = _core.parse_commit(data[: files.start()], version=version)
+        return commit, (int(rows[0][0]), int(rows[0][1]))
+    commit = _core.parse_commit(data, version=version)
+    adds = commit.adds
+    return commit, (len(adds), sum(add.size for add in adds))
+
+
+def _ended(store: Store, table: TableRow, version: int) -> FileTotals:
+    """Ask what a version took out, which includes a file that it adds once more."""
     rows = store.query("ended_totals", table_id=table.table_id, version=version)
     return int(rows[0][0]), int(rows[0][1])
 
@@ -203,7 +220,7 @@ def _from_log(storage: Storage, row: VersionRow) -> Totals | None:
 def _from_sql(store: Store, table: TableRow, row: VersionRow) -> Totals:
     """Add up every live file: once, when nobody knows."""
     at = {"table_id": table.table_id, "version": row.version}
-    files, size = store.query("live_totals", **at)[0][:2]
+    files, size = store.query("size_totals", **at)[0]
     head = Head(*store.query("head_at_version", **at)[0])
     txns = [txn_from_row(each) for each in store.query("txn_versions", **at)]
     domains = [domain_from_row(each) for each in store.query("domains_at", **at)]

@@ -18,3 +18,16 @@ ORDER BY f.file_id;
 -- What a version took out: by removal, or because it added the same file once more.
 SELECT count(*), coalesce(sum(f.size), 0) FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.removed_version = $version;
+
+-- name: added_totals
+SELECT count(*), coalesce(sum(f.size), 0) FROM dl_add_files f
+WHERE f.table_id = $table_id
+  AND f.file_id >= coalesce((SELECT b.next_file_id FROM dl_table_versions b
+                             WHERE b.table_id = $table_id AND b.version < $version
+                             ORDER BY b.version DESC LIMIT 1), 1)
+  AND f.file_id < (SELECT e.next_file_id FROM dl_table_versions e
+                   WHERE e.table_id = $table_id AND e.version = $version);
+
+-- name: size_totals
+SELECT count(*), coalesce(sum(f.size), 0) FROM dl_add_files f
+WHERE f.table_id = $table_id AND {use:live_at_version};

@@ -1,0 +1,101 @@
+"""Checkpoints of large tables: seconds and peak memory, each in a process of its own.
+
+`python -m benchmarks.mirror_checkpoint` reads a pickled contender on stdin and prints JSON.
+What a program imports once is loaded before the clock starts; opening the table is on it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pickle
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import deltasql
+from benchmarks.cold import _memory
+from benchmarks.datasets import deltalake_table, deltasql_table
+from benchmarks.harness import result, say
+from benchmarks.peers import Deltalake
+from benchmarks.workspace import ROOT
+
+if TYPE_CHECKING:
+    from benchmarks.harness import Contender, Result
+    from benchmarks.ours import Deltasql
+    from benchmarks.workspace import Workspace
+
+BACKENDS = ("sqlite", "postgres")
+SIZES = (100_000, 1_000_000)
+QUICK_SIZES = (20_000,)
+
+
+def checkpoints(workspace: Workspace, *, quick: bool) -> list[Result]:
+    """Let everyone write a checkpoint of the same files; deltalake starts from one of its own."""
+    results: list[Result] = []
+    for size in QUICK_SIZES if quick else SIZES:
+        everyone: list[Contender] = [deltalake_table(size)]
+        for backend in BACKENDS:
+            everyone.append(_published(deltasql_table(workspace, backend, size)))
+        for contender in everyone:
+            say(f"  {size:,} files: checkpoint by {contender.name}")
+            rounds = 1 if quick or size >= 1_000_000 else 3
+            answers = [_measure(contender) for _ in range(rounds)]
+            results.append(_result(contender, size, "latency", [s * 1000 for s, _ in answers]))
+            if quick or size >= 1_000_000:  # below, the libraries are most of it
+                results.append(_result(contender, size, "memory", [peak for _, peak in answers]))
+    return results
+
+
+def _result(contender: Contender, size: int, metric: str, values: list[float]) -> Result:
+    case, unit = ("checkpoint", "ms") if metric == "latency" else ("checkpoint memory", "MB")
+    return result(
+        contender.name,
+        contender.backend,
+        values,
+        case=case,
+        size=size,
+        metric=metric,
+        unit=unit,
+    )
+
+
+def _published(contender: Contender) -> Contender:
+    """Write the log that a checkpoint belongs to."""
+    ours: Deltasql = contender  # type: ignore[assignment]
+    with deltasql.connect(ours.uri) as catalog:
+        catalog.mirror.publish("t0")
+    return contender
+
+
+def _measure(contender: Contender) -> tuple[float, float]:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "benchmarks.mirror_checkpoint"],
+        input=pickle.dumps(contender.unconnected()),
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        check=True,
+    )
+    seconds, peak_mb = json.loads(done.stdout.splitlines()[-1])
+    return seconds, peak_mb
+
+
+def _answer(contender: Contender) -> tuple[float, float]:
+    contender.prepare()
+    importlib.import_module("pandas")  # pyarrow loads it with the first array
+    start = time.perf_counter()
+    if isinstance(contender, Deltalake):
+        contender.checkpoint(0)
+    else:
+        ours: Deltasql = contender  # type: ignore[assignment]
+        with deltasql.connect(ours.uri) as catalog:
+            catalog.mirror.checkpoint("t0")
+    return time.perf_counter() - start, _memory("VmHWM")
+
+
+if __name__ == "__main__":
+    # Under its real name, since that is the name pickles carry.
+    from benchmarks import mirror_checkpoint
+
+    print(json.dumps(mirror_checkpoint._answer(pickle.load(sys.stdin.buffer))))
