@@ -11,6 +11,7 @@ import deltasql
 from benchmarks.contenders import deltalake
 from benchmarks.contenders import deltasql as ours
 from benchmarks.harness import interleave, result, say, timed
+from benchmarks.mirror_checkpoint import checkpoints
 from benchmarks.scenarios.commit import Runner
 from benchmarks.workload import stream
 
@@ -36,7 +37,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
     for backend in BACKENDS:
         results.append(_drain(workspace, backend, QUICK_DRAINED if quick else DRAINED))
         results.append(_lag(workspace, backend, QUICK_LAG_SECONDS if quick else LAG_SECONDS))
-    return results
+    return results + checkpoints(workspace, quick=quick)
 
 
 def _commits(workspace: Workspace, *, quick: bool) -> list[Result]:
