@@ -78,7 +78,7 @@ class Mirror:
         self, table: str, *, target: str = targets.OWN, limit: int = 20
     ) -> list[VersionStatus]:
         """Return what became of the latest versions of a table at one target, newest first."""
-        chosen = next(each for each in self._targets(table) if each.name == target)
+        chosen = targets.named(self._targets(table), target)
         return status.versions_of(self._catalog.store, chosen, limit)
 
     def lag(self, table: str) -> float:
@@ -96,6 +96,8 @@ class Mirror:
                 outcome = self.publisher.advance(current, current.head_version, converge=True)
                 published, error = published + outcome.published, outcome.error
                 current = targets.moved(current, outcome.published)
+                if not outcome.published:
+                    break
             failure = failure or error
         if failure is not None:
             raise failure

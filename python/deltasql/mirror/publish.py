@@ -31,6 +31,7 @@ from deltasql.mirror.log_files import (
 from deltasql.mirror.maintain import maintain
 from deltasql.mirror.replica import copy_files
 from deltasql.mirror.targets import DELTA, OWN, VIEWS, Target, targets_of
+from deltasql.model.clock import now_ms
 from deltasql.phases import reached
 from deltasql.storage import Storage, open_storage
 
@@ -105,6 +106,7 @@ class Publisher:
             except self.failures as error:
                 failure = error
             if further == 0:
+                telemetry.gauge("mirror_lag_seconds", 0, table=table.full_name)
                 return Reached.DONE
             try:
                 own, *others = status.targets_with_own(self._store, table)
@@ -307,6 +309,8 @@ class Publisher:
         if target.is_own:
             self._marks.pop(target.table.table_id, None)
         self._tell(target.table, version, error, target=target.name)
+        lag_s = target.lag_ms(now_ms()) / 1000
+        telemetry.gauge("mirror_lag_seconds", lag_s, table=target.table.full_name)
         # With the database gone there is nowhere to record it: the next commit finds out.
         with suppress(*self.failures):
             if isinstance(error, MirrorDivergedError):

@@ -106,10 +106,13 @@ class BackgroundPublisher:
                 if work is None:
                     return
                 version, began = work.version, self._flushes
-            result = self._publisher.publish(work.table, version)
-            with self._changed:
-                self._put_back(work, version, began, result)
-                self._changed.notify_all()
+            result = Reached.FAILED
+            try:
+                result = self._publisher.publish(work.table, version)
+            finally:
+                with self._changed:
+                    self._put_back(work, version, began, result)
+                    self._changed.notify_all()
 
     def _next(self) -> _Waiting | None:
         """Wait for a table that is due; None when the end has come."""

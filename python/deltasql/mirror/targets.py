@@ -6,12 +6,13 @@ newest version, so those between are passed over.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TxnLogConfigError, TxnLogMirrorError
 from deltasql.model.clock import now_ms
+from deltasql.storage import absolute_location
 from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
@@ -75,6 +76,19 @@ def targets_of(store: Store, table: TableRow) -> list[Target]:
     return [Target.from_row(row) for row in rows]
 
 
+def named(targets: Iterable[Target], name: str) -> Target:
+    """Return the target of a name among those of one table."""
+    found = list(targets)
+    for each in found:
+        if each.name == name:
+            return each
+    raise TxnLogMirrorError(
+        f"there is no target {name!r}",
+        table=found[0].table.full_name if found else None,
+        help=f"There are: {', '.join(each.name for each in found)}.",
+    )
+
+
 def moved(target: Target, versions: int) -> Target:
     """Return a target as it is after so many more versions were published."""
     return replace(target, published_version=target.published_version + versions)
@@ -99,13 +113,17 @@ def add_target(store: Store, table: TableRow, name: str, location: str, kind: st
         raise TxnLogConfigError(
             f"no target is of the kind {kind!r}", allowed=f"{DELTA}, {DUCKDB}", help="Choose one."
         )
+    place = absolute_location(location)
     known = targets_of(store, table)
-    taken = [target for target in known if target.name == name or target.location == location]
-    if name == OWN or taken:
+    names = {OWN, *(target.name for target in known)}
+    # Views of many tables share a file; a log has its folder for itself.
+    logs = [*known, *(each for each in all_targets(store) if kind == DELTA)]
+    if name in names or place in {target.location for target in logs}:
         raise TxnLogMirrorError(
-            f"{table.full_name} already has a target {name!r} or one at {location}",
+            f"{table.full_name} cannot get a target {name!r} at {place}: "
+            f"{'the name' if name in names else 'the place'} is taken",
             table=table.full_name,
-            location=location,
+            location=place,
             help="Choose another name and place, or remove the target that is there.",
         )
     first = store.query("version_bounds", table_id=table.table_id)[0][0]
@@ -113,12 +131,12 @@ def add_target(store: Store, table: TableRow, name: str, location: str, kind: st
         raise TxnLogMirrorError(
             f"{table.full_name} cannot be replicated: its log begins at version {first}",
             table=table.full_name,
-            location=location,
+            location=place,
             help="Copy the table by a clone or an export instead.",
         )
     with store.change() as (session, _):
         insert_target(session, table, OWN)
-        insert_target(session, table, name, kind, location)
+        insert_target(session, table, name, kind, place)
         session.execute("count_further_targets", table_id=table.table_id)
 
 

@@ -87,19 +87,21 @@ RETURNING further_targets;
 -- The two above in one round trip, without waiting for the disk: what is lost can be seen in the files.
 WITH relaxed AS (
   SELECT set_config('synchronous_commit', 'off', TRUE) AS setting
+), moved AS (
+  UPDATE dl_mirror_targets
+  SET published_version = $last, state = 'ACTIVE', attempts = 0, next_attempt_ms = 0, last_error = NULL
+  WHERE table_id = $table_id AND target = $target AND published_version >= $after AND published_version < $last
+    AND state <> 'QUARANTINED'
+  RETURNING further_targets
 ), told AS (
   INSERT INTO dl_mirror_status (table_id, version, target, status, attempts, last_error, updated_at_ms)
   SELECT $table_id, span.version, $target, 'COMPLETE', 1, NULL, $now_ms
-  FROM relaxed, generate_series($first, $last) AS span (version) WHERE relaxed.setting = 'off'
+  FROM moved, relaxed, generate_series($first, $last) AS span (version) WHERE relaxed.setting = 'off'
   ON CONFLICT (table_id, target, version) DO UPDATE
   SET status = excluded.status, attempts = dl_mirror_status.attempts + 1, last_error = NULL,
       updated_at_ms = excluded.updated_at_ms
 )
-UPDATE dl_mirror_targets
-SET published_version = $last, state = 'ACTIVE', attempts = 0, next_attempt_ms = 0, last_error = NULL
-WHERE table_id = $table_id AND target = $target AND published_version >= $after AND published_version < $last
-  AND state <> 'QUARANTINED'
-RETURNING further_targets;
+SELECT further_targets FROM moved;
 
 -- name: set_mirror_status
 INSERT INTO dl_mirror_status (table_id, version, target, status, attempts, last_error, updated_at_ms)

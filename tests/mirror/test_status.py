@@ -1,0 +1,87 @@
+"""Notes on the mirror: they do not wait for the disk, and leave what others write as durable."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from deltasql.exceptions import TxnLogStoreError
+from deltasql.mirror.status import forget_published, mark_published, record_published, relaxed
+from deltasql.mirror.targets import OWN
+
+if TYPE_CHECKING:
+    from deltasql import Catalog
+    from deltasql.store.records import TableRow
+
+SCHEMA = pa.schema([("id", pa.int64())])
+FULL, NORMAL = 2, 1
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> TableRow:
+    """A table whose versions 0 to 4 are marked as published."""
+    row = catalog.create_table("t", SCHEMA).row
+    mark_published(catalog.store, row, 4)
+    return row
+
+
+def published(catalog: Catalog) -> int:
+    return catalog.mirror.status("t")[0].published_version
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_sqlite_is_fully_durable_again_afterwards(catalog: Catalog) -> None:
+    def durability(session: Any) -> int:
+        return int(session._connection.execute("PRAGMA synchronous").fetchone()[0])
+
+    with relaxed(catalog.store) as session:
+        assert durability(session) == NORMAL
+    with pytest.raises(RuntimeError), relaxed(catalog.store):
+        raise RuntimeError
+    with pytest.raises(TxnLogStoreError), relaxed(catalog.store):
+        raise sqlite3.OperationalError("disk I/O error")
+    assert catalog.store.dialect.usage()["idle"] == 1, "the same connection is lent again"
+    with catalog.store.session() as session:
+        assert durability(session) == FULL
+
+
+@pytest.mark.parametrize("backend", ["postgres"])
+def test_postgres_waits_for_the_disk_again_afterwards(catalog: Catalog, table: TableRow) -> None:
+    def durability(session: Any) -> str:
+        return str(session._connection.execute("SHOW synchronous_commit").fetchone()[0])
+
+    with relaxed(catalog.store) as session:
+        assert durability(session) == "off"
+    with catalog.store.session() as session:
+        session.begin()
+        session.query(
+            "record_published",
+            table_id=table.table_id,
+            target=OWN,
+            after=4,
+            first=5,
+            last=5,
+            now_ms=1,
+        )
+        assert durability(session) == "off"
+        session.rollback()
+        assert durability(session) == "on"
+
+
+def test_a_mark_moves_only_on_top_of_what_its_writer_knew(
+    catalog: Catalog, table: TableRow
+) -> None:
+    store, table_id = catalog.store, table.table_id
+    assert record_published(store, table_id, OWN, after=5, first=6, last=6) is None, "a gap"
+    assert record_published(store, table_id, OWN, after=2, first=3, last=4) is None, "an old story"
+    assert published(catalog) == 4
+    assert store.query("mirror_statuses", table_id=table_id, target=OWN, after=4, last=9) == []
+    assert record_published(store, table_id, OWN, after=2, first=3, last=6) == 0
+    assert published(catalog) == 6
+    forget_published(store, table, from_version=3)
+    assert published(catalog) == 2
+    forget_published(store, table, from_version=5)
+    assert published(catalog) == 2, "nothing to take back"
