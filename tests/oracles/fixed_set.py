@@ -22,6 +22,7 @@ TABLES: Mapping[str, Builder] = {
     build.__name__: build
     for build in (
         tables.string_partitions,
+        tables.partition_names,
         tables.hive_null,
         tables.typed_partitions,
         tables.negative_decimal,
@@ -56,7 +57,8 @@ _HIVE = "polars takes partition values from the names of folders, not from the l
 _ABSOLUTE = "takes the absolute URI of a file for a path below the table"
 _FEATURES = "refuses the table feature by name"
 # What goes wrong there goes wrong with tables of any writer: wrong rows, or an error.
-EXCUSES: Mapping[tuple[str, str], tuple[type[Exception], str]] = {
+Excuses = Mapping[tuple[str, str], tuple[type[Exception], str]]
+EXCUSES: Excuses = {
     ("hive_null", "polars"): (AssertionError, _HIVE),
     ("flat_paths", "polars"): (Exception, _HIVE),
     ("binary_partition", "polars"): (Exception, f"{_HIVE}, and parses no bytes"),
@@ -76,14 +78,16 @@ EXCUSES: Mapping[tuple[str, str], tuple[type[Exception], str]] = {
 }
 
 
-def table_and_reader(*readers: str, without: tuple[str, ...] = ()) -> list[Any]:
+def table_and_reader(
+    *readers: str, without: tuple[str, ...] = (), excuses: Excuses = EXCUSES
+) -> list[Any]:
     """Return every pair of a table and a reader as a parameter, with its excuse if it has one."""
     pairs = []
     for table in TABLES:
         for reader in readers:
             if table in without or (table, reader) == ("many_files", "pyarrow"):
                 continue  # pyarrow opens every file twice, slowly, and in deltalake's order
-            excuse = EXCUSES.get((table, reader))
+            excuse = excuses.get((table, reader))
             marks = (
                 [pytest.mark.xfail(raises=excuse[0], reason=excuse[1], strict=True)]
                 if excuse
@@ -99,13 +103,14 @@ class Lake:
 
     catalog: Catalog
     options: Mapping[str, str] = field(default_factory=dict)
+    builders: Mapping[str, Builder] = field(default_factory=lambda: TABLES)
     built: dict[str, list[Written]] = field(default_factory=dict)
     readers: dict[str, Reader] = field(default_factory=dict)
 
     def tables(self, name: str) -> list[Written]:
         """Return the tables that a function of the fixed set writes."""
         if name not in self.built:
-            self.built[name] = TABLES[name](self.catalog)
+            self.built[name] = self.builders[name](self.catalog)
         return self.built[name]
 
     def reader(self, name: str) -> Reader:

@@ -26,15 +26,25 @@ UTC_TIME = pa.timestamp("us", "UTC")
 
 def string_partitions(catalog: Catalog) -> list[Written]:
     """Partition values with everything that paths, URLs and folders give a meaning to."""
-    schema = pa.schema([("id", pa.int64()), ("p", pa.string()), ("q-é", pa.string())])
-    table = create(catalog, "string_partitions", schema, partition_by=["p", "q-é"])
+    schema = pa.schema([("id", pa.int64()), ("p", pa.string()), ("q", pa.string())])
+    table = create(catalog, "string_partitions", schema, partition_by=["p", "q"])
     rows = [
-        {"id": number, "p": value, "q-é": STRINGS[-number % len(STRINGS)]}
+        {"id": number, "p": value, "q": STRINGS[-number % len(STRINGS)]}
         for number, value in enumerate(STRINGS)
     ]
     table.append(rows[::2])
     table.append(rows[1::2])
     table.overwrite([{**row, "id": row["id"] + 1000} for row in rows[:20]])
+    return [table]
+
+
+def partition_names(catalog: Catalog) -> list[Written]:
+    """A partition column whose name is not ASCII, and one in mixed case."""
+    schema = pa.schema([("id", pa.int64()), ("straße-日", pa.string()), ("Day", pa.date32())])
+    table = create(catalog, "partition_names", schema, partition_by=["straße-日", "Day"])
+    rows = [{"id": 1, "straße-日": "é", "Day": date(2024, 1, 1)}, {"id": 2}]
+    table.append(rows[:1])
+    table.append(rows[1:])
     return [table]
 
 
@@ -258,13 +268,13 @@ def several_tables(catalog: Catalog) -> list[Written]:
     return [orders, stock, audit]
 
 
-def many_commits(catalog: Catalog) -> list[Written]:
-    """Two hundred commits: appends, a removal in every tenth, applications."""
+def many_commits(catalog: Catalog, commits: int = 200) -> list[Written]:
+    """Two hundred commits, a removal in every tenth, with several checkpoints."""
     schema = pa.schema([("id", pa.int64()), ("part", pa.int32())])
     properties = {"delta.checkpointInterval": "30"}
     table = create(catalog, "many_commits", schema, partition_by=["part"], properties=properties)
     live: list[tuple[int, AddFile]] = []
-    for number in range(1, 200):
+    for number in range(1, commits):
         row = {"id": number, "part": number % 3}
         add = table.file(
             pa.table({"id": pa.array([number], pa.int64())}),

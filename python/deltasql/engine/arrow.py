@@ -169,8 +169,9 @@ def _binary_text(value: bytes) -> str | None:
 
 def _escape_name(name: str) -> str:
     # Some readers look for a column's own name in the path, letters of any language included.
-    return "".join(letter if letter.isalnum() else quote(letter, safe="-_.~ ") for letter in name)
+    return "".join(letter if letter.isalnum() else quote(letter, safe="-_.~") for letter in name)
 
 
 def _escape(value: str | None) -> str:
-    return _NULL_PARTITION if value is None else quote(value, safe="-_.~ ")
+    # A space too: some readers of object stores cannot open a name that has one.
+    return _NULL_PARTITION if value is None else quote(value, safe="-_.~")
