@@ -1,33 +1,23 @@
-"""A DuckDB catalog shows what stock readers see, after every commit, and never gets in the way."""
+"""A DuckDB catalog shows what stock readers see, after every commit."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import subprocess
-import sys
-from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltalake
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import deltasql
-from deltasql.exceptions import MissingDriverError, TxnLogConfigError, TxnLogMirrorError
-from deltasql.mirror import duckdb_catalog, duckdb_file
-from tests.conftest import add_file, new_catalog_uri
+from tests.conftest import add_file
+from tests.mirror.duckdb_support import IDS, elsewhere, opened, view_rows
 from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
-from tests.oracles.deletion_vectors import inline_vector
 from tests.oracles.foreign import bring_in
-from tests.oracles.states import Rows, arrow_rows
+from tests.oracles.states import arrow_rows
 from tests.oracles.writing import Written, create
 
 if TYPE_CHECKING:
@@ -38,7 +28,6 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
-IDS = pa.schema([("id", pa.int64())])
 ZOO: list[Callable[[Catalog], list[Written]]] = [
     tables.string_partitions,
     tables.hive_null,
@@ -68,38 +57,6 @@ def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "catalog.duckdb"
-
-
-@contextmanager
-def opened(path: Path, time_zone: str = "UTC") -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect(str(path), read_only=True) as db:
-        db.execute("SET TimeZone = $zone", {"zone": time_zone})
-        yield db
-
-
-def view_rows(path: Path, name: str) -> Rows:
-    with opened(path) as db:
-        return arrow_rows(db.execute(f"SELECT * FROM {name}").to_arrow_table())
-
-
-def elsewhere(path: Path, statement: str) -> list[Any]:
-    """Ask plain DuckDB in a process that knows nothing of deltasql."""
-    code = (
-        "import duckdb, json, sys; db = duckdb.connect(sys.argv[1]); "
-        "print(json.dumps(db.execute(sys.argv[2]).fetchall(), default=str)); "
-        "assert not any(name.startswith('deltasql') for name in sys.modules)"
-    )
-    command = [sys.executable, "-I", "-c", code, str(path), statement]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [tuple(row) for row in json.loads(answer.stdout)]
-
-
-def append(catalog: Catalog, name: str, *ids: int) -> None:
-    with catalog.begin() as tx:
-        tx.write(name, pa.table({"id": pa.array(ids, pa.int64())}))
-
-
-# What it shows
 
 
 @pytest.mark.parametrize("make", ZOO, ids=lambda make: make.__name__)
@@ -251,274 +208,3 @@ def test_file_names_are_no_patterns(lake: Catalog, path: Path) -> None:
             written.stage([file], [*written.rows, {"id": number}])
     deltasql.mirror_duckdb(lake, path)
     assert view_rows(path, "stars") == written.states[-1]
-
-
-# When it changes
-
-
-def test_a_commit_over_two_tables_is_shown_whole(lake: Catalog, path: Path) -> None:
-    for name in ("a", "b"):
-        lake.create_table(name, IDS)
-    deltasql.mirror_duckdb(lake, path)
-    copies = []
-    replace_file = os.replace
-
-    def noted(source: Any, target: Any) -> None:
-        replace_file(source, target)
-        if Path(target) == path:
-            copies.append(
-                elsewhere(path, "SELECT count(*) FROM a UNION ALL SELECT count(*) FROM b")
-            )
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duckdb_catalog.os, "replace", noted)
-        with lake.begin() as tx:
-            tx.write("a", pa.table({"id": [1]}))
-            tx.write("b", pa.table({"id": [1]}))
-    assert copies == [[(1,), (1,)]]
-
-
-def test_tables_are_created_renamed_dropped_and_brought_back(lake: Catalog, path: Path) -> None:
-    deltasql.mirror_duckdb(lake, path)
-    lake.create_table("one", IDS)
-    append(lake, "one", 1)
-    assert elsewhere(path, "SELECT * FROM one") == [(1,)]
-    lake.rename("one", "crm.two")
-    assert _views(path) == {"crm.two"}
-    lake.create_table("one", IDS)
-    assert _views(path) == {"crm.two", "main.one", "default.one"}
-    lake.drop("crm.two")
-    assert _views(path) == {"main.one", "default.one"}
-    lake.undrop("crm.two")
-    assert elsewhere(path, "SELECT * FROM crm.two") == [(1,)]
-
-
-def _views(path: Path) -> set[str]:
-    rows = elsewhere(path, "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal")
-    return {f"{schema}.{name}" for schema, name in rows}
-
-
-def test_only_the_chosen_tables_are_shown(lake: Catalog, path: Path) -> None:
-    for name in ("a", "b"):
-        lake.create_table(name, IDS)
-    assert deltasql.mirror_duckdb(lake, path, tables=["a"]) == {"default.a": 0}
-    lake.create_table("c", IDS)
-    append(lake, "a", 1)
-    append(lake, "b", 1)
-    assert _views(path) == {"main.a", "default.a"}
-    assert [target.kind for target in lake.mirror.targets("b")] == ["delta"]
-    assert deltasql.mirror_duckdb(lake, path) == {"default.a": 1, "default.b": 1, "default.c": 0}
-
-
-def test_two_catalogs_may_be_kept_at_once(lake: Catalog, path: Path) -> None:
-    other = path.with_name("other.duckdb")
-    lake.create_table("t", IDS)
-    for each in (path, other):
-        deltasql.mirror_duckdb(lake, each)
-    append(lake, "t", 5)
-    assert [elsewhere(each, "FROM t") for each in (path, other)] == [[(5,)], [(5,)]]
-
-
-def test_every_database_can_keep_one(catalog_uri: DeltaSqlUri, tmp_path: Path, path: Path) -> None:
-    with open_mirrored(catalog_uri, tmp_path / "lake") as catalog:
-        deltasql.mirror_duckdb(catalog, path)
-        catalog.create_table("t", IDS)
-        append(catalog, "t", 1, 2)
-        assert elsewhere(path, "SELECT sum(id) FROM t") == [(3,)]
-        states = {each.target: each.state for each in catalog.mirror.status("t")}
-        assert states == {"table": "ACTIVE", f"duckdb:{path}": "ACTIVE"}
-
-
-# Who else is there
-
-
-def test_a_reader_is_not_in_the_way_and_keeps_what_it_opened(lake: Catalog, path: Path) -> None:
-    lake.create_table("t", IDS)
-    append(lake, "t", 1)
-    deltasql.mirror_duckdb(lake, path)
-    code = (
-        "import duckdb, sys; db = duckdb.connect(sys.argv[1])\n"
-        "for line in sys.stdin: print(*db.execute('SELECT count(*) FROM t').fetchone(), flush=True)"
-    )
-    command = [sys.executable, "-c", code, str(path)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as reader:
-        assert reader.stdin is not None
-        assert reader.stdout is not None
-        for _ in range(2):
-            reader.stdin.write("\n")
-            reader.stdin.flush()
-            assert reader.stdout.readline() == "1\n"
-            append(lake, "t", 2)
-        reader.stdin.close()
-    assert elsewhere(path, "SELECT count(*) FROM t") == [(3,)]
-
-
-def test_processes_that_update_it_at_once_lose_nothing(
-    lake: Catalog, sqlite_uri: DeltaSqlUri, path: Path
-) -> None:
-    names = ["a", "b", "c"]
-    for name in names:
-        lake.create_table(name, IDS)
-    deltasql.mirror_duckdb(lake, path)
-    code = (
-        "import deltasql, pyarrow as pa, sys\n"
-        "with deltasql.connect(sys.argv[1]) as catalog:\n"
-        "    for number in range(4):\n"
-        "        with catalog.begin() as tx: tx.write(sys.argv[2], pa.table({'id': [number]}))"
-    )
-    commands = [[sys.executable, "-c", code, sqlite_uri.to_string(), name] for name in names]
-    workers = [subprocess.Popen(command) for command in commands]
-    assert [worker.wait() for worker in workers] == [0, 0, 0]
-    counts = " UNION ALL ".join(f"SELECT count(*) FROM {name}" for name in names)
-    assert elsewhere(path, counts) == [(4,), (4,), (4,)]
-    assert [file.name for file in path.parent.iterdir() if file.suffix == ".tmp"] == []
-
-
-def test_an_update_that_hangs_is_a_failure_that_is_tried_again(
-    lake: Catalog, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake.create_table("t", IDS)
-    deltasql.mirror_duckdb(lake, path)
-    monkeypatch.setattr(duckdb_catalog, "_WAIT_S", 0.05)
-    with path.with_name(f".{path.name}.lock").open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        append(lake, "t", 1)
-    assert elsewhere(path, "SELECT count(*) FROM t") == [(0,)]
-    [own, view] = lake.mirror.status("t")
-    assert (own.state, own.published_version) == ("ACTIVE", 1)
-    assert (view.state, view.pending) == ("FAILED", 1)
-    assert "being updated by another process" in str(view.last_error)
-    assert lake.mirror.publish("t") == 1
-    assert elsewhere(path, "SELECT count(*) FROM t") == [(1,)]
-
-
-def test_what_a_writer_left_beside_the_file_is_not_replayed(lake: Catalog, path: Path) -> None:
-    lake.create_table("t", IDS)
-    deltasql.mirror_duckdb(lake, path)
-    code = (
-        "import duckdb, os, sys; db = duckdb.connect(sys.argv[1]); "
-        "db.execute('CREATE TABLE mine AS SELECT 1'); os._exit(0)"
-    )
-    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
-    assert path.with_name(f"{path.name}.wal").exists()
-    append(lake, "t", 1)
-    assert (
-        elsewhere(path, "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'") == []
-    )
-    assert elsewhere(path, "FROM t") == [(1,)]
-
-
-def test_the_file_does_not_grow_with_the_number_of_commits(lake: Catalog, path: Path) -> None:
-    lake.create_table("t", IDS)
-    deltasql.mirror_duckdb(lake, path)
-    append(lake, "t", 1)
-    size = path.stat().st_size
-    for _ in range(30):
-        with lake.begin() as tx:
-            tx.write("t", pa.table({"id": [1]}), mode="overwrite")
-    assert path.stat().st_size <= 4 * size
-
-
-# What it cannot do
-
-
-def test_a_table_that_cannot_be_shown_does_not_hold_the_others_back(
-    lake: Catalog, path: Path
-) -> None:
-    deltasql.mirror_duckdb(lake, path)
-    lake.create_table("t", IDS)
-    variant = (
-        '{"type":"struct","fields":[{"name":"v","type":"variant","nullable":true,"metadata":{}}]}'
-    )
-    lake.create_table("odd", variant)
-    append(lake, "t", 1)
-    assert elsewhere(path, "FROM t") == [(1,)]
-    [(error,)] = elsewhere(path, "SELECT error FROM deltasql.tables WHERE name = 'odd'")
-    assert "columns of type variant" in error
-    states = {each.table: each.state for each in lake.mirror.status() if each.kind == "duckdb"}
-    assert states == {"default.t": "ACTIVE", "default.odd": "FAILED"}
-    with pytest.raises(TxnLogMirrorError, match=r"default\.odd could not be made"):
-        deltasql.mirror_duckdb(lake, path)
-
-
-def test_a_missing_file_is_told_and_the_old_view_stays_until_it_is_back(
-    lake: Catalog, path: Path
-) -> None:
-    written = create(lake, "t", IDS)
-    written.append([{"id": 1}])
-    deltasql.mirror_duckdb(lake, path)
-    file = written.file(pa.table({"id": [2]}), name="late.parquet")
-    late = Path(written.table.location) / "late.parquet"
-    away = late.rename(late.with_suffix(".away"))
-    written.stage([file], [{"id": 1}, {"id": 2}])
-    assert elsewhere(path, "FROM t") == [(1,)]
-    [(version, error)] = elsewhere(path, "SELECT version, error FROM deltasql.tables")
-    assert (version, "late.parquet" in error) == (2, True)
-    away.rename(late)
-    lake.mirror.publish()
-    assert view_rows(path, "t") == written.states[-1]
-
-
-def test_names_that_duckdb_takes_for_the_same_are_told_apart_by_an_error(
-    lake: Catalog, path: Path
-) -> None:
-    for name in ("sales", "Sales", "main.sales", "deltasql.sales"):
-        lake.create_table(name, IDS)
-    append(lake, "sales", 1)
-    with pytest.raises(TxnLogMirrorError) as caught:
-        deltasql.mirror_duckdb(lake, path)
-    assert caught.value.table == "default.Sales, deltasql.sales, main.sales"
-    assert elsewhere(path, "FROM sales") == [(1,)]
-    lake.drop("Sales")
-    assert elsewhere(path, "FROM sales") == [(1,)]
-    lake.drop("sales")
-    append(lake, "main.sales", 7)
-    assert elsewhere(path, "FROM sales") == [(7,)]
-
-
-def test_a_database_that_is_not_ours_is_left_alone(lake: Catalog, path: Path) -> None:
-    with duckdb.connect(str(path)) as db:
-        db.execute("CREATE TABLE mine AS SELECT 1 AS x")
-    text = path.with_name("notes.txt")
-    text.write_text("not a database")
-    with pytest.raises(TxnLogMirrorError, match="did not make"):
-        deltasql.mirror_duckdb(lake, path)
-    with pytest.raises(TxnLogMirrorError, match="cannot be opened"):
-        deltasql.mirror_duckdb(lake, text)
-    assert elsewhere(path, "FROM mine") == [(1,)]
-    assert text.read_text() == "not a database"
-    with pytest.raises(TxnLogConfigError, match="local"):
-        deltasql.mirror_duckdb(lake, "s3://bucket/catalog.duckdb")
-
-
-def test_the_file_of_another_catalog_is_left_alone(
-    lake: Catalog, path: Path, tmp_path: Path
-) -> None:
-    lake.create_table("t", IDS)
-    deltasql.mirror_duckdb(lake, path)
-    [other] = new_catalog_uri("sqlite", tmp_path / "other")
-    with open_mirrored(other, tmp_path / "other") as catalog:
-        catalog.create_table("u", IDS)
-        with pytest.raises(TxnLogMirrorError, match="another catalog"):
-            deltasql.mirror_duckdb(catalog, path)
-    assert _views(path) == {"main.t", "default.t"}
-
-
-def test_duckdb_missing_is_told_with_the_command(
-    lake: Catalog, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(MissingDriverError, match=r"pip install 'deltasql\[duckdb\]'"):
-        duckdb_file.CatalogFile.open(path)
-
-
-def test_nothing_of_a_damaged_vector_is_shown(lake: Catalog, path: Path) -> None:
-    written = create(lake, "t", IDS, properties={"delta.enableDeletionVectors": "true"})
-    deltasql.mirror_duckdb(lake, path)
-    wrong = replace(inline_vector([0, 1]), cardinality=77)
-    file = written.file(pa.table({"id": [1, 2, 3]}), deletion_vector=wrong)
-    written.stage([file], [{"id": 3}])
-    [(error,)] = elsewhere(path, "SELECT error FROM deltasql.tables")
-    assert "the log says 77" in str(error)

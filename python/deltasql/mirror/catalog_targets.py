@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deltasql.mirror.duckdb_catalog import catalog_key
 from deltasql.mirror.targets import DUCKDB, OWN, insert_target
 from deltasql.model.clock import now_ms
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Session
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
-
-_KEY = "duckdb_catalog:"
 
 
 def add_catalog_target(
@@ -29,10 +28,10 @@ def add_catalog_target(
     """
     name = f"{DUCKDB}:{location}"
     with store.change() as (session, _):
-        session.execute("delete_catalog_target", key=_KEY + location)
+        session.execute("delete_catalog_target", key=catalog_key(location))
         session.execute("delete_view_targets", location=location)
         if tables is None:
-            session.insert("insert_catalog_target", [(_KEY + location, location)])
+            session.insert("insert_catalog_target", [(catalog_key(location), location)])
             join_catalog_targets(session)
         for table in tables or ():
             insert_target(session, table, OWN)
@@ -46,5 +45,5 @@ def add_catalog_target(
 
 def join_catalog_targets(session: Session) -> None:
     """Let tables that are new be shown by the DuckDB catalogs that show all tables."""
-    if session.execute("add_missing_views", prefix=_KEY, now_ms=now_ms()):
+    if session.execute("add_missing_views", prefix=catalog_key(""), now_ms=now_ms()):
         session.execute("count_all_further_targets")

@@ -67,7 +67,7 @@ def publish_view(
     All tables are looked at, so what changed elsewhere, a name for example, is made up for too;
     an error tells of this table alone.
     """
-    refreshed = refresh(store, location, config)
+    refreshed = refresh(store, location, config, choice_of(store, location))
     if table.table_id in refreshed.errors:
         raise refreshed.errors[table.table_id]
 
@@ -79,34 +79,42 @@ def refresh_catalogs(store: Store, config: Config) -> None:
     """
     for (location,) in store.query("view_locations"):
         try:
-            refresh(store, location, config)
+            refresh(store, location, config, choice_of(store, location))
         except (TxnLogError, OSError) as error:
             telemetry.log(
                 _log, logging.WARNING, "publishing failed", target=location, error=str(error)
             )
 
 
-def refresh(store: Store, location: str, config: Config, choice: Choice | None = None) -> Refreshed:
-    """Make the views of a file equal to the heads of the catalog, as one step.
+def choice_of(store: Store, location: str) -> Choice:
+    """Return which tables a file is to show: all, or those that have it for a target."""
+    if store.query("catalog_target", key=catalog_key(location)):
+        return Choice(None)
+    rows = store.query("tables_shown_at", location=location)
+    return Choice(frozenset(row[0] for row in rows))
 
-    Without a choice the file shows the tables it was made for.
-    """
+
+def catalog_key(location: str) -> str:
+    """Return the key under which the catalog remembers a file that shows all tables."""
+    return f"duckdb_catalog:{location}"
+
+
+def refresh(store: Store, location: str, config: Config, choice: Choice) -> Refreshed:
+    """Make the views of a file equal to the heads of the chosen tables, as one step."""
     path = local_path(location)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _turn(path):
         # Heads are read after the turn has come: who is last writes what is newest.
-        heads = _heads(store)
+        heads = _heads(store, choice)
         seen = _seen.get(path)
-        if choice is None and seen is not None and seen[:2] == (_stamp(path), heads):
+        if seen is not None and seen[:2] == (_stamp(path), heads):
             return seen[2]
         staging = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
         result = Refreshed()
         try:
             with _copied(path, staging) as file:
-                if choice is not None:
-                    file.choose(choice.table_ids)
                 changed = _update(file, store, config, heads, result, path)
-            if changed or choice is not None:
+            if changed or not path.exists():
                 # A log beside the old file would be replayed into the new one.
                 _wal(path).unlink(missing_ok=True)
                 os.replace(staging, path)
@@ -127,20 +135,18 @@ def _update(
     path: Path,
 ) -> bool:
     """Change what has changed; True if anything had."""
-    known, chosen = file.tables(), file.chosen()
+    known, changed = file.tables(), False
     _refuse_other_catalog(store, path, known)
-    wanted = {i: pair for i, pair in heads.items() if chosen is None or i in chosen}
-    changed = False
     for table_id, before in known.items():
-        if table_id not in wanted:
+        if table_id not in heads:
             file.forget(before)
-        elif _full_name(before) != _full_name(wanted[table_id][0]):
+        elif _full_name(before) != _full_name(heads[table_id][0]):
             file.hide(before)
         else:
             continue
         changed = True
     known = file.tables()
-    for table_id, (table, head) in wanted.items():
+    for table_id, (table, head) in heads.items():
         if not _is_current(known.get(table_id), table, head):
             changed = True
             snapshot = Snapshot(store, table, FileCache(0, 0), head)
@@ -151,9 +157,13 @@ def _update(
     return file.drop_empty_schemas() or changed
 
 
-def _heads(store: Store) -> Heads:
-    rows = store.query("live_heads")
-    return {row[0]: (TableRow.from_row(row[:8]), Head(row[0], *row[8:])) for row in rows}
+def _heads(store: Store, choice: Choice) -> Heads:
+    chosen = choice.table_ids
+    return {
+        row[0]: (TableRow.from_row(row[:8]), Head(row[0], *row[8:]))
+        for row in store.query("live_heads")
+        if chosen is None or row[0] in chosen
+    }
 
 
 def _full_name(table: TableRow | KnownTable) -> tuple[str, str]:
@@ -193,7 +203,7 @@ def _show(
 
 @contextmanager
 def _copied(path: Path, staging: Path) -> Iterator[CatalogFile]:
-    """Open a copy of the file, or a new one."""
+    """Open a copy of the file, or a new one; it is complete when the block ends."""
     if path.exists():
         shutil.copyfile(path, staging)
     file = CatalogFile.open(staging)
@@ -205,6 +215,13 @@ def _copied(path: Path, staging: Path) -> Iterator[CatalogFile]:
                 help="Give the path of a new file: this one would be replaced.",
             )
         yield file
+        file.complete()
+    except file.errors as error:
+        raise TxnLogMirrorError(
+            f"{path} could not be updated: {error}",
+            location=str(path),
+            help="It is as it was before, and tried again later; look at the space on the disk.",
+        ) from error
     finally:
         file.close()
 

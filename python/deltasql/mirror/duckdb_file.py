@@ -13,7 +13,7 @@ from deltasql.model.schema import column_mapping_mode
 from deltasql.uri import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     import duckdb
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 _INNER, _MAIN = "deltasql", "main"
 _SCRIPT = """
 CREATE SCHEMA deltasql;
-CREATE TABLE deltasql.info (format INTEGER NOT NULL, all_tables BOOLEAN NOT NULL);
-INSERT INTO deltasql.info VALUES (1, true);
-CREATE TABLE deltasql.chosen (table_id BIGINT NOT NULL);
+CREATE TABLE deltasql.info (format INTEGER NOT NULL);
+INSERT INTO deltasql.info VALUES (1);
 CREATE TABLE deltasql.tables (
   table_id BIGINT PRIMARY KEY,
   table_uuid VARCHAR NOT NULL,
@@ -58,7 +57,7 @@ class KnownTable:
 
 
 class CatalogFile:
-    """An open DuckDB database with views over Delta tables; close it, or use `with`."""
+    """An open DuckDB database with views over Delta tables; close it."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, error: type[Exception]) -> None:
         self._db, self.errors = connection, (error,)
@@ -80,7 +79,12 @@ class CatalogFile:
                 help="Delete the file if it is a catalog that deltasql made: it is made anew.",
             ) from error
 
+    def complete(self) -> None:
+        """Bring everything into the file itself; closing alone would keep quiet about a failure."""
+        self._db.execute("CHECKPOINT")
+
     def close(self) -> None:
+        """Let go of the database."""
         self._db.close()
 
     # What it is for
@@ -94,19 +98,6 @@ class CatalogFile:
             return False
         self._db.execute(_SCRIPT)
         return True
-
-    def choose(self, table_ids: Iterable[int] | None) -> None:
-        """Show these tables from now on, or all."""
-        self._db.execute("UPDATE deltasql.info SET all_tables = $all", {"all": table_ids is None})
-        self._db.execute("DELETE FROM deltasql.chosen")
-        for table_id in table_ids or ():
-            self._db.execute("INSERT INTO deltasql.chosen VALUES ($id)", {"id": table_id})
-
-    def chosen(self) -> frozenset[int] | None:
-        """Return the tables to show; None is all."""
-        if self._rows("SELECT 1 FROM deltasql.info WHERE all_tables"):
-            return None
-        return frozenset(row[0] for row in self._rows("SELECT table_id FROM deltasql.chosen"))
 
     def tables(self) -> dict[int, KnownTable]:
         """Return every table of the file by id."""

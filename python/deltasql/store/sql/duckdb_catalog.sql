@@ -9,6 +9,12 @@ ORDER BY t.table_id;
 -- name: table_uuids
 SELECT table_id, table_uuid FROM dl_tables WHERE table_id {in:table_ids};
 
+-- name: catalog_target
+SELECT value FROM dl_meta WHERE key = $key;
+
+-- name: tables_shown_at
+SELECT table_id FROM dl_mirror_targets WHERE kind = 'duckdb' AND location = $location;
+
 -- name: insert_catalog_target
 INSERT INTO dl_meta (key, value) VALUES ($key, $value)
 ON CONFLICT (key) DO NOTHING;
