@@ -99,12 +99,13 @@ class CheckpointSource:
 
     def added_keys(self, first_file_id: int) -> pa.Table:
         """Return key and version of the files added since, also of those gone again."""
-        return self.store.arrow(
+        found = self.store.arrow(
             "added_keys",
             table_id=self.table_id,
             first_file_id=first_file_id,
             next_file_id=self._head.next_file_id,
         )
+        return found.cast(_ADDED_KEYS)
 
     def _recent(self, txns: Iterable[SetTransaction]) -> Iterable[SetTransaction]:
         retention = self._properties.set_transaction_retention
@@ -115,6 +116,7 @@ class CheckpointSource:
 
 
 _LAST_ORDINAL = 2**62
+_ADDED_KEYS = pa.schema([("path_key", pa.binary()), ("added_version", pa.int64())])
 
 
 class _Readded:
@@ -130,27 +132,21 @@ class _Readded:
     def drop(self, removes: pa.Table) -> pa.Table:
         if not self._added.num_rows:
             return removes
-        keys = pa.array(
-            [
-                _core.path_key(path, vector.unique_id if (vector := load_dv(text)) else None)
-                for path, text in zip(
-                    removes["path"].to_pylist(), removes["deletion_vector"].to_pylist(), strict=True
-                )
-            ],
-            pa.binary(),
-        )
-        added_keys = self._added["path_key"].cast(pa.binary())
-        suspects = pc.is_in(keys, value_set=added_keys)
-        if not pc.any(suspects).as_py():
+        paths, vectors = removes["path"].to_pylist(), removes["deletion_vector"].to_pylist()
+        keys = [
+            _core.path_key(path, vector.unique_id if (vector := load_dv(text)) else None)
+            for path, text in zip(paths, vectors, strict=True)
+        ]
+        mine = pc.is_in(self._added["path_key"], value_set=pa.array(keys, pa.binary()))
+        if not pc.any(mine).as_py():
             return removes
-        # A file that is removed and added by one commit is there afterwards.
-        mine = self._added.filter(pc.is_in(added_keys, value_set=keys.filter(suspects)))
+        again = self._added.filter(mine)
         last_added = dict(
-            zip(mine["path_key"].to_pylist(), mine["added_version"].to_pylist(), strict=True)
+            zip(again["path_key"].to_pylist(), again["added_version"].to_pylist(), strict=True)
         )
-        versions = removes["version"].to_pylist()
+        # A file that is removed and added by one commit is there afterwards.
         kept = [
             last_added.get(key, -1) < version
-            for key, version in zip(keys.to_pylist(), versions, strict=True)
+            for key, version in zip(keys, removes["version"].to_pylist(), strict=True)
         ]
         return removes.filter(pa.array(kept, pa.bool_()))
