@@ -77,6 +77,7 @@ def test_a_foreign_commit_shuts_the_mirror_and_sql_stays_usable(catalog: Catalog
     theirs(catalog, 2)
     (report,) = catalog.mirror.verify("t")
     assert report.found.counts == {"foreign-version": 1}
+    assert state(catalog)[0] == QUARANTINED  # noticed by the look alone
     assert ours(catalog, 3) == 2
     assert ours(catalog, 4) == 3
     assert state(catalog) == (QUARANTINED, 3, 1)

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.exceptions import TxnLogMirrorError
+from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError
 from deltasql.migrate.foreign import adopt, reject
 from deltasql.mirror import status, targets
 from deltasql.mirror.checkpoint import write_checkpoint
@@ -128,7 +128,10 @@ class Mirror:
         checkpoints: bool = True,
         target: str = targets.OWN,
     ) -> list[VerifyReport]:
-        """Compare the published log of a table, or of all tables, with SQL."""
+        """Compare the published log of a table, or of all tables, with SQL.
+
+        A commit that another writer put there shuts the mirror of its table, not the table.
+        """
         reports = []
         for each in self._logs(table, target):
             report = verify_table(
@@ -141,8 +144,21 @@ class Mirror:
                 storage_options=self._catalog.config.storage.plain_options(each.location),
                 target=target,
             )
+            if report.first_foreign is not None:
+                self._shut(each, report.first_foreign)
             reports.append(report)
         return reports
+
+    def _shut(self, target: Target, version: int) -> None:
+        error = MirrorDivergedError(
+            f"version {version} of {target.table.full_name} was written by somebody else",
+            table=target.table.full_name,
+            version=version,
+            location=target.location,
+        )
+        rows = status.targets_with_own(self._catalog.store, target.table)
+        (chosen,) = [each for each in rows if each.name == target.name]
+        status.quarantine(self._catalog.store, chosen, version, error)
 
     def repair(self, table: str, *, force: bool = False, target: str = targets.OWN) -> RepairReport:
         """Write again what a published log lacks; `force` replaces others' commits, kept aside."""

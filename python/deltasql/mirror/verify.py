@@ -63,6 +63,13 @@ class VerifyReport:
         return self.found.total == 0
 
     @property
+    def first_foreign(self) -> int | None:
+        """The first version that somebody else put into the log, past SQL's head."""
+        kept = self.found.kept
+        foreign = [each.version for each in kept if each.kind == "foreign-version"]
+        return min((version for version in foreign if version is not None), default=None)
+
+    @property
     def differences(self) -> list[Difference]:
         """The differences that were kept; `total` counts all."""
         return self.found.kept
