@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from deltasql import Catalog
+    from deltasql.mirror.last_checkpoint import CheckpointInfo
 
 EXAMPLES = {"sqlite": 25, "postgres": 10, "duckdb": 5}
 
@@ -202,6 +205,24 @@ def test_last_checkpoint_names_the_newest_and_never_moves_back(catalog: Catalog)
     assert json.loads(storage.read(LAST_CHECKPOINT)) == hint
     checkpoint(catalog, version=3)
     assert json.loads(storage.read(LAST_CHECKPOINT))["version"] == 3
+
+
+def test_several_may_write_the_same_checkpoint_at_once(catalog: Catalog) -> None:
+    create(catalog)
+    commit(catalog, *(add_file(f"{number:03}") for number in range(300)))
+    barrier = threading.Barrier(3)
+
+    def write(_: int) -> CheckpointInfo:
+        barrier.wait()
+        return checkpoint(catalog)
+
+    with ThreadPoolExecutor(3) as pool:
+        infos = set(pool.map(write, range(3)))
+    assert len(infos) == 1
+    location = table_row(catalog).location
+    assert len(actions_in(location, 1)["add"]) == 300
+    names = [file.name for file in table_storage(catalog).list("_delta_log/")]
+    assert names == [checkpoint_file(1), LAST_CHECKPOINT]
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b'{"version":"x"}'])
