@@ -33,6 +33,7 @@ ZOO: list[Callable[[Catalog], list[Written]]] = [
     tables.hive_null,
     tables.typed_partitions,
     tables.negative_decimal,
+    tables.binary_partition,
     tables.primitives,
     tables.zoneless,
     tables.decimals,

@@ -40,6 +40,7 @@ ZOO: list[Callable[[Catalog], list[Written]]] = [
     tables.string_partitions,
     tables.hive_null,
     tables.typed_partitions,
+    tables.binary_partition,
     tables.primitives,
     tables.zoneless,
     tables.decimals,
