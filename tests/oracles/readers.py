@@ -107,9 +107,9 @@ class DeltaSpark:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    def rows(self, place: Place, version: int) -> Rows:
+    def rows(self, place: Place, version: int, where: str = "true") -> Rows:
         reader = self._spark.read.format("delta").option("versionAsOf", version)
-        return arrow_rows(reader.load(place.location).toArrow())
+        return arrow_rows(reader.load(place.location).where(where).toArrow())
 
     def log(self, place: Place, version: int) -> dict[str, Any]:
         """Return the state that delta-spark replays: every field of every live file and more."""
