@@ -76,6 +76,13 @@ def forget_commits_below(location: Path, version: int) -> None:
             commit_path(location, each).unlink()
 
 
+def forget_checksums(location: Path) -> None:
+    """Delete the checksums, which repeat parts of the state of their version."""
+    for name in log_names(location):
+        if name.endswith(".crc"):
+            (location / LOG / name).unlink()
+
+
 def commit_name(name: str) -> bool:
     """Tell whether a name in `_delta_log` is a commit's.
 

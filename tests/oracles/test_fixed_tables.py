@@ -12,6 +12,7 @@ from tests.mirror.support import (
     checkpoint_versions,
     copy_table,
     forget_checkpoints,
+    forget_checksums,
     forget_commits_below,
     open_mirrored,
 )
@@ -143,4 +144,5 @@ def checkpoint_alone(table: Written, target: Path) -> Path:
     if last not in checkpoint_versions(copy):
         write_checkpoint(store, row, open_storage(str(copy)), last)
     forget_commits_below(copy, last)
+    forget_checksums(copy)  # they repeat parts of the state
     return copy

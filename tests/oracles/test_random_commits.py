@@ -95,6 +95,8 @@ def compare(table: Written, copies: str, options: dict[str, str]) -> None:
     if checkpoints:
         first = max(checkpoints)
         gone = {name for name in commits if number_of(name) < first}
+        # A checksum repeats parts of the state, and some readers take them from there.
+        gone |= {name for name in names if name.endswith(".crc")}
         check(table, copy("with", lambda name: name not in gone), range(first, last + 1))
 
 
