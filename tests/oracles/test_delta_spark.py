@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("spark")
 
+# Tables whose versions differ by more than rows that were added; a read takes a second.
+CHANGED = {
+    *("rewritten", "evolved", "several_tables", "column_mapping", "rules"),
+    *("deletion_vectors", "change_data", "applications"),
+}
 _FEATURES = "refuses the table feature by name"
 _LOGICAL = "DuckDB looks for a partition value under the column's logical name and finds null"
 _EXCUSES = {
@@ -61,7 +66,7 @@ def test_delta_spark_sees_the_rows_of_every_version(
 ) -> None:
     for table in lake.tables(name):
         versions = checked_versions(table)
-        for version in versions if name != "many_commits" else versions[-4:]:
+        for version in versions if name in CHANGED else versions[-2:]:
             found = delta_spark.rows(lake.place(table), version)
             assert found == table.states[version], f"{table.name} at version {version}"
 

@@ -45,7 +45,7 @@ def test_any_sequence_of_commits_is_published_faithfully_to_s3(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     with open_mirrored(sqlite_uri, s3_location, storage={"options": s3_options}) as catalog:
-        run(catalog, f"{s3_location}/copies", s3_options, examples=3)
+        run(catalog, f"{s3_location}/copies", s3_options, examples=2)
 
 
 def run(catalog: Catalog, copies: str, options: dict[str, str], examples: int) -> None:
