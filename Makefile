@@ -50,7 +50,7 @@ jars: $(JARS)/.fetched  ## delta-spark's jars in build/jars
 
 python-test: setup jars  ## all Python tests, with an embedded PostgreSQL
 	@command -v java >/dev/null || { echo "Java 17 is needed for the Spark tests: install a JDK, for example openjdk-17-jre-headless"; exit 1; }
-	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup
+	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
 
 bench: setup  ## benchmarks beside deltalake, DuckLake and the bare-SQL floor
 	$(BIN)/python -m benchmarks
