@@ -69,7 +69,6 @@ def test_readers_find_the_rows(tables: dict[str, Written], name: str, reader: st
     assert rows(READERS[reader](), tables[name]) == tables[name].states[-1]
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("form", ["struct"], indirect=True)
 @pytest.mark.parametrize("name", ["typed_partitions", "nested", "deletion_vectors"])
 def test_spark_finds_the_rows(tables: dict[str, Written], name: str, spark: SparkSession) -> None:
@@ -89,7 +88,6 @@ def lake(tmp_path: Path) -> Iterator[Catalog]:
             yield catalog
 
 
-@pytest.mark.xdist_group("spark")
 def test_files_are_skipped_by_typed_statistics_alone(lake: Catalog, spark: SparkSession) -> None:
     schema = pa.schema([("id", pa.int64()), ("price", pa.decimal128(10, 2))])
     lake.create_table("t", schema, properties=STRUCT_ONLY)
@@ -121,7 +119,6 @@ def test_files_are_skipped_by_typed_statistics_alone(lake: Catalog, spark: Spark
     assert len({row[0] for row in frame.selectExpr("_metadata.file_path").collect()}) == 1
 
 
-@pytest.mark.xdist_group("spark")
 def test_spark_finds_our_checksums_right_and_wrong_ones_wrong(
     lake: Catalog, spark: SparkSession
 ) -> None:
@@ -151,7 +148,6 @@ def is_valid(spark: SparkSession, location: str, version: int) -> bool:
     return bool(snapshot.validateChecksum(jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())))
 
 
-@pytest.mark.xdist_group("spark")
 def test_spark_takes_over_tombstones_and_applications(lake: Catalog, spark: SparkSession) -> None:
     lake.create_table("t", pa.schema([("id", pa.int64())]), properties=FEATURES)
     for number in range(3):

@@ -90,7 +90,6 @@ def test_stock_deltalake_and_plain_duckdb_see_the_same(lake: Catalog, path: Path
     assert sorted(ids) == [(2, 127), (3, 127)]
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.heavy
 def test_a_table_of_delta_spark_is_shown(
     lake: Catalog, spark: SparkSession, path: Path, tmp_path: Path

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from tests.oracles.writing import Written
 
-pytestmark = pytest.mark.xdist_group("spark")
 
 # Tables whose versions differ by more than rows that were added; a read takes a second.
 CHANGED = {

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.xdist_group("spark")
 IDS = pa.schema([("id", pa.int64())])
 
 

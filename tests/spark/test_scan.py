@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.xdist_group("spark")
 IDS = pa.schema([("id", pa.int64())])
 THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 ZOO: list[Callable[[Catalog], list[Written]]] = [
