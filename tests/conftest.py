@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import hypothesis
 import pytest
 
 import deltasql
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
 
 pytest_plugins = ["tests.s3"]
+# The same examples every time, so that a change is judged by what it changes.
+# DELTASQL_EXPLORE=1 looks for new ones.
+EXPLORES = bool(os.environ.get("DELTASQL_EXPLORE"))
+hypothesis.settings.register_profile("steady", derandomize=not EXPLORES)
+hypothesis.settings.load_profile("steady")
 JARS = Path(__file__).parents[1] / "build" / "jars"
 BACKENDS = ("sqlite", "duckdb", "postgres")
 

@@ -38,3 +38,12 @@ def test_rules_that_the_writer_cannot_keep_stop_it(catalog: Catalog) -> None:
     with pytest.raises(UnsupportedFeatureError) as caught, catalog.begin() as tx:
         tx.write("t", rows)
     assert caught.value.features == ("checkConstraints",)
+
+
+def test_null_and_empty_text_are_one_partition(catalog: Catalog) -> None:
+    rows = pa.table({"id": [1, 2, 3], "p": pa.array([None, "", ""], pa.string())})
+    catalog.create_table("parted", rows.schema, partition_by=["p"])
+    with catalog.begin() as transaction:
+        transaction.write("parted", rows)
+    (only,) = catalog.table("parted").files().to_pylist()
+    assert only["num_records"] == 3

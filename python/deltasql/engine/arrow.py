@@ -101,7 +101,8 @@ def _partitions(
         return
     # Rows are grouped by the codes of their values: comparing values would lose NaN.
     encoded = [
-        table[name].combine_chunks().dictionary_encode(null_encoding="encode") for name in columns
+        _without_empty(table[name].combine_chunks()).dictionary_encode(null_encoding="encode")
+        for name in columns
     ]
     codes = pa.array([0] * table.num_rows, pa.int64())
     for each in encoded:
@@ -117,6 +118,15 @@ def _partitions(
         values = {n: _partition_text(table[n][first].as_py()) for n in columns}
         yield values, rows.slice(start, end - start).select(data)
         start = end
+
+
+def _without_empty(values: pa.Array) -> pa.Array:
+    """An empty text is null as a partition value, so both belong to one partition."""
+    kind = values.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)):
+        return values
+    is_empty = pc.equal(pc.binary_length(values), 0)
+    return pc.if_else(is_empty, pa.scalar(None, kind), values)
 
 
 def _write_one(
