@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from benchmarks.workload import Facts
 
-# DuckDB imports pandas when it binds its first parameter.
+# DuckDB imports pandas when it binds its first parameter, pyarrow when it makes its first array.
 DRIVERS = {
-    "sqlite": ("sqlite3", "adbc_driver_sqlite", "adbc_driver_manager"),
+    "sqlite": ("sqlite3", "pandas"),
     "postgres": ("deltasql.store.postgres", "adbc_driver_postgresql", "adbc_driver_manager"),
     "duckdb": ("deltasql.store.duckdb", "pandas"),
 }

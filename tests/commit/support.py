@@ -30,7 +30,6 @@ _context.set_forkserver_preload(
         "deltasql.store.sqlite",
         "deltasql.store.duckdb",
         "deltasql.store.postgres",
-        "adbc_driver_sqlite.dbapi",
         "adbc_driver_postgresql.dbapi",
     ]
 )

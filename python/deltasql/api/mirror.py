@@ -56,7 +56,10 @@ class Mirror:
             if self.mode == "sync":
                 self.publisher.publish(each.table, each.version, each.commit)
             elif self.mode == "async":
-                self._background.submit(each.table, each.version)
+                try:
+                    self._background.submit(each.table, each.version)
+                except RuntimeError:  # no thread can be started: the interpreter is going down
+                    self.publisher.publish(each.table, each.version, each.commit)
 
     def names_changed(self) -> None:
         """Show tables under the names they have now, where views of them are kept."""

@@ -24,7 +24,7 @@ from deltasql.mirror.log_files import commit_bytes, commit_file
 from deltasql.mirror.log_listing import find_log
 from deltasql.mirror.read_log import read_commits
 from deltasql.mirror.repair import set_aside_from
-from deltasql.mirror.targets import targets_of
+from deltasql.mirror.targets import OWN, named, targets_of
 from deltasql.model.actions import CommitInfo
 from deltasql.model.properties import TableProperties
 
@@ -149,12 +149,14 @@ def _rebase(
     for commit in foreign:
         staged = _staged(table, commit, before)
         check_conflicts(staged, others, isolation_for(staged, level))
+    # Up to here it was checked; what SQL commits meanwhile is checked by the committer.
+    checked = head.version
     for commit in foreign:
         txn_id = ids[commit.version]
         done = store.query("group_members", txn_id=txn_id)
         if not done:
-            staged = _staged(table, commit, _head(store, table).version)
-            (ratified,) = committer.commit([staged], txn_id)
+            (ratified,) = committer.commit([_staged(table, commit, checked)], txn_id)
+            checked = ratified.version
         report.adopted[commit.version] = done[0][2] if done else ratified.version
 
 
@@ -195,9 +197,9 @@ def _open_again(
     head, version = _head(store, table), _published(store, table)
     while version < head.version and _is_ours(store, table, storage, version + 1):
         version += 1
-    targets = targets_of(store, table)
-    was_shut = targets[0].is_quarantined
-    if version > targets[0].published_version:
+    own = named(targets_of(store, table), OWN)
+    was_shut = own.is_quarantined
+    if version > own.published_version:
         status.mark_published(store, table, version)
     if was_shut:
         status.release(store, table)
@@ -217,7 +219,7 @@ def _is_ours(store: Store, table: TableRow, storage: Storage, version: int) -> b
 
 
 def _published(store: Store, table: TableRow) -> int:
-    return targets_of(store, table)[0].published_version
+    return named(targets_of(store, table), OWN).published_version
 
 
 def _head(store: Store, table: TableRow) -> Head:

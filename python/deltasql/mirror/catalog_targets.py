@@ -45,5 +45,7 @@ def add_catalog_target(
 
 def join_catalog_targets(session: Session) -> None:
     """Let tables that are new be shown by the DuckDB catalogs that show all tables."""
+    # Its own location comes first: without that row, a view would pass for it.
+    session.execute("add_missing_targets")
     if session.execute("add_missing_views", prefix=catalog_key(""), now_ms=now_ms()):
         session.execute("count_all_further_targets")

@@ -6,7 +6,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.exceptions import TxnLogError
 from deltasql.mirror.checkpoint import is_due, write_checkpoint
 from deltasql.mirror.checksum import write_checksum
 from deltasql.mirror.cleanup import clean_log
@@ -38,7 +37,6 @@ def maintain(
     `replaces_nothing` as in `write_checksum`. `last` is the end of a span that is published in
     one go: of the checkpoints that are due in it, readers need only the newest.
     """
-    failures: tuple[type[BaseException], ...] = (OSError, TxnLogError, *store.errors)
     try:
         totals = write_checksum(
             store, table, storage, version, data, replaces_nothing=replaces_nothing
@@ -47,7 +45,7 @@ def maintain(
         if is_due(configuration, version, config, last=last):
             write_checkpoint(store, table, storage, version)
             clean_log(store, table, storage, configuration)
-    except failures as error:
+    except Exception as error:  # optional as a whole, and the commit is ratified
         telemetry.log(
             _log,
             logging.WARNING,

@@ -17,11 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
-
 from deltasql import telemetry
-from deltasql.exceptions import MirrorDivergedError, TxnLogError
+from deltasql.exceptions import LogParseError, MirrorDivergedError, TxnLogError
 from deltasql.mirror import status
+from deltasql.mirror.content import same_content
 from deltasql.mirror.log_files import (
     CommitFile,
     commit_file,
@@ -81,12 +80,8 @@ class Publisher:
 
     def __init__(self, store: Store, config: Config) -> None:
         self._store, self._config = store, config
-        self.failures: tuple[type[BaseException], ...] = (
-            OSError,
-            TxnLogError,
-            pa.ArrowException,
-            *store.errors,
-        )
+        # Of whatever kind: the commit is ratified, and what failed is told and tried again.
+        self.failures: tuple[type[BaseException], ...] = (Exception,)
         self.forget()
         _publishers.add(self)
 
@@ -338,7 +333,11 @@ def put_commit(storage: Storage, table: TableRow, file: CommitFile) -> bool:
     name = commit_file(file.version)
     reached("publishing")
     is_new = storage.put_if_absent(name, file.data)
-    if not is_new and storage.read(name) != file.data:
+    found = file.data if is_new else storage.read(name)
+    if found != file.data and _is_torn(found, file.data):
+        # A power loss left the name without all of its content: nobody else's commit is lost.
+        storage.put(name, file.data)
+    elif found != file.data and not _says_the_same(file.data, found):
         raise MirrorDivergedError(
             f"version {file.version} of {table.full_name} is another commit in {name} than in SQL",
             table=table.full_name,
@@ -347,6 +346,18 @@ def put_commit(storage: Storage, table: TableRow, file: CommitFile) -> bool:
         )
     reached("published")
     return is_new
+
+
+def _is_torn(found: bytes, whole: bytes) -> bool:
+    return whole.startswith(found) or not found.strip(b"\0")
+
+
+def _says_the_same(ours: bytes, theirs: bytes) -> bool:
+    """Whether it is a commit that was adopted or imported, in its writer's spelling."""
+    try:
+        return same_content(ours, theirs)
+    except LogParseError:
+        return False
 
 
 def _still_diverged(target: Target) -> MirrorDivergedError:

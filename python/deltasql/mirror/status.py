@@ -90,7 +90,7 @@ def status_of(target: Target, settings: MirrorSettings, at_ms: int | None = None
 def targets_with_own(store: Store, table: TableRow) -> list[Target]:
     """Return the targets of a table, first the one at its own location, which has a row then."""
     found = targets_of(store, table)
-    if found and found[0].has_row:
+    if found and found[0].is_own and found[0].has_row:
         return found
     with relaxed(store) as session:
         insert_target(session, table, OWN)
@@ -222,9 +222,11 @@ def relaxed(store: Store) -> Iterator[Session]:
                 yield session
                 session.commit()
             finally:
-                session.rollback()
-                if is_full:
-                    session.query("restore_durability")
+                try:
+                    session.rollback()
+                finally:
+                    if is_full:
+                        session.query("restore_durability")
     except store.errors as error:
         raise store.translate(error) from error
 

@@ -84,6 +84,8 @@ class PostgresPool:
                 self._give_back(at_hand)
         finally:
             home.taken.release()
+            if self._closed:  # meanwhile, and could not take what we had
+                self._close_home(home)
 
     @contextmanager
     def _lend_from_pool(self) -> Iterator[Connection]:
@@ -124,9 +126,13 @@ class PostgresPool:
         if self._pool is not None:
             self._pool.close()
         self._pool = None
-        if self._home.taken.acquire(blocking=False):  # else it is closed when it comes back
-            self._home.close()
-            self._home.taken.release()
+        self._close_home(self._home)
+
+    def _close_home(self, home: _Home) -> None:
+        """Close the connection at hand; one that is lent is closed when it comes back."""
+        if self._pid == os.getpid() and home.taken.acquire(blocking=False):
+            home.close()
+            home.taken.release()
 
     def _check_usable(self) -> None:
         """Refuse when closed; forget the parent's connections after a fork."""

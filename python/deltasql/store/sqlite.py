@@ -8,13 +8,12 @@ from contextlib import contextmanager, nullcontext
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from deltasql.exceptions import StoreUnavailableError, TxnLogStoreError
-from deltasql.store.adbc import errors as adbc_errors
+from deltasql.exceptions import StoreUnavailableError
 from deltasql.store.append_one import append_in_turn
 from deltasql.store.dialect import Fault, Row, Session, chunks
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.pool import Pool
-from deltasql.store.sqlite_arrow import open_reader, release_reader
+from deltasql.store.sqlite_arrow import read_arrow
 from deltasql.store.sqlite_gate import Gate
 from deltasql.store.statements import LIST_PARAMETER, PARAMETER, statement
 
@@ -127,8 +126,6 @@ class SqliteDialect:
             max_lifetime_s=pool.max_lifetime_s,
             check=pool.health_check,
         )
-        self._reader = open_reader(path)
-        self._closed = False
 
     def _connect(self) -> sqlite3.Connection:
         store = self._config.store
@@ -164,15 +161,10 @@ class SqliteDialect:
         text = (
             _text(name) if listed is None else _inline_ints(_text(name), listed, params.pop(listed))
         )
-        # The driver binds by position only; every parameter of a bulk read is an integer.
+        # Every parameter of a bulk read is an integer.
         text = PARAMETER.sub(lambda match: str(int(params[match[1]])), text)
-        with self._pool.lend():  # a closed store refuses, and an open file keeps its locks
-            try:
-                return self._reader.read(text)
-            except adbc_errors() as error:
-                raise TxnLogStoreError(
-                    f"sqlite failed: {error}", help="See the cause: is the file still there?"
-                ) from error
+        with self._pool.lend() as connection:
+            return read_arrow(connection, text)
 
     def ledger(self, session: Session) -> list[Row] | None:
         return ledger_if_there(session)
@@ -196,9 +188,6 @@ class SqliteDialect:
 
     def close(self) -> None:
         self._pool.close()
-        if not self._closed:
-            self._closed = True
-            release_reader(self._reader, in_use=self._pool.usage()["lent"] > 0)
 
 
 _SYNCHRONOUS = {
