@@ -16,8 +16,17 @@ from deltasql.model.actions import (
     RemoveFile,
     SetTransaction,
 )
+from deltasql.model.schema import StructField, StructType
 
 PARTITIONS = ("day", "it's 100% / é")
+FEATURES = ("deletionVectors", "domainMetadata", "inCommitTimestamp", "changeDataFeed")
+SCHEMA = StructType(
+    (
+        StructField("id", "long"),
+        StructField(PARTITIONS[0], "string"),
+        StructField(PARTITIONS[1], "string"),
+    )
+)
 BIG = 2**63 - 1
 
 # No NUL and no lone surrogate: PostgreSQL's text holds neither, and no Delta writer makes them.

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import deltasql
 from deltasql.mirror.log_files import commit_bytes, commits_between, encode_commit
 from deltasql.model.actions import Action, AddFile, CommitInfo, Protocol, RemoveFile
-from deltasql.model.schema import StructField, StructType
 from tests import strategies as some
 from tests.conftest import BACKENDS, new_catalog_uri
 
@@ -26,14 +25,6 @@ if TYPE_CHECKING:
 
 EXAMPLES = settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
-)
-FEATURES = ("deletionVectors", "domainMetadata", "inCommitTimestamp", "changeDataFeed")
-SCHEMA = StructType(
-    (
-        StructField("id", "long"),
-        StructField(some.PARTITIONS[0], "string"),
-        StructField(some.PARTITIONS[1], "string"),
-    )
 )
 _numbers = itertools.count()
 
@@ -73,11 +64,11 @@ def lake(
         ) as catalog:
             ratified: list[Ratified] = []
             catalog.mirror.after_commit = ratified.extend  # type: ignore[method-assign]
-            properties = {f"delta.feature.{name}": "supported" for name in FEATURES}
+            properties = {f"delta.feature.{name}": "supported" for name in some.FEATURES}
             properties["delta.columnMapping.mode"] = "name"
             for name in ("t", "u"):
                 catalog.create_table(
-                    name, SCHEMA, partition_by=some.PARTITIONS, properties=properties
+                    name, some.SCHEMA, partition_by=some.PARTITIONS, properties=properties
                 )
             yield Lake(catalog, ratified)
 

@@ -17,32 +17,17 @@ from tests.mirror.published import (
     HEAD,
     append,
     change_commit,
-    copied_history,
-    keep_history,
     publish_history,
     storage_of,
 )
 from tests.mirror.support import LOG, commit_path, forget_commits_below
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
     from deltasql.mirror.repair import RepairReport
     from deltasql.uri import DeltaSqlUri
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return keep_history(tmp_path_factory.mktemp("history"))
-
-
-@pytest.fixture
-def published(kept: tuple[Path, Path]) -> Iterator[Catalog]:
-    with copied_history(*kept) as catalog:
-        yield catalog
 
 
 def mend(catalog: Catalog, **options: Any) -> RepairReport:

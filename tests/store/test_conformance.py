@@ -38,14 +38,6 @@ if TYPE_CHECKING:
 EXAMPLES = settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
-FEATURES = ("deletionVectors", "domainMetadata", "inCommitTimestamp", "changeDataFeed")
-SCHEMA = StructType(
-    (
-        StructField("id", "long"),
-        StructField(some.PARTITIONS[0], "string"),
-        StructField(some.PARTITIONS[1], "string"),
-    )
-)
 _numbers = itertools.count()
 
 
@@ -80,10 +72,10 @@ def lake(
         with deltasql.connect(
             uri, mirror={"mode": "off"}, table={"data_root": str(folder)}
         ) as catalog:
-            properties = {f"delta.feature.{name}": "supported" for name in FEATURES}
+            properties = {f"delta.feature.{name}": "supported" for name in some.FEATURES}
             catalog.create_table(
                 "t",
-                SCHEMA,
+                some.SCHEMA,
                 partition_by=some.PARTITIONS,
                 properties=properties | {"delta.columnMapping.mode": "name"},
             )

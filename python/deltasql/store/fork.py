@@ -15,31 +15,26 @@ from typing import Protocol
 class ForkAware(Protocol):
     """A holder of connections."""
 
-    def before_fork(self, *, quiet: bool) -> bool:
-        """Lock, close what can be closed; `quiet` and the answer tell that nothing is in use."""
+    def before_fork(self) -> None:
+        """Lock, and close what can be closed."""
 
     def after_fork(self, *, in_child: bool) -> None:
         """Unlock in the parent; start from nothing in the child."""
 
 
-_pools: weakref.WeakSet[ForkAware] = weakref.WeakSet()
-_readers: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+_holders: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _held: list[ForkAware] = []
 
 
-def watch(holder: ForkAware, *, after_pools: bool = False) -> None:
-    """Tell a holder of connections about forks; readers close after the pools."""
-    (_readers if after_pools else _pools).add(holder)
+def watch(holder: ForkAware) -> None:
+    """Tell a holder of connections about forks."""
+    _holders.add(holder)
 
 
 def _before() -> None:
-    pools, readers = list(_pools), list(_readers)
-    _held.extend([*pools, *readers])
-    quiet = True
-    for pool in pools:
-        quiet = pool.before_fork(quiet=quiet)
-    for reader in readers:
-        reader.before_fork(quiet=quiet)
+    _held.extend(_holders)
+    for holder in _held:
+        holder.before_fork()
 
 
 def _after(*, in_child: bool) -> None:

@@ -142,12 +142,11 @@ class Pool(Generic[T]):
         while self._idle:
             self._close(self._idle.pop().connection)
 
-    def before_fork(self, *, quiet: bool) -> bool:
+    def before_fork(self) -> None:
         self._free.acquire()
         if threading.get_ident() not in self._holders:
             self._free.wait_for(lambda: not self._holders, _FORK_WAIT_S)
         self._close_idle()
-        return quiet and not self._holders
 
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
