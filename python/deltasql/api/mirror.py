@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deltasql.commit.ratified import Ratified
     from deltasql.migrate.foreign import ForeignReport
     from deltasql.mirror.last_checkpoint import CheckpointInfo
+    from deltasql.mirror.maintain import PostCommit
     from deltasql.mirror.reconcile import Step
     from deltasql.mirror.repair import RepairReport
     from deltasql.mirror.status import MirrorStatus, VersionStatus
@@ -50,7 +51,9 @@ class Mirror:
         self.publisher = Publisher(catalog.store, catalog.config)
         self._background = BackgroundPublisher(self.publisher, catalog.config.mirror)
 
-    def after_commit(self, ratified: Sequence[Ratified]) -> None:
+    def after_commit(
+        self, ratified: Sequence[Ratified], post_commit: PostCommit | None = None
+    ) -> None:
         """Publish what was just ratified, now or behind the commit's back."""
         for each in ratified:
             if self.mode == "sync":

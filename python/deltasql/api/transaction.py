@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import unquote
 
 from deltasql import telemetry
+from deltasql.api.verbs import Verbs
 from deltasql.commit.staged import ReadSet, Staged, actions_from
-from deltasql.engine.arrow import batches
+from deltasql.engine.choose import is_spark_frame, open_engine
 from deltasql.exceptions import (
     CommitConflictError,
     InvalidActionError,
@@ -20,9 +21,10 @@ from deltasql.exceptions import (
     TransactionClosedError,
     TxnLogError,
 )
-from deltasql.model.actions import CommitInfo
+from deltasql.mirror.maintain import PostCommit
+from deltasql.model.actions import CommitInfo, SetTransaction
 from deltasql.model.clock import now_ms
-from deltasql.operations.write import stage_write
+from deltasql.operations.target import Target
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.storage import open_storage
 from deltasql.uri import split_table_name
@@ -31,14 +33,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
+    from deltalake import CommitProperties, PostCommitHookProperties
+
     from deltasql.api.catalog import Catalog
     from deltasql.commit.ratified import Ratified
+    from deltasql.engine.base import Engine
     from deltasql.storage import Storage
 
 _log = logging.getLogger(__name__)
 
 
-class MultiTableTransaction:
+class MultiTableTransaction(Verbs):
     """All or nothing over many tables; commits when the `with` block ends without an error.
 
     Nothing is locked before the commit, and nothing is visible to others until it is ratified.
@@ -52,6 +57,8 @@ class MultiTableTransaction:
         self._names: dict[tuple[str, str], str] = {}
         self._snapshots: dict[tuple[str, str], Snapshot] = {}
         self._written: list[tuple[str, str]] = []
+        self._engines: dict[str, Engine] = {}
+        self._post_commit = PostCommit()
         self._began_ms = now_ms()
         self._state = "open"
 
@@ -135,31 +142,43 @@ class MultiTableTransaction:
         )
         self._names[key] = name
 
-    def write(self, table: str, data: object, *, mode: str = "append") -> None:
-        """Write rows as files now and stage them: they become visible with the commit."""
-        if mode not in ("append", "overwrite"):
-            raise ValueError(f"mode is 'append' or 'overwrite', got {mode!r}")
+    def pin(self, table: str, snapshot: Snapshot) -> None:
+        """Look at a table as a snapshot has it: commits after it are checked for conflicts."""
+        self._check_open()
+        self._snapshots[split_table_name(table)] = snapshot
+
+    def target(self, table: str, data: object = None, *, engine: str | None = None) -> Target:
+        """Return a table for an operation, with what was staged so far.
+
+        The engine is the one called `engine`, else the one that `data` belongs to.
+        """
         staged = self._stage(table)
-        metadata = staged.metadata or self.snapshot(table).metadata
-        if mode == "overwrite":
-            self._forget_rows(staged)
-        replaced = self.snapshot(table) if mode == "overwrite" and not staged.creates else None
-        stage_write(
+        return Target(
             staged,
-            batches(data),
-            metadata,
-            storage=self._storage(staged.table.location),
-            intend=partial(self._intend, staged),
-            replaces=replaced,
+            None if staged.creates else self.snapshot(table),
+            config=self.catalog.config,
+            engine=partial(self._engine, data, engine),
+            intend=self._intend,
         )
-        if not staged.creates and staged.read_version is None:
-            # The files are for the schema of this moment: an append is in vain once it changed.
-            staged.read_version = self.snapshot(table).version
-        parameters = {
-            "mode": mode.capitalize(),
-            "partitionBy": json.dumps(list(metadata.partition_columns)),
-        }
-        staged.info = replace(staged.info, operation="WRITE", operation_parameters=parameters)
+
+    def set_commit_properties(self, table: str, properties: CommitProperties | None) -> None:
+        """Take deltalake's CommitProperties: custom metadata and application transactions."""
+        if properties is None or split_table_name(table) not in self._staged:
+            return
+        staged = self._stage(table)
+        staged.txns += [
+            SetTransaction(each.app_id, each.version, each.last_updated)
+            for each in properties.app_transactions or ()
+        ]
+        extra = {**staged.info.extra, **(properties.custom_metadata or {})}
+        staged.info = replace(staged.info, extra=extra)
+
+    def set_post_commit(self, properties: PostCommitHookProperties | None) -> None:
+        """Take deltalake's PostCommitHookProperties: what the commit does to the log after it."""
+        if properties is not None:
+            self._post_commit = PostCommit(
+                properties.create_checkpoint, properties.cleanup_expired_logs
+            )
 
     def snapshot(self, table: str) -> Snapshot:
         """Return the table as this transaction sees it: the same version at every call."""
@@ -184,11 +203,14 @@ class MultiTableTransaction:
         except (CommitConflictError, InvalidActionError, TableExistsError):
             self._discard_files()  # these say for certain that nothing was committed
             raise
+        finally:
+            self._close_engines()
         self._state = "committed"
+        self._discard_superseded(staged)
         self.versions = {
             self._names[key]: each.version for key, each in zip(keys, ratified, strict=True)
         }
-        self.catalog.mirror.after_commit(ratified)
+        self.catalog.mirror.after_commit(ratified, self._post_commit)
         return self.versions
 
     def _ratify(self, staged: list[Staged]) -> list[Ratified]:
@@ -222,6 +244,33 @@ class MultiTableTransaction:
         self._check_open()
         self._staged.clear()
         self._state = "rolled back"
+        self._close_engines()
+        self._discard_files()
+
+    def _engine(self, data: object, name: str | None) -> Engine:
+        """Return the transaction's engine of a kind, started once."""
+        key = name or ("spark" if is_spark_frame(data) else "default")
+        found = self._engines.get(key)
+        if found is None:
+            found = self._engines[key] = open_engine(self.catalog.config, data=data, name=name)
+            found.__enter__()
+        return found
+
+    def _close_engines(self) -> None:
+        for engine in self._engines.values():
+            engine.__exit__(None, None, None)
+        self._engines.clear()
+
+    def _discard_superseded(self, staged: list[Staged]) -> None:
+        """Delete files that a later operation of the transaction replaced: nobody saw them."""
+        if not self._written:
+            return
+        kept = {
+            (each.table.location, unquote(path))
+            for each in staged
+            for path in (*(f.path for f in each.adds), *(f.path for f in each.cdc))
+        }
+        self._written = [each for each in self._written if each not in kept]
         self._discard_files()
 
     def _intend(self, staged: Staged, names: list[str]) -> None:
@@ -230,16 +279,6 @@ class MultiTableTransaction:
             self.txn_id, staged.table.table_id, [f"{location}/{name}" for name in names]
         )
         self._written += [(location, name) for name in names]
-
-    def _forget_rows(self, staged: Staged) -> None:
-        """An overwrite also replaces what this transaction wrote to the table before it."""
-        location = staged.table.location
-        for place, name in self._written:
-            if place == location:
-                self._storage(place).delete(name)
-        self._written = [each for each in self._written if each[0] != location]
-        staged.adds.clear()
-        staged.removes.clear()
 
     def _discard_files(self) -> None:
         """Delete the data files of a transaction that will never be committed.

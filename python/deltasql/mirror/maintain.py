@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PostCommit:
+    """What a commit wishes for the log after it; None leaves it to the table's properties."""
+
+    create_checkpoint: bool = True
+    cleanup_expired_logs: bool | None = None
 
 
 def maintain(

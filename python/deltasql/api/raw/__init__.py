@@ -1,0 +1,1 @@
+"""The table object that deltalake's own classes talk to, over SQL."""

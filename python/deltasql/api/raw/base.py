@@ -1,0 +1,64 @@
+"""A handle on one table at one version, and how its operations commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from deltalake import CommitProperties, PostCommitHookProperties
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.store.records import TableRow
+
+T = TypeVar("T")
+
+
+class RawBase:
+    """State of a handle: its table, the version it looks at, the options of its storage."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        row: TableRow,
+        *,
+        version: int | None = None,
+        timestamp: datetime | None = None,
+    ) -> None:
+        self.catalog, self.row = catalog, row
+        self.snapshot = self._open(version, timestamp)
+
+    @property
+    def name(self) -> str:
+        """The table's name as the catalog takes it."""
+        return self.row.full_name
+
+    def _open(self, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
+        catalog = self.catalog
+        return open_snapshot(
+            catalog.store, self.row, catalog.cache, version=version, timestamp=timestamp
+        )
+
+    def _commit(
+        self,
+        operate: Callable[[MultiTableTransaction], T],
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> T:
+        """Run an operation on the version this handle looks at, commit it, and follow it.
+
+        An operation that stages nothing commits nothing, and the handle stays where it is.
+        """
+        with self.catalog.begin() as tx:
+            tx.pin(self.name, self.snapshot)
+            result = operate(tx)
+            tx.set_commit_properties(self.name, commit_properties)
+            tx.set_post_commit(post_commithook_properties)
+        if self.name in tx.versions:
+            self.snapshot = self._open(tx.versions[self.name])
+        return result

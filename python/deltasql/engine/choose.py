@@ -1,0 +1,36 @@
+"""Which engine does the work: the one whose data is handed in, else the configured one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from deltasql.exceptions import TxnLogEngineError
+
+if TYPE_CHECKING:
+    from deltasql.config import Config
+    from deltasql.engine.base import Engine
+
+
+def is_spark_frame(data: object) -> bool:
+    """Tell whether data is a Spark DataFrame, classic or Connect, without importing pyspark."""
+    return type(data).__module__.startswith("pyspark.") and hasattr(data, "sparkSession")
+
+
+def open_engine(config: Config, *, data: object = None, name: str | None = None) -> Engine:
+    """Return an engine that is not started yet; close it, or use `with`.
+
+    `name` is `duckdb` or `spark` and wins over what the data suggests.
+    """
+    wanted = name or ("spark" if is_spark_frame(data) else config.engine.default)
+    if wanted in ("auto", "duckdb"):
+        from deltasql.engine.duckdb import DuckDbEngine
+
+        return DuckDbEngine(config)
+    if wanted == "spark":
+        from deltasql.engine.spark_engine import SparkEngine
+
+        session = cast("Any", data).sparkSession if is_spark_frame(data) else None
+        return SparkEngine(config, session)
+    raise TxnLogEngineError(
+        f"there is no engine called {wanted!r}", engine=wanted, help="Use 'duckdb' or 'spark'."
+    )

@@ -1,0 +1,249 @@
+"""One table inside of a transaction: what it holds at this moment, and where changes go."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from deltasql import _core
+from deltasql.commit.staged import ReadSet
+from deltasql.engine.base import WriteOptions, WritePlan
+from deltasql.engine.live_files import LiveFiles
+from deltasql.exceptions import TxnLogTransactionError
+from deltasql.model.actions import RemoveFile
+from deltasql.model.predicate import Predicate, parse_predicate
+from deltasql.model.schema import StructType, column_mapping_mode
+from deltasql.snapshot.files import SCHEMAS, from_arrow, to_arrow
+from deltasql.storage import open_storage
+from deltasql.store.records import dump, dump_dv, dump_extra, load, load_dv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from deltasql.commit.staged import Staged
+    from deltasql.config import Config
+    from deltasql.engine.base import Engine
+    from deltasql.model.actions import AddFile, Metadata, Protocol
+    from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.storage import Storage
+
+STAGED_VERSION = -1
+"""`added_version` of a file that this transaction added."""
+
+
+class Target:
+    """What operations work on; several of them may follow each other on one table."""
+
+    def __init__(
+        self,
+        staged: Staged,
+        snapshot: Snapshot | None,
+        *,
+        config: Config,
+        engine: Callable[[], Engine],
+        intend: Callable[[Staged, list[str]], None],
+    ) -> None:
+        """`snapshot` is None for a table that the transaction creates."""
+        if snapshot is None and not staged.creates:
+            raise TxnLogTransactionError(
+                f"{staged.table.full_name} is changed without having been read",
+                table=staged.table.full_name,
+            )
+        self.staged, self.snapshot, self.config = staged, snapshot, config
+        self._engine, self._intend = engine, intend
+
+    @property
+    def name(self) -> str:
+        return self.staged.table.full_name
+
+    @property
+    def location(self) -> str:
+        return self.staged.table.location
+
+    @property
+    def storage(self) -> Storage:
+        return open_storage(self.location, self.config.storage)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the transaction, started when first asked for."""
+        return self._engine()
+
+    # What the table is, staged changes included
+
+    @property
+    def metadata(self) -> Metadata:
+        if self.staged.metadata is not None:
+            return self.staged.metadata
+        assert self.snapshot is not None
+        return self.snapshot.metadata
+
+    @property
+    def protocol(self) -> Protocol:
+        if self.staged.protocol is not None:
+            return self.staged.protocol
+        assert self.snapshot is not None
+        return self.snapshot.protocol
+
+    @property
+    def schema(self) -> StructType:
+        return StructType.from_json(self.metadata.schema_string)
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        return self.metadata.configuration
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        return self.metadata.partition_columns
+
+    # What is in it
+
+    def predicate(self, text: object) -> Predicate:
+        """Parse SQL text or deltalake's filter lists against the schema of this moment."""
+        mode = column_mapping_mode(self.configuration)
+        return parse_predicate(text, self.schema, self.partition_columns, mode)
+
+    def files(self, predicate: Predicate | None = None) -> pa.Table:
+        """Return the live files that can hold a row for which the predicate is true.
+
+        The columns are those of `Scan.arrow`; files of this transaction come last.
+        """
+        tables = []
+        if self.snapshot is not None:
+            found = self.snapshot.scan(predicate).arrow
+            gone = {(each.path, _vector_id(each)) for each in self.staged.removes}
+            if gone:
+                vectors = [load_dv(text) for text in found["deletion_vector"].to_pylist()]
+                keys = zip(found["path"].to_pylist(), vectors, strict=True)
+                kept = [(path, v and v.unique_id) not in gone for path, v in keys]
+                found = found.filter(pa.array(kept, pa.bool_()))
+            tables.append(found)
+        if self.staged.adds or not tables:
+            tables.append(_listed(self.staged.adds, predicate))
+        return pa.concat_tables(tables)
+
+    def live(self, files: pa.Table) -> LiveFiles:
+        """Return listed files as an engine reads them."""
+        return LiveFiles(self.location, self.metadata, files, self.config.storage)
+
+    # What is done to it
+
+    def read(
+        self, *, whole_table: bool = False, predicate: Predicate | None = None, files: object = None
+    ) -> None:
+        """Tell what was looked at: a commit that changes it in the meantime is a conflict.
+
+        `files` is a table of listed files.
+        """
+        if self.snapshot is None:
+            return
+        paths = files["path"].to_pylist() if isinstance(files, pa.Table) else ()
+        read = ReadSet(whole_table, () if predicate is None else (predicate,), frozenset(paths))
+        self.staged.reads = self.staged.reads.merge(read)
+        self.follows()
+
+    def follows(self) -> None:
+        """Tell that the change was computed from the snapshot of the transaction."""
+        if self.snapshot is not None and self.staged.read_version is None:
+            self.staged.read_version = self.snapshot.version
+
+    def plan(
+        self,
+        options: WriteOptions | None = None,
+        *,
+        data_change: bool = True,
+        folder: str = "",
+    ) -> WritePlan:
+        """Say how an engine writes files for this table."""
+        return WritePlan(
+            location=self.location,
+            storage=self.storage,
+            schema=self.schema,
+            partition_columns=self.partition_columns,
+            configuration=self.configuration,
+            intend=partial(self._intend, self.staged),
+            options=options or WriteOptions(),
+            data_change=data_change,
+            folder=folder,
+        )
+
+    def add(self, files: Iterable[AddFile]) -> None:
+        """Stage new files."""
+        self.staged.adds.extend(files)
+
+    def remove(self, files: pa.Table, *, data_change: bool = True) -> list[RemoveFile]:
+        """Stage the removal of listed files; one that this transaction added is forgotten."""
+        rows = files.to_pylist()
+        own = {row["path"] for row in rows if row["added_version"] == STAGED_VERSION}
+        if own:
+            self.staged.adds[:] = [add for add in self.staged.adds if add.path not in own]
+        removed = [
+            remove_file(row, data_change=data_change) for row in rows if row["path"] not in own
+        ]
+        self.staged.removes.extend(removed)
+        self.follows()
+        return removed
+
+    def change_metadata(self, metadata: Metadata, protocol: Protocol | None = None) -> None:
+        """Stage another metaData, and protocol, in the place of what was staged before."""
+        self.staged.metadata = metadata
+        if protocol is not None and protocol != self.protocol:
+            self.staged.protocol = protocol
+        self.follows()
+
+
+def remove_file(row: Mapping[str, Any], *, data_change: bool = True) -> RemoveFile:
+    """Return the tombstone of a listed file, with all that a reader of it may want."""
+    return RemoveFile(
+        path=row["path"],
+        data_change=data_change,
+        extended_file_metadata=True,
+        partition_values=load(row["partition"]) or {},
+        size=row["size"],
+        tags=load(row["tags"]),
+        deletion_vector=load_dv(row["deletion_vector"]),
+        base_row_id=row["base_row_id"],
+        default_row_commit_version=row["default_row_commit_version"],
+    )
+
+
+def _listed(adds: list[AddFile], predicate: Predicate | None) -> pa.Table:
+    """Return staged files as a scan lists them."""
+    partitions: dict[str, int] = {}
+    rows = []
+    for add in adds:
+        text = json.dumps(dict(add.partition_values), separators=(",", ":"), ensure_ascii=False)
+        stats = json.loads(add.stats) if add.stats else {}
+        rows.append(
+            {
+                "file_id": -1,
+                "path": add.path,
+                "partition_id": partitions.setdefault(text, len(partitions)),
+                "size": add.size,
+                "modification_time": add.modification_time,
+                "data_change": add.data_change,
+                "stats": add.stats or "",
+                "num_records": stats.get("numRecords"),
+                "tags": dump(add.tags) or "",
+                "deletion_vector": dump_dv(add.deletion_vector) or "",
+                "base_row_id": add.base_row_id,
+                "default_row_commit_version": add.default_row_commit_version,
+                "clustering_provider": add.clustering_provider or "",
+                "extra": dump_extra(add.extra) or "",
+                "added_version": STAGED_VERSION,
+            }
+        )
+    table = pa.Table.from_pylist(rows, SCHEMAS["files_all"])
+    files = _core.FileList.from_arrow(from_arrow(table, "files_all"))
+    known = files.with_partitions({number: text for text, number in partitions.items()})
+    if predicate is not None:
+        known = known.prune(_core.Predicate(predicate.to_pruning_json()))
+    return to_arrow(known)
+
+
+def _vector_id(remove: RemoveFile) -> str | None:
+    return None if remove.deletion_vector is None else remove.deletion_vector.unique_id
