@@ -1,6 +1,7 @@
 //! Python bindings of `deltasql-core`.
 mod actions;
 mod adds;
+mod bulk;
 mod commit;
 mod copy;
 mod errors;
@@ -16,6 +17,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add_class::<bulk::ArrowRows>()?;
     m.add_class::<commit::Commit>()?;
     m.add_class::<files::File>()?;
     m.add_class::<files::FileIterator>()?;

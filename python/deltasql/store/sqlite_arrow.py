@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from deltasql import _core
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -21,15 +23,7 @@ _CHUNK = 20_000
 def read_arrow(connection: sqlite3.Connection, text: str) -> pa.Table:
     """Run one read and return its rows; a column without any value is one of integers."""
     cursor = connection.execute(text)
-    names = [column[0] for column in cursor.description]
-    chunks: list[list[pa.Array]] = [[] for _ in names]
+    found = _core.ArrowRows([column[0] for column in cursor.description])
     while rows := cursor.fetchmany(_CHUNK):
-        for column, values in zip(chunks, zip(*rows, strict=True), strict=True):
-            column.append(pa.array(values))
-    return pa.table([_column(column) for column in chunks], names=names)
-
-
-def _column(chunks: list[pa.Array]) -> pa.ChunkedArray:
-    kinds = [chunk.type for chunk in chunks if chunk.type != pa.null()]
-    kind = kinds[0] if kinds else pa.int64()
-    return pa.chunked_array([chunk.cast(kind) for chunk in chunks], type=kind)
+        found.append(rows)
+    return pa.RecordBatchReader.from_stream(found).read_all()
