@@ -1,0 +1,319 @@
+"""SQL that users write, resolved against a table: predicates, values to set, constraints.
+
+The text is what deltalake takes (DataFusion's SQL) or what delta-spark takes; both are read by
+one grammar, and where they differ in meaning the `flavour` decides: `/` of whole numbers, `concat`
+with a null, the first place in an array. Columns are found in any case. A timestamp without a
+zone is UTC. The result is a sqlglot tree that every engine renders in its own SQL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.annotate_types import annotate_types
+
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.predicate import PredicateDialect
+from deltasql.model.pruning import column_path
+from deltasql.model.schema import DataType, LeafColumn, StructType, nearest, resolve_column
+from deltasql.operations.sql_types import field_of, sql_type
+
+Flavour: TypeAlias = Literal["datafusion", "spark"]
+_WITHOUT_ZONE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?")
+_MOMENT = exp.DataType.Type.TIMESTAMPTZ
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The columns that an expression may name.
+
+    `relations` are the names in the query; `aliases` are what users call them.
+    """
+
+    relations: Mapping[str, StructType]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, schema: StructType, relation: str = "") -> Scope:
+        """Return the scope of one relation, whose name may stay empty."""
+        return cls({relation: schema})
+
+    def find(self, path: list[str]) -> tuple[str, LeafColumn] | None:
+        """Return the relation and the column that a path names; None without one."""
+        by_alias = {alias.casefold(): name for alias, name in self.aliases.items()}
+        named = by_alias.get(path[0].casefold()) if len(path) > 1 else None
+        if named in self.relations:
+            found = _column_or_outer(self.relations[named], path[1:])
+            if found is not None:
+                return named, found
+        everywhere = [
+            (name, found)
+            for name, schema in self.relations.items()
+            if (found := _column_or_outer(schema, path)) is not None
+        ]
+        if len(everywhere) > 1:
+            shown = ".".join(path)
+            known = ", ".join(f"{alias}.{path[-1]}" for alias in self.aliases)
+            raise TxnLogSchemaError(
+                f"column {shown!r} is ambiguous: more than one side has it",
+                column=shown,
+                help=f"Say which one is meant: {known}." if known else "Qualify it by an alias.",
+            )
+        return everywhere[0] if everywhere else None
+
+    def unknown(self, path: list[str], text: str) -> TxnLogSchemaError:
+        """Return the error for a name that nothing here has."""
+        names = [name for schema in self.relations.values() for name in schema.names]
+        shown = ".".join(path)
+        return TxnLogSchemaError(
+            f"No field named {shown} for the expression {text!r}: the table does not have it",
+            column=shown,
+            help=f"{nearest(path[-1], names)}Valid fields are {', '.join(names)}.",
+        )
+
+
+def scalar(text: str, scope: Scope | StructType, *, flavour: Flavour = "datafusion") -> exp.Expr:
+    """Parse an expression; its columns are named by the relations of the scope.
+
+    >>> from deltasql.model.schema import StructField
+    >>> table = StructType((StructField("Id", "long"), StructField("at", "timestamp")))
+    >>> scalar("id + 1", table).sql(dialect="duckdb")
+    '"Id" + 1'
+    >>> scalar("at < '2024-05-01'", Scope.of(table, "t")).sql(dialect="duckdb")
+    '"t"."at" < CAST(\\'2024-05-01T00:00:00Z\\' AS TIMESTAMPTZ)'
+    """
+    within = Scope.of(scope) if isinstance(scope, StructType) else scope
+    parsed = _parse(text)
+    query = parsed.find(exp.Query)
+    if query is not None:
+        raise TxnLogSchemaError(
+            f"the expression {text!r} has a query in it", help="Join before, or list the values."
+        )
+    return _meaning(_with_types(_resolve(parsed, within, text)), flavour)
+
+
+def condition(
+    text: str | None, scope: Scope | StructType, *, flavour: Flavour = "datafusion"
+) -> exp.Expr:
+    """Parse a condition; without a text it is true."""
+    return exp.true() if text is None else scalar(text, scope, flavour=flavour)
+
+
+def normal(text: str) -> str:
+    """Return an expression in the spelling that goes into the history of a table.
+
+    >>> normal("p='b' and x=3")
+    "p = 'b' AND x = 3"
+    """
+    return _parse(text).sql(dialect=_Shown)
+
+
+def assigned_column(name: str, scope: Scope) -> LeafColumn | None:
+    """Return the column of the scope that the left side of an assignment names."""
+    for relation, schema in scope.relations.items():
+        whole = resolve_column(schema, [name])
+        if whole is not None:
+            return whole
+        found = scope.find(_path_of(name))
+        if found is not None and found[0] == relation:
+            return found[1]
+    return None
+
+
+def columns_of(expression: exp.Expr) -> Iterator[tuple[str, str]]:
+    """List the relation and the name of every column in a resolved expression."""
+    for node in expression.find_all(exp.Column):
+        yield node.table, node.name
+
+
+def conjuncts(expression: exp.Expr) -> list[exp.Expr]:
+    """Return the parts that are joined by AND, those in parentheses too."""
+    plain = expression.unnest()
+    if isinstance(plain, exp.And):
+        return [part for side in (plain.this, plain.expression) for part in conjuncts(side)]
+    return [plain]
+
+
+class _Shown(PredicateDialect):
+    class Generator(PredicateDialect.Generator):
+        def trycast_sql(self, expression: exp.TryCast) -> str:
+            return self.cast_sql(expression)
+
+
+def _parse(text: str) -> exp.Expr:
+    try:
+        parsed = sqlglot.parse_one(text, read=PredicateDialect)
+    except SqlglotError as error:
+        reason = str(error).partition("\n")[0].partition(" Line ")[0]
+        raise TxnLogSchemaError(
+            f"sql parser error: {text!r} cannot be read: {reason}",
+            help="Write one SQL expression such as: amount * 2, or: day >= '2024-05-01'.",
+        ) from error
+    if isinstance(parsed, exp.Alias | exp.DDL | exp.DML | exp.Command):
+        raise TxnLogSchemaError(
+            f"sql parser error: {text!r} is not one expression",
+            help="Write one SQL expression, without AS, statements or semicolons.",
+        )
+    return parsed
+
+
+def _resolve(parsed: exp.Expr, scope: Scope, text: str) -> exp.Expr:
+    """Give every column its relation, its exact name and its type."""
+    holder = exp.Paren(this=parsed)
+    for node in list(holder.find_all(exp.Column)):
+        if isinstance(node.this, exp.Star):
+            continue
+        reference: exp.Expr = node
+        while isinstance(reference.parent, exp.Dot) and column_path(reference.parent):
+            reference = reference.parent
+        path = column_path(reference)
+        found = scope.find(path)
+        if found is None and len(path) == 1 and _is_double_quoted(node, text):
+            reference.replace(exp.Literal.string(path[0]))
+            continue
+        if found is None:
+            raise scope.unknown(path, text)
+        relation, leaf = found
+        resolved = field_of(leaf.path, relation or None)
+        left = path[_used(path, leaf) :]
+        for name in left:  # the key of a map
+            resolved = exp.Bracket(this=resolved, expressions=[exp.Literal.string(name)])
+        resolved.meta["delta_type"] = leaf.type if not left else None
+        reference.replace(resolved)
+    inner: exp.Expr = holder.this
+    inner.pop()
+    return inner
+
+
+def _used(path: list[str], leaf: LeafColumn) -> int:
+    """Return how many parts of a path name the column, its alias included."""
+    folded = [part.casefold() for part in path]
+    wanted = [part.casefold() for part in leaf.path]
+    return len(wanted) + (0 if folded[: len(wanted)] == wanted else 1)
+
+
+def _column_or_outer(schema: StructType, path: list[str]) -> LeafColumn | None:
+    """Find a column, or the map that a path goes into."""
+    for length in range(len(path), 0, -1):
+        found = resolve_column(schema, path[:length])
+        if found is not None:
+            inside = isinstance(found.type, str | StructType) and length < len(path)
+            return None if inside else found
+    return None
+
+
+def _is_double_quoted(node: exp.Column, text: str) -> bool:
+    start = node.this.meta.get("start")
+    return isinstance(start, int) and text[start : start + 1] == '"'
+
+
+def _with_types(resolved: exp.Expr) -> exp.Expr:
+    """Infer the types of all parts from those of the columns."""
+    # sqlglot learns the types of columns from a query only; a cast tells it as well.
+    holder = exp.Paren(this=resolved)
+    for node in list(holder.walk()):
+        kind: DataType | None = node.meta.get("delta_type")
+        if kind is not None:
+            stand_in = exp.Cast(this=exp.Placeholder(), to=sql_type(kind))
+            stand_in.meta["column"] = node
+            node.replace(stand_in)
+    annotate_types(holder, dialect=PredicateDialect)
+    for node in list(holder.find_all(exp.Cast)):
+        column = node.meta.get("column")
+        if column is not None:
+            column.type = node.to
+            node.replace(column)
+    inner: exp.Expr = holder.this
+    inner.pop()
+    return inner
+
+
+def _meaning(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
+    """Say outright what engines would take in different ways."""
+    holder = exp.Paren(this=expression)
+    for node in list(holder.walk()):
+        if isinstance(node, exp.TryCast) and not node.args.get("safe"):
+            strict = exp.Cast(this=node.this, to=node.to)
+            strict.type = node.to
+            node.replace(strict)
+        elif isinstance(node, exp.Literal) and node.is_string:
+            _zone(node)
+        elif isinstance(node, exp.Like | exp.ILike) and not isinstance(node.parent, exp.Escape):
+            _escape(node)
+        elif flavour == "datafusion":
+            _datafusion(node)
+    inner: exp.Expr = holder.this
+    inner.pop()
+    return inner
+
+
+def _zone(literal: exp.Literal) -> None:
+    """A moment that is compared with, or made, a timestamp and names no zone is UTC."""
+    found = _WITHOUT_ZONE.fullmatch(literal.this)
+    if not found:
+        return
+    text = f"{literal.this}{'' if found[1] else 'T00:00:00'}Z"
+    parent = literal.parent
+    if isinstance(parent, exp.Cast):
+        if parent.to.this == _MOMENT:
+            literal.replace(exp.Literal.string(text))
+        return
+    if isinstance(parent, exp.Binary | exp.Between | exp.In):
+        sides = [side for side in parent.iter_expressions() if side is not literal]
+        if any(side.type is not None and side.type.this == _MOMENT for side in sides):
+            moment = exp.Cast(this=exp.Literal.string(text), to=exp.DataType(this=_MOMENT))
+            moment.type = moment.to
+            literal.replace(moment)
+
+
+def _escape(like: exp.Expr) -> None:
+    """A backslash escapes in a pattern, also where the engine wants that to be said."""
+    pattern = like.expression
+    if isinstance(pattern, exp.Literal) and "\\" in pattern.this:
+        inner = like.copy()
+        like.replace(exp.Escape(this=inner, expression=exp.Literal.string("\\")))
+
+
+def _datafusion(node: exp.Expr) -> None:
+    if isinstance(node, exp.Div):
+        node.set("typed", True)
+        node.set("safe", False)
+    elif isinstance(node, exp.Concat):
+        node.set("coalesce", True)
+    elif isinstance(node, exp.Bracket):
+        places = [_place_from_one(place) for place in node.expressions]
+        node.set("expressions", places)
+    elif isinstance(node, exp.Anonymous) and node.name.lower() in _FUNCTIONS:
+        node.replace(_FUNCTIONS[node.name.lower()](node.expressions))
+
+
+def _place_from_one(place: exp.Expr) -> exp.Expr:
+    if isinstance(place, exp.Literal) and not place.is_string and place.this.isdigit():
+        return exp.Literal.number(int(place.this) - 1)
+    return place
+
+
+_FUNCTIONS = {
+    "make_array": lambda parts: exp.Array(expressions=parts),
+    "now": lambda _: exp.CurrentTimestamp(),
+    "date_part": lambda parts: exp.Extract(this=exp.var(parts[0].name), expression=parts[1]),
+    "get_field": lambda parts: exp.Dot(
+        this=parts[0], expression=exp.to_identifier(parts[1].name, quoted=True)
+    ),
+    "character_length": lambda parts: exp.Length(this=parts[0]),
+    "strpos": lambda parts: exp.StrPosition(this=parts[0], substr=parts[1]),
+    "btrim": lambda parts: exp.Trim(this=parts[0], expression=parts[1] if parts[1:] else None),
+}
+
+
+def _path_of(name: str) -> list[str]:
+    try:
+        return column_path(sqlglot.parse_one(name, read=PredicateDialect)) or [name]
+    except SqlglotError:
+        return [name]

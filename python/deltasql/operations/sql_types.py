@@ -1,0 +1,145 @@
+"""Delta types in the queries of an operation, and casts that mean the same on every engine."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deltasql.model.schema import ArrayType, DataType, MapType, StructType, decimal_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_KINDS = exp.DataType.Type
+_TYPES = {
+    "byte": _KINDS.TINYINT,
+    "short": _KINDS.SMALLINT,
+    "integer": _KINDS.INT,
+    "long": _KINDS.BIGINT,
+    "float": _KINDS.FLOAT,
+    "double": _KINDS.DOUBLE,
+    "boolean": _KINDS.BOOLEAN,
+    "string": _KINDS.TEXT,
+    "binary": _KINDS.BINARY,
+    "date": _KINDS.DATE,
+    "timestamp": _KINDS.TIMESTAMPTZ,
+    "timestamp_ntz": _KINDS.TIMESTAMPNTZ,
+    "variant": _KINDS.VARIANT,
+    "void": _KINDS.NULL,
+}
+_INTEGERS = {"byte", "short", "integer", "long"}
+_FRACTIONS = {_KINDS.FLOAT, _KINDS.DOUBLE, _KINDS.DECIMAL}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def sql_type(data_type: DataType) -> exp.DataType:
+    """Return a Delta type as a query has it.
+
+    >>> sql_type(ArrayType("timestamp")).sql(dialect="duckdb")
+    'TIMESTAMPTZ[]'
+    """
+    if isinstance(data_type, StructType):
+        members = [
+            exp.ColumnDef(this=identifier(member.name), kind=sql_type(member.type))
+            for member in data_type.fields
+        ]
+        return exp.DataType(this=_KINDS.STRUCT, expressions=members, nested=True)
+    if isinstance(data_type, ArrayType):
+        return _nested(_KINDS.ARRAY, [sql_type(data_type.element_type)])
+    if isinstance(data_type, MapType):
+        return _nested(_KINDS.MAP, [sql_type(data_type.key_type), sql_type(data_type.value_type)])
+    decimal = decimal_type(data_type)
+    if decimal is not None:
+        sizes = [exp.DataTypeParam(this=exp.Literal.number(size)) for size in decimal]
+        return exp.DataType(this=_KINDS.DECIMAL, expressions=sizes)
+    return exp.DataType(this=_TYPES[data_type])
+
+
+def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) -> exp.Expr:
+    """Cast a value to a column's type; what does not fit is an error, or null when `safe`.
+
+    A fraction loses its digits behind the point, and a whole number that becomes a timestamp
+    counts microseconds, as in deltalake.
+
+    >>> cast_to(exp.Literal.number(0), "timestamp").sql(dialect="duckdb")
+    "CAST('1970-01-01T00:00:00.000000Z' AS TIMESTAMPTZ)"
+    """
+    wanted = sql_type(data_type)
+    known = expression.type
+    if known is not None and known == wanted:
+        return expression
+    value = expression
+    whole = _whole_number(expression)
+    if whole is not None and data_type in ("timestamp", "timestamp_ntz"):
+        value = exp.Literal.string(_moment(whole, with_zone=data_type == "timestamp"))
+    elif whole is not None and data_type == "date":
+        value = exp.Literal.string((date(1970, 1, 1) + timedelta(days=whole)).isoformat())
+    elif data_type in _INTEGERS and known is not None and known.this in _FRACTIONS:
+        value = _truncated(expression)
+    return (
+        exp.TryCast(this=value, to=wanted, safe=True) if safe else exp.Cast(this=value, to=wanted)
+    )
+
+
+def identifier(name: str) -> exp.Identifier:
+    """Return a name that is taken as it is written."""
+    return exp.to_identifier(name, quoted=True)
+
+
+def column(name: str, relation: str | None = None) -> exp.Column:
+    """Return a column of a relation of the query.
+
+    >>> column("the id", "t").sql(dialect="spark")
+    '`t`.`the id`'
+    """
+    return exp.column(identifier(name), table=None if relation is None else identifier(relation))
+
+
+def field_of(path: Sequence[str], relation: str | None = None) -> exp.Expr:
+    """Return a column, or the field of a struct in one."""
+    reference: exp.Expr = column(path[0], relation)
+    for name in path[1:]:
+        reference = exp.Dot(this=reference, expression=identifier(name))
+    return reference
+
+
+def is_true(condition: exp.Expr) -> exp.Expr:
+    """Return whether a condition holds: null means no."""
+    return exp.func("COALESCE", condition.copy(), exp.false())
+
+
+def is_not_true(condition: exp.Expr) -> exp.Expr:
+    """Return whether a condition is false or null."""
+    return exp.not_(is_true(condition))
+
+
+def _nested(kind: exp.DataType.Type, inner: list[exp.DataType]) -> exp.DataType:
+    return exp.DataType(this=kind, expressions=inner, nested=True)
+
+
+def _truncated(expression: exp.Expr) -> exp.Expr:
+    # Some engines round here; none disagrees on a value without a fraction.
+    value = exp.paren(expression)
+    return exp.Sub(this=value, expression=exp.Mod(this=value.copy(), expression=_one()))
+
+
+def _one() -> exp.Expr:
+    return exp.Literal.number(1)
+
+
+def _whole_number(expression: exp.Expr) -> int | None:
+    node = expression.unnest()
+    sign = 1
+    if isinstance(node, exp.Neg):
+        node, sign = node.this.unnest(), -1
+    if not isinstance(node, exp.Literal) or node.is_string or not node.this.isdigit():
+        return None
+    return sign * int(node.this)
+
+
+def _moment(microseconds: int, *, with_zone: bool) -> str:
+    moment = _EPOCH + timedelta(microseconds=microseconds)
+    text = moment.replace(tzinfo=None).isoformat("T", "microseconds")
+    return f"{text}Z" if with_zone else text
