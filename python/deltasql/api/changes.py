@@ -1,0 +1,223 @@
+"""Change feeds of any table: what versions changed, and a cursor that remembers its place."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from deltasql.engine.choose import open_engine
+from deltasql.exceptions import TableChangedError, VersionNotFoundError
+from deltasql.operations.change_log import VersionChanges, changed_files, physical_partitioning
+from deltasql.operations.changes import COMMIT_VERSION, ChangeFeed
+from deltasql.snapshot.snapshot import open_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.engine.base import Engine
+    from deltasql.operations.change_log import ChangedFile
+    from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.store.records import TableRow
+
+# So much of a snapshot is read at a time; a cursor can go on after each part.
+_PART_BYTES = 256 * 1024 * 1024
+
+
+def changes(
+    catalog: Catalog,
+    table: TableRow,
+    from_version: int,
+    to_version: int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    predicate: str | None = None,
+) -> pa.RecordBatchReader:
+    """Stream what the versions changed, the first and the last included, in their order.
+
+    The rows have the columns of the table at the last version, then `_change_type`,
+    `_commit_version` and `_commit_timestamp`.
+    """
+    snapshot = open_snapshot(catalog.store, table, catalog.cache, version=to_version)
+    feed = ChangeFeed(snapshot, catalog.config, columns=columns, predicate=predicate)
+    _check_from(feed, from_version, snapshot.version)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with open_engine(catalog.config) as engine:
+            yield from feed.between(engine, from_version, snapshot.version)
+
+    return pa.RecordBatchReader.from_batches(feed.schema, batches())
+
+
+def _check_from(feed: ChangeFeed, from_version: int, last: int) -> None:
+    first, _ = feed.log.bounds()
+    if from_version < first:
+        raise VersionNotFoundError(
+            f"the log of {feed.log.table.full_name} does not tell what version {from_version} "
+            "changed",
+            table=feed.log.table.full_name,
+            version=from_version,
+            help=f"The first possible version is {first}.",
+        )
+    if from_version > last:
+        raise VersionNotFoundError(
+            f"Invalid version. Start version {from_version} is greater than end version {last}",
+            table=feed.log.table.full_name,
+            version=from_version,
+            help=f"Ask for versions up to {last}.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """All up to and including `version` was handed out, or a part of the snapshot of it."""
+
+    table: str
+    """The id of the table, so that another table of the same name is not taken for it."""
+    version: int
+    snapshot_files: int | None = None
+    """How many files of the snapshot were handed out; None when it is done."""
+
+    def dump(self) -> str:
+        known = {name: value for name, value in asdict(self).items() if value is not None}
+        return json.dumps(known, separators=(",", ":"))
+
+
+class ChangeCursor:
+    """Hands out a snapshot, then what follows it, and can go on from where it was.
+
+    Iterating ends when nothing new is there; iterate again later for what came since. `position`
+    belongs to the batch handed out last: keep both together, and a cursor that starts from it
+    begins with what follows. It moves on when a version, or a part of the snapshot, is complete:
+    after a crash the batches of an incomplete one come again, none is left out.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        table: TableRow,
+        start: str | int = "snapshot",
+        *,
+        columns: Sequence[str] | None = None,
+        predicate: str | None = None,
+    ) -> None:
+        """`start` is "snapshot", the first version wanted, or a position of another cursor."""
+        self._catalog, self._table = catalog, table
+        self._columns, self._predicate = columns, predicate
+        self._position = self._start(start)
+
+    def __repr__(self) -> str:
+        return f"ChangeCursor({self._table.full_name!r}, position={self.position!r})"
+
+    @property
+    def position(self) -> str:
+        """Where the batch handed out last leaves off, as JSON."""
+        return self._position.dump()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        with open_engine(self._catalog.config) as engine:
+            if self._position.snapshot_files is not None:
+                yield from self._snapshot(engine)
+            while (head := self._open()).version > self._position.version:
+                yield from self._tail(engine, head)
+
+    def _snapshot(self, engine: Engine) -> Iterator[pa.RecordBatch]:
+        snapshot = self._open(self._position.version)
+        feed = self._feed(snapshot)
+        files = changed_files(snapshot.scan().arrow)
+        done = self._position.snapshot_files or 0
+        while done < len(files):
+            part = _part(files[done:])
+            inserted = VersionChanges(
+                snapshot.version,
+                snapshot.committed_at_ms,
+                partitioned_by=physical_partitioning(snapshot.metadata),
+                added=part,
+            )
+            feed.log.require([inserted], snapshot.version)
+            done += len(part)
+            for batch, following in _with_next(feed.read(engine, [inserted])):
+                if following is None:
+                    self._reach(snapshot.version, done if done < len(files) else None)
+                yield self._asked(batch)
+        self._reach(snapshot.version)
+
+    def _tail(self, engine: Engine, head: Snapshot) -> Iterator[pa.RecordBatch]:
+        feed = self._feed(head)
+        first = self._position.version + 1
+        _check_from(feed, first, head.version)
+        for batch, following in _with_next(feed.between(engine, first, head.version)):
+            # Versions come in order: all before that of the next row are complete.
+            if following is None:
+                self._reach(head.version)
+            else:
+                self._reach(following[COMMIT_VERSION][0].as_py() - 1)
+            yield self._asked(batch)
+        self._reach(head.version)
+
+    def _feed(self, snapshot: Snapshot) -> ChangeFeed:
+        columns = None if self._columns is None else [*self._columns, COMMIT_VERSION]
+        return ChangeFeed(
+            snapshot, self._catalog.config, columns=columns, predicate=self._predicate
+        )
+
+    def _asked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        count = batch.num_columns if self._columns is None else len(self._columns)
+        return batch.select(range(count))
+
+    def _reach(self, version: int, snapshot_files: int | None = None) -> None:
+        self._position = replace(self._position, version=version, snapshot_files=snapshot_files)
+
+    def _open(self, version: int | None = None) -> Snapshot:
+        catalog = self._catalog
+        return open_snapshot(catalog.store, self._table, catalog.cache, version=version)
+
+    def _start(self, start: str | int) -> Position:
+        table = self._table.table_uuid
+        if start == "snapshot":
+            return Position(table, self._open().version, 0)
+        if isinstance(start, int):
+            return Position(table, start - 1)
+        position = _load(start)
+        if position.table != table:
+            raise TableChangedError(
+                f"the position belongs to another table than {self._table.full_name} of now",
+                table=self._table.full_name,
+                help="The table was replaced by one of the same name: begin with a snapshot.",
+            )
+        return position
+
+
+def _load(text: str) -> Position:
+    try:
+        return Position(**json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"start is 'snapshot', a version or a cursor's position; got {text!r}"
+        ) from error
+
+
+def _part(files: Sequence[ChangedFile]) -> list[ChangedFile]:
+    """Return the files to read next: at least one, about so much of them."""
+    ends = accumulate(file.size for file in files)
+    return [
+        file
+        for number, (file, end) in enumerate(zip(files, ends, strict=True))
+        if number == 0 or end <= _PART_BYTES
+    ]
+
+
+def _with_next(
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch | None]]:
+    held: pa.RecordBatch | None = None
+    for batch in batches:
+        if held is not None:
+            yield held, batch
+        held = batch
+    if held is not None:
+        yield held, None

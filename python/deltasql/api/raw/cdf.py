@@ -1,0 +1,144 @@
+"""`load_cdf`: the change data feed of a table that has it enabled, as deltalake gives it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from arro3.core import RecordBatchReader
+
+from deltasql.api.raw.base import RawBase
+from deltasql.engine.base import CHANGE_TYPE
+from deltasql.engine.choose import open_engine
+from deltasql.exceptions import TxnLogError, VersionNotFoundError
+from deltasql.model.clock import from_ms, now_ms, to_ms
+from deltasql.operations.changes import COMMIT_TIMESTAMP, COMMIT_VERSION, ChangeFeed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ENABLED = "delta.enableChangeDataFeed"
+_VIEWS = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
+_OWN_TYPES = {
+    CHANGE_TYPE: pa.string_view(),
+    COMMIT_VERSION: pa.uint64(),
+    COMMIT_TIMESTAMP: pa.timestamp("ms"),
+}
+
+
+class CdfSide(RawBase):
+    """What a handle can tell of its table's changes."""
+
+    def load_cdf(
+        self,
+        columns: list[str] | None = None,
+        predicate: str | None = None,
+        starting_version: int | None = 0,
+        ending_version: int | None = None,
+        starting_timestamp: str | None = None,
+        ending_timestamp: str | None = None,
+        allow_out_of_range: bool = False,
+    ) -> RecordBatchReader:
+        """Stream the change data of versions, the first and the last included.
+
+        Versions and moments both limit what is read, where both are given.
+        """
+        if starting_version is not None and starting_version < 0:
+            raise OverflowError("can't convert negative int to unsigned")
+        begins, ends = _moment(starting_timestamp), _moment(ending_timestamp)
+        if starting_version is None and begins is None:
+            raise TxnLogError("External error: No starting version or timestamp provided for CDC")
+        feed = ChangeFeed(
+            self.snapshot,
+            self.catalog.config,
+            columns=columns,
+            predicate=predicate,
+            cancel_out=False,
+        )
+        first, last = self._span(starting_version or 0, ending_version, begins, allow_out_of_range)
+        if begins is not None:
+            first = max(first, self._version_at(begins - 1) + 1)
+        if ends is not None:
+            last = min(last, self._version_at(ends))
+        self._check_enabled(feed, first, last)
+        schema = pa.schema([_as_stock(field) for field in feed.schema])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            if first > last:
+                return
+            with open_engine(self.catalog.config) as engine:
+                for batch in feed.between(engine, first, last):
+                    yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+
+        return RecordBatchReader.from_arrow(pa.RecordBatchReader.from_batches(schema, batches()))
+
+    def _span(
+        self, starting: int, ending: int | None, begins: int | None, allow_out_of_range: bool
+    ) -> tuple[int, int]:
+        newest = self._open()
+        head = newest.version
+        last = head if ending is None else min(ending, head)
+        if starting > head and not allow_out_of_range:
+            raise VersionNotFoundError(
+                f"External error: Invalid table version: {starting}",
+                table=self.name,
+                version=starting,
+                latest=head,
+            )
+        if starting > last and starting <= head:
+            raise VersionNotFoundError(
+                f"External error: Invalid version. Start version {starting} is greater than "
+                f"end version {last}",
+                table=self.name,
+                version=starting,
+            )
+        late = begins is not None and begins > newest.committed_at_ms
+        if late and not allow_out_of_range:
+            raise VersionNotFoundError(
+                f"External error: End timestamp {from_ms(now_ms())} is greater than "
+                "latest commit timestamp",
+                table=self.name,
+                latest=head,
+            )
+        return starting, last
+
+    def _version_at(self, at_ms: int) -> int:
+        """Return the version of a moment; one below the first when there was none."""
+        store, table_id = self.catalog.store, self.row.table_id
+        rows = store.query("head_at_time", table_id=table_id, timestamp_ms=at_ms)
+        return int(rows[0][1]) if rows else -1
+
+    def _check_enabled(self, feed: ChangeFeed, first: int, last: int) -> None:
+        for version, metadata in feed.log.metadata_between(first, last):
+            if metadata.configuration.get(_ENABLED, "").lower() == "true":
+                continue
+            told = (
+                f"Reading a table version: {version} that does not have change data enabled"
+                if version == first
+                else f"Change Data not enabled for version: {version}, Start: {first}, End: {last}"
+            )
+            raise VersionNotFoundError(
+                f"External error: {told}",
+                table=self.name,
+                version=version,
+                help="changes() tells what a version changed without it.",
+            )
+
+
+def _moment(text: str | None) -> int | None:
+    """Read an RFC 3339 moment, which has a zone, as milliseconds."""
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"input contains invalid characters: {text!r}") from error
+    if found.tzinfo is None:
+        raise ValueError(f"premature end of input: {text!r} has no time zone")
+    return to_ms(found.astimezone(UTC))
+
+
+def _as_stock(field: pa.Field) -> pa.Field:
+    own = _OWN_TYPES.get(field.name)
+    return field.with_type(own or _VIEWS.get(field.type, field.type))
