@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from deltasql.api.alter_verbs import AlterVerbs
 from deltasql.engine.arrow import batches
 from deltasql.operations.write import stage_write
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from deltasql.operations.target import Target
 
 
-class Verbs:
+class Verbs(AlterVerbs):
     """The operations of a MultiTableTransaction; each stages its part of the commit."""
 
     if TYPE_CHECKING:

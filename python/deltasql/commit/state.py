@@ -37,7 +37,7 @@ def table_state(
 ) -> TableState:
     """Derive a table's state; refuses a table that we may not write."""
     schema = StructType.from_json(metadata.schema_string)
-    check_writable(protocol, schema)
+    check_writable(protocol, schema, metadata.configuration)
     properties = TableProperties(metadata.configuration)
     features = writer_features(protocol)
     partitions = physical_partition_columns(metadata, schema)

@@ -89,7 +89,7 @@ def validate_table(metadata: Metadata, protocol: Protocol) -> None:
     validate_schema(schema, metadata.partition_columns, column_mapping_mode(metadata.configuration))
     check_properties(metadata.configuration)
     check_lawful(protocol)
-    check_writable(protocol, schema)
+    check_writable(protocol, schema, metadata.configuration)
     missing = required_features(schema, metadata.configuration) - writer_features(protocol)
     if missing:
         raise InvalidActionError(

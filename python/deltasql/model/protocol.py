@@ -21,7 +21,7 @@ from deltasql.model.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 FEATURE_PREFIX = "delta.feature."
 CONSTRAINT_PREFIX = "delta.constraints."
@@ -90,6 +90,9 @@ WRITABLE = frozenset(
         *("variantType", "variantType-preview"),
     }
 )
+_IDLE_UNTIL_USED = frozenset(
+    {"identityColumns", "allowColumnDefaults", "icebergCompatV1", "icebergCompatV2"}
+)
 
 _BY_PROPERTY = {
     "delta.appendOnly": "appendOnly",
@@ -145,6 +148,37 @@ def upgraded_protocol(
         reader_version=current.min_reader_version,
         writer_version=current.min_writer_version,
     )
+
+
+def with_features(current: Protocol, names: Iterable[str]) -> Protocol:
+    """Return the protocol with more features, spelled out in the lists of writer version 7.
+
+    >>> with_features(Protocol(1, 2), ["changeDataFeed"]).writer_features
+    ('appendOnly', 'changeDataFeed', 'invariants')
+    """
+    present = writer_features(current) | reader_features(current)
+    return _lowest_protocol(
+        _with_requirements(set(names)) | present,
+        reader_version=current.min_reader_version,
+        writer_version=7,
+    )
+
+
+def raised_protocol(current: Protocol, *, reader_version: int, writer_version: int) -> Protocol:
+    """Return the protocol with at least these versions; it is never lowered.
+
+    >>> raised_protocol(Protocol(1, 2), reader_version=1, writer_version=4)
+    Protocol(min_reader_version=1, min_writer_version=4, reader_features=None, \
+writer_features=None, extra={})
+    """
+    reader = max(current.min_reader_version, reader_version)
+    writer = max(current.min_writer_version, writer_version, 7 if reader >= 3 else 1)
+    if (reader, writer) == (current.min_reader_version, current.min_writer_version):
+        return current
+    if writer < 7:
+        return Protocol(reader, writer)
+    present = writer_features(current) | reader_features(current)
+    return _lowest_protocol(present, reader_version=reader, writer_version=writer)
 
 
 def required_features(schema: StructType, configuration: Mapping[str, str]) -> frozenset[str]:
@@ -210,17 +244,23 @@ def check_readable(protocol: Protocol) -> None:
         )
 
 
-def check_writable(protocol: Protocol, schema: StructType | None = None) -> None:
+def check_writable(
+    protocol: Protocol,
+    schema: StructType | None = None,
+    configuration: Mapping[str, str] | None = None,
+) -> None:
     """Refuse a table that asks writers for something we do not do.
 
     A numbered version implies features the table may not use: with the schema at hand, a table
-    of writer version 6 without identity columns is fine.
+    of writer version 6 without identity columns is fine. Some features ask for nothing, listed
+    or not, until the schema or a property uses them.
     """
     check_readable(protocol)
     demanded = writer_features(protocol)
-    if protocol.min_writer_version < 7 and schema is not None:
-        used = required_features(schema, {})
-        demanded = demanded - {f for f in demanded - WRITABLE if f not in used}
+    if schema is not None:
+        used = required_features(schema, configuration or {})
+        idle = demanded if protocol.min_writer_version < 7 else demanded & _IDLE_UNTIL_USED
+        demanded = demanded - {f for f in idle - WRITABLE if f not in used}
     unknown = sorted(demanded - WRITABLE)
     if protocol.min_writer_version > 7 or unknown:
         raise UnsupportedFeatureError(

@@ -1,0 +1,64 @@
+"""ADD FEATURE: what readers and writers of the table must know from now on."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import TxnLogError
+from deltasql.model.protocol import FEATURES, check_writable, with_features
+from deltasql.operations.info import tell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.operations.target import Target
+
+FEATURE_NAMES = {
+    "AppendOnly": "appendOnly",
+    "ChangeDataFeed": "changeDataFeed",
+    "CheckConstraints": "checkConstraints",
+    "ColumnMapping": "columnMapping",
+    "DeletionVectors": "deletionVectors",
+    "DomainMetadata": "domainMetadata",
+    "GeneratedColumns": "generatedColumns",
+    "IcebergCompatV1": "icebergCompatV1",
+    "IdentityColumns": "identityColumns",
+    "Invariants": "invariants",
+    "RowTracking": "rowTracking",
+    "TimestampNanos": "timestampNanos",
+    "TimestampWithoutTimezone": "timestampNtz",
+    "V2Checkpoint": "v2Checkpoint",
+    "VariantType": "variantType",
+    "VariantTypePreview": "variantType-preview",
+}
+"""deltalake's TableFeatures to the names of Delta's protocol."""
+
+
+def add_feature(
+    target: Target, features: Sequence[str], *, allow_protocol_versions_increase: bool = False
+) -> None:
+    """Add table features by their names in Delta's protocol."""
+    if not features:
+        raise TxnLogError("No features provided", help="Name at least one table feature.")
+    current = target.protocol
+    if not allow_protocol_versions_increase:
+        for_readers = any(FEATURES[name].readers for name in features if name in FEATURES)
+        if for_readers and (current.min_reader_version < 3 or current.min_writer_version < 7):
+            raise _too_low("reader and writer feature", "reader is not v3, and writer not v7")
+        if current.min_writer_version < 7:
+            raise _too_low("writer feature", "min_writer is not v7")
+    protocol = with_features(current, features)
+    check_writable(protocol, target.schema, target.configuration)
+    if protocol != current:
+        target.staged.protocol = protocol
+    target.follows()
+    tell(target, "ADD FEATURE", {"name": json.dumps(list(features), separators=(",", ":"))})
+
+
+def _too_low(kind: str, reason: str) -> TxnLogError:
+    return TxnLogError(
+        f"Table feature enables {kind}, but {reason}",
+        help="Set allow_protocol_versions_increase, or raise the versions with "
+        "delta.minReaderVersion and delta.minWriterVersion.",
+    )
