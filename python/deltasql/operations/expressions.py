@@ -9,7 +9,7 @@ zone is UTC. The result is a sqlglot tree that every engine renders in its own S
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -26,7 +26,7 @@ from deltasql.operations.sql_types import field_of, sql_type
 
 Flavour: TypeAlias = Literal["datafusion", "spark"]
 _WITHOUT_ZONE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?")
-_MOMENT = exp.DataType.Type.TIMESTAMPTZ
+_MOMENT = exp.DType.TIMESTAMPTZ
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Scope:
         """Return the relation and the column that a path names; None without one."""
         by_alias = {alias.casefold(): name for alias, name in self.aliases.items()}
         named = by_alias.get(path[0].casefold()) if len(path) > 1 else None
-        if named in self.relations:
+        if named is not None and named in self.relations:
             found = _column_or_outer(self.relations[named], path[1:])
             if found is not None:
                 return named, found
@@ -111,7 +111,7 @@ def normal(text: str) -> str:
     >>> normal("p='b' and x=3")
     "p = 'b' AND x = 3"
     """
-    return _parse(text).sql(dialect=_Shown)
+    return _parse(text).sql(dialect=PredicateDialect)
 
 
 def assigned_column(name: str, scope: Scope) -> LeafColumn | None:
@@ -138,12 +138,6 @@ def conjuncts(expression: exp.Expr) -> list[exp.Expr]:
     if isinstance(plain, exp.And):
         return [part for side in (plain.this, plain.expression) for part in conjuncts(side)]
     return [plain]
-
-
-class _Shown(PredicateDialect):
-    class Generator(PredicateDialect.Generator):
-        def trycast_sql(self, expression: exp.TryCast) -> str:
-            return self.cast_sql(expression)
 
 
 def _parse(text: str) -> exp.Expr:
@@ -265,7 +259,7 @@ def _zone(literal: exp.Literal) -> None:
             literal.replace(exp.Literal.string(text))
         return
     if isinstance(parent, exp.Binary | exp.Between | exp.In):
-        sides = [side for side in parent.iter_expressions() if side is not literal]
+        sides = [side for side in parent.iter_expressions() if side != literal]
         if any(side.type is not None and side.type.this == _MOMENT for side in sides):
             moment = exp.Cast(this=exp.Literal.string(text), to=exp.DataType(this=_MOMENT))
             moment.type = moment.to
@@ -299,7 +293,7 @@ def _place_from_one(place: exp.Expr) -> exp.Expr:
     return place
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[[list[exp.Expr]], exp.Expr]] = {
     "make_array": lambda parts: exp.Array(expressions=parts),
     "now": lambda _: exp.CurrentTimestamp(),
     "date_part": lambda parts: exp.Extract(this=exp.var(parts[0].name), expression=parts[1]),

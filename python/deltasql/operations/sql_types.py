@@ -12,7 +12,7 @@ from deltasql.model.schema import ArrayType, DataType, MapType, StructType, deci
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_KINDS = exp.DataType.Type
+_KINDS = exp.DType
 _TYPES = {
     "byte": _KINDS.TINYINT,
     "short": _KINDS.SMALLINT,
@@ -115,7 +115,7 @@ def is_not_true(condition: exp.Expr) -> exp.Expr:
     return exp.not_(is_true(condition))
 
 
-def _nested(kind: exp.DataType.Type, inner: list[exp.DataType]) -> exp.DataType:
+def _nested(kind: exp.DType, inner: list[exp.DataType]) -> exp.DataType:
     return exp.DataType(this=kind, expressions=inner, nested=True)
 
 

@@ -1,0 +1,123 @@
+"""DELETE: rows for which a condition is true leave the table; only files with such rows change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from deltasql.engine.base import FILE
+from deltasql.operations.change_data import change_type, keeps_change_data, write_change_data
+from deltasql.operations.expressions import Flavour, Scope, normal, scalar
+from deltasql.operations.info import tell
+from deltasql.operations.sql_types import column, is_not_true
+from deltasql.operations.touched import Stopwatch, chosen, counted_rows, file_rows, rows_by_file
+
+if TYPE_CHECKING:
+    from deltasql.engine.base import WriteOptions
+    from deltasql.model.predicate import Predicate
+    from deltasql.operations.target import Target
+
+
+def stage_delete(
+    target: Target,
+    predicate: str | None = None,
+    *,
+    options: WriteOptions | None = None,
+    flavour: Flavour = "datafusion",
+) -> dict[str, int]:
+    """Stage the deletion and return deltalake's metrics; a null condition keeps the row.
+
+    Without a predicate, or with one on partition columns alone, no file is read.
+    """
+    clock = Stopwatch()
+    metrics = {
+        "num_added_files": 0,
+        "num_removed_files": 0,
+        "num_deleted_rows": 0,
+        "num_copied_rows": 0,
+        "execution_time_ms": 0,
+        "scan_time_ms": 0,
+        "rewrite_time_ms": 0,
+    }
+    found = None if predicate is None else target.predicate(predicate)
+    files = target.files(found)
+    target.read(whole_table=found is None, predicate=found, files=files)
+    if found is None or predicate is None:
+        _remove_whole(target, files, metrics)
+    elif found.partition_only:
+        _remove_whole(target, _in_partitions(target, files, predicate, flavour), metrics)
+    elif len(files):
+        condition = scalar(predicate, Scope.of(target.schema, "t"), flavour=flavour)
+        _remove_rows(target, files, condition, options, metrics, clock)
+    metrics["execution_time_ms"] = clock.total_ms()
+    if metrics["num_removed_files"]:
+        parameters = {} if predicate is None else {"predicate": normal(predicate)}
+        tell(target, "DELETE", parameters, metrics)
+    return metrics
+
+
+def _in_partitions(target: Target, files: pa.Table, predicate: str, flavour: Flavour) -> pa.Table:
+    """Return the files whose partition values meet the condition exactly."""
+    live = target.live(files)
+    values = {field.name: array for field, array in live.partition_values(live.files)}
+    places = pa.array(range(len(files)), pa.int64())
+    listed = target.engine.rows(pa.table({**values, FILE: places}))
+    condition = scalar(predicate, Scope.of(target.schema, "t"), flavour=flavour)
+    query = exp.select(column(FILE)).from_(exp.to_table("t")).where(condition)
+    return chosen(files, target.engine.collect(target.engine.query(query, t=listed))[FILE].to_pylist())
+
+
+def _remove_whole(target: Target, files: pa.Table, metrics: dict[str, int]) -> None:
+    counts = file_rows(files)
+    known = [count for count in counts if count is not None]
+    metrics["num_removed_files"] = len(files)
+    if len(known) == len(counts):
+        metrics["num_deleted_rows"] = sum(known)
+    else:  # the log does not tell, and the files are not opened for it
+        del metrics["num_deleted_rows"]
+    if len(files):
+        target.remove(files)
+
+
+def _remove_rows(
+    target: Target,
+    files: pa.Table,
+    condition: exp.Expr,
+    options: WriteOptions | None,
+    metrics: dict[str, int],
+    clock: Stopwatch,
+) -> None:
+    engine = target.engine
+    matched = rows_by_file(target, engine.scan(target.live(files), positions=True), condition)
+    touched = chosen(files, matched)
+    deleted = [matched[place] for place in sorted(matched)]
+    metrics["scan_time_ms"] = clock.lap_ms()
+    if not matched:
+        return
+    rows = counted_rows(target, touched)
+    partly = [place for place, count in enumerate(deleted) if count < rows[place]]
+    if partly:
+        columns = [column(name, "t") for name in target.schema.names]
+        kept = exp.select(*columns).from_(exp.to_table("t")).where(is_not_true(condition))
+        scan = engine.scan(target.live(chosen(touched, partly)))
+        added = engine.write(engine.query(kept, t=scan), target.plan(options))
+        if keeps_change_data(target):
+            _tell_changes(target, touched, condition, options)
+        target.add(added)
+        metrics["num_added_files"] = len(added)
+    target.remove(touched)
+    metrics["num_removed_files"] = len(touched)
+    metrics["num_deleted_rows"] = sum(deleted)
+    metrics["num_copied_rows"] = sum(rows[place] - deleted[place] for place in partly)
+    metrics["rewrite_time_ms"] = clock.lap_ms()
+
+
+def _tell_changes(
+    target: Target, touched: pa.Table, condition: exp.Expr, options: WriteOptions | None
+) -> None:
+    columns = [column(name, "t") for name in target.schema.names]
+    gone = exp.select(*columns, change_type("delete")).from_(exp.to_table("t")).where(condition)
+    scan = target.engine.scan(target.live(touched))
+    write_change_data(target, target.engine.query(gone, t=scan), options)

@@ -1,0 +1,77 @@
+"""Which files an operation touches, and how many rows of each."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from deltasql.engine.base import FILE
+from deltasql.operations.sql_types import column, identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from deltasql.engine.base import Relation
+    from deltasql.operations.target import Target
+
+COUNT = "__deltasql_count"
+
+
+class Stopwatch:
+    """Milliseconds since it was made, and since it was last asked."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.perf_counter()
+
+    def total_ms(self) -> int:
+        return int((time.perf_counter() - self._start) * 1000)
+
+    def lap_ms(self) -> int:
+        before, self._last = self._last, time.perf_counter()
+        return int((self._last - before) * 1000)
+
+
+def rows_by_file(target: Target, rows: Relation, condition: exp.Expr | None) -> dict[int, int]:
+    """Count the rows of each file that meet a condition; files without one are left out.
+
+    `rows` is a scan with positions; the condition speaks of it as `t`.
+    """
+    query = exp.select(column(FILE), exp.alias_(exp.Count(this=exp.Star()), identifier(COUNT)))
+    query = query.from_(exp.to_table("t")).group_by(column(FILE))
+    if condition is not None:
+        query = query.where(condition.copy())
+    found = target.engine.collect(target.engine.query(query, t=rows))
+    return dict(zip(found[FILE].to_pylist(), found[COUNT].to_pylist(), strict=True))
+
+
+def file_rows(files: pa.Table) -> list[int | None]:
+    """Return how many live rows each listed file has, as far as the log knows it."""
+    deleted = [
+        json.loads(text).get("cardinality", 0) if text else 0
+        for text in files["deletion_vector"].to_pylist()
+    ]
+    return [
+        None if records is None else records - gone
+        for records, gone in zip(files["num_records"].to_pylist(), deleted, strict=True)
+    ]
+
+
+def counted_rows(target: Target, files: pa.Table) -> list[int]:
+    """Return how many live rows each listed file has; one without statistics is counted."""
+    known = file_rows(files)
+    unknown = [place for place, count in enumerate(known) if count is None]
+    counts: Mapping[int, int] = {}
+    if unknown:
+        scan = target.engine.scan(target.live(files.take(pa.array(unknown))), positions=True)
+        by_place = rows_by_file(target, scan, None)
+        counts = {place: by_place.get(number, 0) for number, place in enumerate(unknown)}
+    return [counts[place] if count is None else count for place, count in enumerate(known)]
+
+
+def chosen(files: pa.Table, places: Iterable[int]) -> pa.Table:
+    """Return the listed files at some places, in their order."""
+    return files.take(pa.array(sorted(places), pa.int64()))
