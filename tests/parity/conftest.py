@@ -1,0 +1,71 @@
+"""`lake`: the same test on stock deltalake and on tables whose log is in a database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import deltalake
+import pytest
+
+import deltasql
+from tests.conftest import new_catalog_uri
+from tests.parity.lakes import SYSTEMS, Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deltasql.uri import DeltaSqlUri
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "every_backend: parity on all backends, not SQLite alone")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "lake" not in metafunc.fixturenames:
+        return
+    everywhere = metafunc.definition.get_closest_marker("every_backend")
+    metafunc.parametrize("lake", SYSTEMS if everywhere else SYSTEMS[:2], indirect=True)
+
+
+@pytest.fixture
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    """An empty lake of one system."""
+    if request.param == "stock":
+        yield _stock(tmp_path)
+        return
+    for uri in new_catalog_uri(request.param, tmp_path):
+        yield _ours(request.param, uri, tmp_path)
+
+
+def _stock(folder: Path) -> Lake:
+    return Lake(
+        system="stock",
+        DeltaTable=deltalake.DeltaTable,
+        write_deltalake=deltalake.write_deltalake,
+        QueryBuilder=deltalake.QueryBuilder,
+        convert_to_deltalake=deltalake.convert_to_deltalake,
+        uri=lambda name: str(folder / "lake" / name),
+        nowhere=lambda name: str(folder / "missing" / name),
+        root=folder,
+    )
+
+
+def _ours(system: str, catalog: DeltaSqlUri, folder: Path) -> Lake:
+    def address(name: str) -> str:
+        text = catalog.with_table(name).to_string()
+        place = quote(str(folder / "lake" / name))
+        return f"{text}{'&' if '?' in text else '?'}location={place}"
+
+    return Lake(
+        system=system,
+        DeltaTable=deltasql.DeltaTable,
+        write_deltalake=deltasql.write_deltalake,
+        QueryBuilder=deltasql.QueryBuilder,
+        convert_to_deltalake=deltasql.convert_to_deltalake,
+        uri=address,
+        nowhere=address,
+        root=folder,
+    )

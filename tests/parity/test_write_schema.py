@@ -1,0 +1,210 @@
+"""Writing data whose schema is not the table's: casting, evolution, partitioning."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from deltalake.exceptions import DeltaError, SchemaMismatchError
+from deltalake.schema import ArrayType, Field, PrimitiveType, StructType
+
+from tests.parity.lakes import Lake, column, everywhere, rows, sample
+
+
+def names(table: object) -> list[str]:
+    return [field.name for field in table.schema().fields]  # type: ignore[attr-defined]
+
+
+@everywhere
+def test_fewer_or_more_columns_are_refused(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    with pytest.raises(SchemaMismatchError, match="number of fields does not match: 1 vs 3"):
+        lake.write_deltalake(table, pa.table({"id": [1]}), mode="append")
+    with pytest.raises(SchemaMismatchError, match="number of fields does not match: 4 vs 3"):
+        lake.write_deltalake(table, sample(w=[1, 2, 3]), mode="append")
+    with pytest.raises(SchemaMismatchError, match="number of fields does not match: 4 vs 3"):
+        lake.write_deltalake(table, sample(w=[1, 2, 3]), mode="overwrite")
+    assert table.version() == 0
+
+
+def test_columns_are_found_by_name_not_by_place(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    lake.write_deltalake(table, sample(id=[4, 5, 6]).select(["v", "id", "p"]), mode="append")
+    assert names(table) == ["id", "p", "v"]
+    assert rows(table)[3] == {"id": 4, "p": "a", "v": 1.5}
+
+
+def test_values_are_cast_to_the_type_of_the_column(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    lake.write_deltalake(
+        table,
+        pa.table({"id": pa.array([7], pa.int8()), "p": pa.array(["x"]), "v": pa.array([2])}),
+        mode="append",
+    )
+    lake.write_deltalake(table, pa.table({"id": ["8"], "p": ["y"], "v": ["2.5"]}), mode="append")
+    assert rows(table)[3:] == [{"id": 7, "p": "x", "v": 2.0}, {"id": 8, "p": "y", "v": 2.5}]
+    assert table.schema().fields[0].type == PrimitiveType("long")
+
+
+def test_a_value_that_cannot_be_cast_is_refused(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    with pytest.raises(Exception, match="(?i)cast"):
+        lake.write_deltalake(table, sample(id=["x", "y", "z"]), mode="append")
+    small = lake.make("small", pa.table({"n": pa.array([1], pa.int8())}))
+    with pytest.raises(Exception, match="(?i)cast"):
+        lake.write_deltalake(small, pa.table({"n": pa.array([300], pa.int64())}), mode="append")
+    assert lake.DeltaTable(lake.uri("t")).version() == 0
+
+
+def test_a_column_of_nulls_fits_every_type(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    lake.write_deltalake(table, sample(v=pa.nulls(3)), mode="append")
+    assert column(table, "v") == [1.5, 2.5, None, None, None, None]
+
+
+@everywhere
+def test_merge_adds_columns_and_fills_nulls(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    data = pa.table({"id": [4], "w": [True]})
+    lake.write_deltalake(table, data, mode="append", schema_mode="merge")
+    assert names(table) == ["id", "p", "v", "w"]
+    assert rows(table) == [
+        *({**row, "w": None} for row in sample().to_pylist()),
+        {"id": 4, "p": None, "v": None, "w": True},
+    ]
+
+
+def test_merge_with_overwrite_keeps_the_old_columns(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    data = pa.table({"id": [4], "w": ["x"]})
+    lake.write_deltalake(table, data, mode="overwrite", schema_mode="merge")
+    assert names(table) == ["id", "p", "v", "w"]
+    assert rows(table) == [{"id": 4, "p": None, "v": None, "w": "x"}]
+
+
+def test_merge_does_not_change_a_type(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    with pytest.raises(Exception, match="(?i)cast"):
+        lake.write_deltalake(table, pa.table({"id": ["s"]}), mode="append", schema_mode="merge")
+    assert lake.DeltaTable(lake.uri("t")).version() == 0
+
+
+def test_merge_extends_structs_and_lists_of_structs(lake: Lake) -> None:
+    table = lake.make("t", pa.table({"s": [{"a": 1}], "l": [[{"a": 1}]]}))
+    data = pa.table({"s": [{"a": 2, "b": "x"}], "l": [[{"a": 2, "b": "y"}]]})
+    lake.write_deltalake(table, data, mode="append", schema_mode="merge")
+    grown = StructType([Field("a", "long"), Field("b", "string")])
+    assert [field.type for field in table.schema().fields] == [grown, ArrayType(grown)]
+    found = sorted(table.to_pyarrow_table().to_pylist(), key=lambda row: row["s"]["a"])
+    assert found == [
+        {"s": {"a": 1, "b": None}, "l": [{"a": 1, "b": None}]},
+        {"s": {"a": 2, "b": "x"}, "l": [{"a": 2, "b": "y"}]},
+    ]
+
+
+def test_nothing_new_to_merge_leaves_the_schema(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    lake.write_deltalake(table, pa.table({"id": [9]}), mode="append", schema_mode="merge")
+    assert names(table) == ["id", "p", "v"]
+    assert rows(table)[3] == {"id": 9, "p": None, "v": None}
+
+
+@everywhere
+def test_overwrite_of_the_schema(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    data = pa.table({"id": ["one"], "new": [1]})
+    lake.write_deltalake(table, data, mode="overwrite", schema_mode="overwrite")
+    assert table.version() == 1
+    assert rows(table) == [{"id": "one", "new": 1}]
+    table.load_as_version(0)
+    assert rows(table) == sample().to_pylist()
+
+
+def test_overwrite_of_the_schema_is_no_append(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    with pytest.raises(DeltaError, match="Schema overwrite not supported for Append"):
+        lake.write_deltalake(table, sample(), mode="append", schema_mode="overwrite")
+
+
+@everywhere
+def test_partition_columns_are_taken_from_the_table(lake: Lake) -> None:
+    table = lake.make("t", sample(), partition_by="p")
+    assert table.metadata().partition_columns == ["p"]
+    lake.write_deltalake(table, sample(p=["c", "c", None]), mode="append")
+    assert sorted(table.partitions(), key=str) == [
+        {"p": "a"},
+        {"p": "b"},
+        {"p": "c"},
+        {"p": None},
+    ]
+    assert rows(table)[0].keys() == {"id", "p", "v"}
+    assert column(table, "p") == ["a", "a", "b", "c", "c", None]
+
+
+def test_another_partitioning_is_refused(lake: Lake) -> None:
+    table = lake.make("t", sample(), partition_by=["p"])
+    lake.write_deltalake(table, sample(), mode="append", partition_by=["p"])
+    with pytest.raises(DeltaError, match="Specified table partitioning does not match"):
+        lake.write_deltalake(table, sample(), mode="append", partition_by=["id"])
+    flat = lake.make("flat", sample())
+    with pytest.raises(DeltaError, match="Specified table partitioning does not match"):
+        lake.write_deltalake(flat, sample(), mode="append", partition_by=["p"])
+
+
+def test_overwriting_the_schema_may_change_the_partitioning(lake: Lake) -> None:
+    table = lake.make("t", sample(), partition_by=["p"])
+    lake.write_deltalake(
+        table, sample(), mode="overwrite", schema_mode="overwrite", partition_by=["id"]
+    )
+    assert table.metadata().partition_columns == ["id"]
+    assert sorted(each["id"] for each in table.partitions()) == ["1", "2", "3"]
+
+
+def test_a_partition_column_must_be_in_the_data(lake: Lake) -> None:
+    with pytest.raises(DeltaError, match="nope"):
+        lake.write_deltalake(lake.uri("t"), sample(), partition_by=["nope"])
+
+
+def test_partition_values_of_every_type_come_back(lake: Lake) -> None:
+    data = pa.table(
+        {
+            "n": [1, 2, 3],
+            "i": pa.array([10, -1, None], pa.int32()),
+            "d": [date(2024, 2, 29), date(1969, 12, 31), None],
+            "b": [True, False, None],
+            "s": ["ä/b=c d%", "plain", None],
+            "dec": pa.array([Decimal("1.50"), Decimal("-2.00"), None], pa.decimal128(5, 2)),
+        }
+    )
+    table = lake.make("t", data, partition_by=["i", "d", "b", "s", "dec"])
+    assert rows(table, "n") == data.to_pylist()
+    assert {each["s"] for each in table.partitions()} == {"ä/b=c d%", "plain", None}
+    assert table.to_pyarrow_table(filters=[("s", "=", "ä/b=c d%")])["n"].to_pylist() == [1]
+
+
+def test_files_lie_in_folders_of_their_partition(lake: Lake) -> None:
+    table = lake.make("t", sample(), partition_by=["p"])
+    folders = sorted(each.split("/")[-2] for each in table.file_uris())
+    assert folders == ["p=a", "p=b"]
+    nulls = lake.make("nulls", sample(p=pa.nulls(3, pa.string())), partition_by=["p"])
+    assert [each.split("/")[-2] for each in nulls.file_uris()] == ["p=__HIVE_DEFAULT_PARTITION__"]
+
+
+def test_an_empty_text_is_the_null_partition(lake: Lake) -> None:
+    table = lake.make("t", sample(p=["", "x", "x"]), partition_by=["p"])
+    assert rows(table)[0]["p"] in ("", None)
+    assert table.count() == 3
+
+
+def test_two_partition_columns_nest(lake: Lake) -> None:
+    data = sample(q=[1, 1, 2])
+    table = lake.make("t", data, partition_by=["p", "q"])
+    assert table.metadata().partition_columns == ["p", "q"]
+    assert sorted(tuple(each.split("/")[-3:-1]) for each in table.file_uris()) == [
+        ("p=a", "q=1"),
+        ("p=a", "q=2"),
+        ("p=b", "q=1"),
+    ]
+    assert rows(table) == data.to_pylist()
