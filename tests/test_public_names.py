@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import deltalake
+
 import deltasql
 
 
@@ -12,8 +14,21 @@ def test_public_names_are_exactly_these() -> None:
     assert deltasql.__all__ == sorted(deltasql.__all__)
     for name in deltasql.__all__:
         assert getattr(deltasql, name) is not None
-    documented = [name for name in deltasql.__all__ if name != "__version__"]
+    # What is deltalake's own is documented there.
+    documented = set(deltasql.__all__) - {"__version__"} - set(_taken_over())
     assert [name for name in documented if not getattr(deltasql, name).__doc__] == []
+
+
+def test_it_takes_the_place_of_deltalake() -> None:
+    assert set(deltalake.__all__) <= set(deltasql.__all__)
+    own = set(deltalake.__all__) - set(_taken_over())
+    assert own >= {"DeltaTable", "Metadata", "QueryBuilder", "__version__", "write_deltalake"}
+
+
+def _taken_over() -> list[str]:
+    return [
+        name for name in deltalake.__all__ if getattr(deltasql, name) is getattr(deltalake, name)
+    ]
 
 
 def test_no_room_imports_from_the_front_door() -> None:

@@ -1,4 +1,30 @@
-"""The Delta Lake transaction log, in a database you already run."""
+"""The Delta Lake transaction log, in a database you already run.
+
+What `deltalake` exports is here under the same names, so that `from deltasql import …` takes the
+place of `from deltalake import …`; only `Metadata` is the action of the log, as its neighbours are,
+and not the class that `DeltaTable.metadata()` returns, which is `deltalake.Metadata`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from deltalake import (
+    BloomFilterProperties,
+    ColumnProperties,
+    CommitProperties,
+    DataType,
+    Field,
+    PostCommitHookProperties,
+    Schema,
+    TableFeatures,
+    Transaction,
+    VariantType,
+    WriterProperties,
+    convert_to_deltalake,
+    enable_nanosecond_timestamps,
+    init_tracing,
+    rust_core_version,
+)
 
 from deltasql._core import __version__
 from deltasql.api.catalog import Catalog
@@ -20,23 +46,63 @@ from deltasql.model.actions import (
     SetTransaction,
 )
 
+if TYPE_CHECKING:
+    from deltasql.api.delta_table import DeltaTable
+    from deltasql.api.query import QueryBuilder
+
+# Found when first asked for: they need pyarrow, which a commit does not.
+_LATER = {
+    "DeltaTable": "deltasql.api.delta_table",
+    "QueryBuilder": "deltasql.api.query",
+}
+
 __all__ = [
     "AddCdcFile",
     "AddFile",
+    "BloomFilterProperties",
     "Catalog",
+    "ColumnProperties",
     "CommitInfo",
+    "CommitProperties",
+    "DataType",
     "DeletionVector",
+    "DeltaTable",
     "DomainMetadata",
+    "Field",
     "Metadata",
     "MultiTableTransaction",
+    "PostCommitHookProperties",
     "Protocol",
+    "QueryBuilder",
     "ReadSet",
     "RemoveFile",
+    "Schema",
     "SetTransaction",
+    "TableFeatures",
+    "Transaction",
+    "VariantType",
+    "WriterProperties",
     "__version__",
     "begin",
     "connect",
+    "convert_to_deltalake",
+    "enable_nanosecond_timestamps",
+    "init_tracing",
     "mirror_duckdb",
     "rebuild",
+    "rust_core_version",
     "write_deltalake",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(module), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,6 +12,8 @@ from deltasql.config import Config
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deltasql.api.transaction import MultiTableTransaction
 
 _shared: dict[str, Catalog] = {}
@@ -54,6 +56,16 @@ def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
     if found is not opened:
         opened.close()
     return found
+
+
+def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
+    """Return the configuration with a call's own options of the storage on top of it."""
+    config = Config.load()
+    if not storage_options:
+        return config
+    options = dict(storage_options)
+    places = dict.fromkeys(config.storage.locations, options)
+    return Config.load(storage={"options": options, "locations": places})
 
 
 def close_all() -> None:

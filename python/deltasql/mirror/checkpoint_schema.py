@@ -111,10 +111,10 @@ def stats_type(metadata: Metadata) -> pa.StructType:
     }
     fields = [("numRecords", pa.int64())]
     if bounds:  # Parquet has no struct without members
-        fields += [("minValues", _nested(bounds)), ("maxValues", _nested(bounds))]
+        fields += [("minValues", nested_struct(bounds)), ("maxValues", nested_struct(bounds))]
     if leaves:
         nulls = {leaf.physical_path: pa.int64() for leaf in leaves}
-        fields.append(("nullCount", _nested(nulls)))
+        fields.append(("nullCount", nested_struct(nulls)))
     return pa.struct([*fields, ("tightBounds", pa.bool_())])
 
 
@@ -169,7 +169,7 @@ def _add_type(metadata: Metadata) -> pa.StructType:
     return pa.struct(fields)
 
 
-def _nested(leaves: Mapping[tuple[str, ...], pa.DataType]) -> pa.StructType:
+def nested_struct(leaves: Mapping[tuple[str, ...], pa.DataType]) -> pa.StructType:
     """Build structs of structs from paths."""
     members: dict[str, pa.DataType | dict[tuple[str, ...], pa.DataType]] = {}
     for (first, *rest), data_type in leaves.items():
@@ -180,7 +180,7 @@ def _nested(leaves: Mapping[tuple[str, ...], pa.DataType]) -> pa.StructType:
             members[first] = data_type
     return pa.struct(
         [
-            (name, _nested(each) if isinstance(each, dict) else each)
+            (name, nested_struct(each) if isinstance(each, dict) else each)
             for name, each in members.items()
         ]
     )

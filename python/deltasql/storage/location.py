@@ -83,6 +83,17 @@ def join_location(root: str, *names: str) -> str:
     return "/".join([root.rstrip("/"), *parts])
 
 
+def location_url(text: str) -> str:
+    """Return a location as a URL without a last slash, local ones too.
+
+    >>> location_url("/data/sales eu"), location_url("s3a://lake/sales/")
+    ('file:///data/sales%20eu', 's3://lake/sales')
+    """
+    place = parse_location(text)
+    path = quote(place.path, safe=_KEPT)
+    return f"file://{path}" if place.is_local else f"{place.root}/{path}".rstrip("/")
+
+
 def data_name(place: Location, path: str) -> str:
     """Return the name of the file that an action's `path` means: decoded once, below the root.
 

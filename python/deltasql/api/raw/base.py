@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ class RawBase:
     @property
     def name(self) -> str:
         """The table's name as the catalog takes it."""
-        return self.row.full_name
+        return join_table_name(self.row.namespace, self.row.name)
 
     def _open(self, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
         catalog = self.catalog

@@ -1,0 +1,235 @@
+"""`DeltaTable`: deltalake's class, with the log of `deltasql://` tables in SQL."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import deltalake
+
+from deltasql.api.raw.opening import is_ours, open_raw
+from deltasql.api.raw.table import RawTable
+from deltasql.exceptions import TxnLogTableNotFoundError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+    import pyarrow.fs as pa_fs
+    from arro3.core.types import ArrowSchemaExportable
+    from deltalake import CommitProperties, PostCommitHookProperties, Schema
+    from deltalake.table import FilePruningPredicateType, FilterType
+    from pyarrow.dataset import Dataset, Expression, ParquetReadOptions
+
+_NO_EFFECT = {
+    "without_files": "the files of a table are listed when they are asked for",
+    "log_buffer_size": "the log is not read from files",
+    "skip_stats": "statistics are fetched when they are asked for",
+}
+
+
+class DeltaTable(deltalake.DeltaTable):
+    """A table at a version. A URI that is not ours opens a table of deltalake as it is.
+
+    >>> import tempfile, deltasql, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"deltasql://sqlite/{folder.name}/meta.db?table=sales"
+    >>> deltasql.write_deltalake(uri, pa.table({"id": [1, 2]}))
+    >>> DeltaTable(uri).to_pyarrow_table().to_pydict()
+    {'id': [1, 2]}
+    """
+
+    def __init__(
+        self,
+        table_uri: str | Path | os.PathLike[str],
+        version: int | None = None,
+        storage_options: dict[str, str] | None = None,
+        without_files: bool = False,
+        log_buffer_size: int | None = None,
+        skip_stats: bool = False,
+    ) -> None:
+        if not is_ours(table_uri):
+            super().__init__(table_uri, version, storage_options)
+        else:
+            self._storage_options = storage_options
+            self._table = cast("Any", open_raw(table_uri, version, storage_options))
+        given = {
+            "without_files": without_files,
+            "log_buffer_size": log_buffer_size is not None,
+            "skip_stats": skip_stats,
+        }
+        for name in (name for name, is_given in given.items() if is_given):
+            message = f"{name} is deprecated and ignored: {_NO_EFFECT[name]}"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Open the same version again where the copy is made: a pickle holds no connection."""
+        raw = self._raw
+        if raw is None:
+            place = self.table_uri
+        else:
+            # The only place a password is written to: without it the copy could not be opened.
+            place = raw.catalog.uri.with_table(raw.row.name, raw.row.namespace).to_string()
+        return type(self), (place, self.version(), self._storage_options)
+
+    @property
+    def _raw(self) -> RawTable | None:
+        """The handle on SQL; None for a table that deltalake opened."""
+        return self._table if isinstance(self._table, RawTable) else None
+
+    @staticmethod
+    def is_deltatable(
+        table_uri: str | Path | os.PathLike[str], storage_options: dict[str, str] | None = None
+    ) -> bool:
+        """Tell whether a table is there."""
+        if not is_ours(table_uri):
+            return deltalake.DeltaTable.is_deltatable(table_uri, storage_options)
+        try:
+            open_raw(table_uri, None, storage_options)
+        except TxnLogTableNotFoundError:
+            return False
+        return True
+
+    @classmethod
+    def create(
+        cls,
+        table_uri: str | Path,
+        schema: Schema | ArrowSchemaExportable,
+        mode: Literal["error", "append", "overwrite", "ignore"] = "error",
+        partition_by: list[str] | str | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        configuration: Mapping[str, str | None] | None = None,
+        storage_options: dict[str, str] | None = None,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+        raise_if_key_not_exists: bool = True,
+    ) -> deltalake.DeltaTable:
+        """Create a table, or replace one with mode="overwrite"; returns it opened."""
+        given = (commit_properties, post_commithook_properties)
+        if not is_ours(table_uri):
+            return super().create(
+                table_uri,
+                schema,
+                mode,
+                partition_by,
+                name,
+                description,
+                configuration,
+                storage_options,
+                *args,
+                commit_properties=commit_properties,
+                post_commithook_properties=post_commithook_properties,
+                raise_if_key_not_exists=raise_if_key_not_exists,
+            )
+        from deltasql.api.create import create_deltalake
+
+        commit, post, strict = _with_positional(args, *given, raise_if_key_not_exists)
+        create_deltalake(
+            str(table_uri),
+            schema,
+            [partition_by] if isinstance(partition_by, str) else partition_by or [],
+            mode,
+            strict,
+            name,
+            description,
+            configuration,
+            storage_options,
+            commit,
+            post,
+        )
+        return cls(table_uri, storage_options=storage_options)
+
+    def count(self) -> int:
+        """Return the number of rows by the statistics of files; one without them counts as none."""
+        raw = self._raw
+        return super().count() if raw is None else raw.count_records()
+
+    def to_pyarrow_dataset(
+        self,
+        partitions: FilterType | None = None,
+        filesystem: str | pa_fs.FileSystem | None = None,
+        parquet_read_options: ParquetReadOptions | None = None,
+        schema: pa.Schema | None = None,
+        as_large_types: bool = False,
+        file_pruning_predicate: FilePruningPredicateType | None = None,
+    ) -> Dataset:
+        """Return the files as a pyarrow dataset that skips those which cannot match a filter."""
+        pruning = file_pruning_predicate
+        if partitions is not None and pruning is None:
+            _warn_deprecated("partitions", "file_pruning_predicate")
+            pruning = partitions
+        elif partitions is not None:
+            raise ValueError("give either partitions or file_pruning_predicate, not both")
+        return super().to_pyarrow_dataset(
+            None,
+            filesystem or self._file_system(),
+            parquet_read_options,
+            schema,
+            as_large_types,
+            pruning,
+        )
+
+    def to_pyarrow_table(
+        self,
+        partitions: FilterType | None = None,
+        columns: list[str] | None = None,
+        filesystem: str | pa_fs.FileSystem | None = None,
+        filters: FilterType | Expression | None = None,
+    ) -> pa.Table:
+        """Return rows as Arrow, also of tables that pyarrow cannot read by itself."""
+        if partitions is not None:
+            _warn_deprecated("partitions", "filters")
+        condition = None
+        if filters is not None:
+            from pyarrow.parquet import filters_to_expression
+
+            condition = filters_to_expression(filters)
+        raw = self._raw
+        if raw is not None:
+            from deltasql.api.raw.dataset import is_plain, read_table
+
+            if not is_plain(raw):
+                pruning = self._encode_file_pruning_predicate(partitions)
+                return read_table(raw, columns, condition, pruning)
+        dataset = self.to_pyarrow_dataset(filesystem=filesystem, file_pruning_predicate=partitions)
+        return dataset.to_table(columns=columns, filter=condition)
+
+    def _file_system(self) -> pa_fs.FileSystem | None:
+        """Return the table's folder for pyarrow; None lets deltalake look after its own."""
+        raw = self._raw
+        if raw is None:
+            return None
+        from deltasql.api.raw.dataset import check_plain, file_system
+
+        check_plain(raw)
+        return file_system(raw, self._storage_options)
+
+
+def _with_positional(
+    args: tuple[Any, ...],
+    commit: CommitProperties | None,
+    post: PostCommitHookProperties | None,
+    strict: bool,
+) -> tuple[CommitProperties | None, PostCommitHookProperties | None, bool]:
+    """Take the arguments that older callers give by position, after all others."""
+    if not args:
+        return commit, post, strict
+    _warn_deprecated("commit arguments by position", "their names", stacklevel=4)
+    names = ("commit_properties", "post_commithook_properties", "raise_if_key_not_exists")
+    if len(args) > len(names):
+        raise TypeError("create() got unexpected positional arguments")
+    for name, value, _ in zip(names, (commit, post), args, strict=False):
+        if value is not None:
+            raise TypeError(f"create() got multiple values for {name!r}")
+    filled = [*args, *(commit, post, strict)[len(args) :]]
+    return filled[0], filled[1], bool(filled[2])
+
+
+def _warn_deprecated(what: str, instead: str, *, stacklevel: int = 3) -> None:
+    warnings.warn(
+        f"{what}: deprecated, use {instead} instead", DeprecationWarning, stacklevel=stacklevel
+    )

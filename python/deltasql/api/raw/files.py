@@ -1,0 +1,131 @@
+"""Which files a version has, in the order of the log and as others want them listed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow.compute as pc
+from arro3.core import RecordBatchReader, Table
+
+from deltasql.api.raw.base import RawBase
+from deltasql.engine.addresses import data_address
+from deltasql.engine.live_files import LiveFiles
+from deltasql.model.properties import TableProperties
+from deltasql.model.schema import column_mapping_mode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    import pyarrow.dataset as pds
+    from arro3.core.types import ArrowSchemaExportable
+
+    Pruning = str | Sequence[Any]
+
+
+class FilesSide(RawBase):
+    """Listings of live files; a predicate drops those that cannot hold a matching row."""
+
+    def listed(self, predicate: Pruning | None = None) -> pa.Table:
+        """Return the files as a scan has them: newest commit first, by path within a commit."""
+        return in_log_order(self.snapshot.scan(predicate).arrow)
+
+    def live(self, listed: pa.Table) -> LiveFiles:
+        """Return listed files as an engine reads them."""
+        snapshot, settings = self.snapshot, self.catalog.config.storage
+        return LiveFiles(self.row.location, snapshot.metadata, listed, settings)
+
+    def files(self, file_pruning_predicate: Pruning | None = None) -> list[str]:
+        """Return the files as `file_uris` does: so does deltalake."""
+        return self.file_uris(file_pruning_predicate)
+
+    def file_uris(self, file_pruning_predicate: Pruning | None = None) -> list[str]:
+        """Return the address of every file: plain paths of local files, else URLs."""
+        if file_pruning_predicate is None:
+            listed = in_log_order(self.snapshot.file_paths())
+        else:
+            listed = self.listed(file_pruning_predicate)
+        location = self.row.location
+        return [data_address(location, path) for path in listed["path"].to_pylist()]
+
+    def get_add_file_sizes(self) -> dict[str, int]:
+        """Return the size of every file by its name in the table's folder."""
+        listed = self.snapshot.file_paths()
+        paths, sizes = listed["path"].to_pylist(), listed["size"].to_pylist()
+        return {unquote(path): size for path, size in zip(paths, sizes, strict=True)}
+
+    def count_records(self) -> int:
+        """Return the sum of the rows that statistics tell of."""
+        return int(pc.sum(self.snapshot.file_paths()["num_records"]).as_py() or 0)
+
+    def get_active_partitions(
+        self, file_pruning_predicate: Pruning | None = None
+    ) -> frozenset[frozenset[tuple[str, str | None]]]:
+        """Return the distinct partitions of files, values as the log writes them."""
+        if file_pruning_predicate is None:
+            ids = self.snapshot.file_paths()["partition_id"].unique().to_pylist()
+            known = self.catalog.store.partition_values(self.row.table_id)
+            texts = [known.get(number, "{}") for number in ids]
+        else:
+            texts = self.listed(file_pruning_predicate)["partition"].unique().to_pylist()
+        names = self._physical_partition_names()
+        found = set()
+        for text in texts:
+            values = json.loads(text or "{}")
+            found.add(frozenset((name, values.get(key)) for name, key in names.items()))
+        return frozenset(found)
+
+    def get_add_actions(self, flatten: bool) -> Table:
+        """Return the files with typed statistics and partition values."""
+        from deltasql.api.raw.add_actions import add_actions
+
+        listed = self.listed()
+        found = add_actions(self.snapshot.metadata, listed, self.live(listed))
+        while flatten and any(str(field.type).startswith("struct") for field in found.schema):
+            found = found.flatten()
+        return Table.from_arrow(found)
+
+    def dataset_partitions(
+        self, schema: ArrowSchemaExportable, file_pruning_predicate: Pruning | None = None
+    ) -> list[tuple[str, pds.Expression | None]]:
+        """Return each file with what is known of its rows, as pyarrow prunes by it."""
+        from deltasql.api.raw.guarantees import guarantees
+
+        listed = self.listed(file_pruning_predicate)
+        paths = [unquote(path) for path in listed["path"].to_pylist()]
+        known = guarantees(self.snapshot.metadata, listed, self.live(listed), schema)
+        return list(zip(paths, known, strict=True))
+
+    def deletion_vectors(self) -> RecordBatchReader:
+        """Return, for every file with deleted rows, which rows to keep."""
+        from deltasql.api.raw.vectors import selections
+
+        listed = self.listed()
+        return RecordBatchReader.from_arrow(selections(self.live(listed), listed))
+
+    def get_num_index_cols(self) -> int:
+        """Return how many columns get statistics; -1 is all."""
+        return TableProperties(self.snapshot.metadata.configuration).num_indexed_cols
+
+    def get_stats_columns(self) -> list[str] | None:
+        """Return the columns that are named to get statistics."""
+        named = self.snapshot.metadata.configuration.get("delta.dataSkippingStatsColumns")
+        return None if named is None else [part.strip() for part in named.split(",")]
+
+    def _physical_partition_names(self) -> dict[str, str]:
+        snapshot = self.snapshot
+        mode = column_mapping_mode(snapshot.metadata.configuration)
+        names = {}
+        for name in snapshot.partition_columns:
+            field = snapshot.schema.find(name)
+            names[name] = name if field is None else field.physical_name(mode)
+        return names
+
+
+def in_log_order(listed: pa.Table) -> pa.Table:
+    """Put files in the order of the published log as deltalake replays it."""
+    if listed.num_rows < 2:
+        return listed
+    return listed.sort_by([("added_version", "descending"), ("path", "ascending")])

@@ -1,0 +1,82 @@
+"""Opening a handle by URI."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltasql.api.connect import shared, with_storage_options
+from deltasql.api.raw.read import unsigned
+from deltasql.api.raw.table import RawTable
+from deltasql.exceptions import TxnLogTableNotFoundError, TxnLogUriError, VersionNotFoundError
+from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    TableUri = str | os.PathLike[str] | DeltaSqlUri
+
+
+def open_raw(
+    table_uri: TableUri,
+    version: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> RawTable:
+    """Open a handle with at most two statements; a version of the call wins over the URI's."""
+    uri = parse_table_uri(table_uri)
+    is_file = uri.backend != "postgres" and not uri.is_memory
+    if is_file and not Path(uri.database).exists():
+        # Looking for a table does not make a database.
+        raise TxnLogTableNotFoundError(
+            f"table {uri.table_name} does not exist: there is no database {uri.database}",
+            table=uri.table_name,
+            help="Check the path in the URI; the first write creates database and table.",
+        )
+    catalog = shared(uri, with_storage_options(storage_options))
+    row = catalog.resolve(str(uri.table_name), fresh=True)
+    wanted = uri.version if version is None else unsigned(version)
+    try:
+        return RawTable(
+            catalog, row, version=wanted, timestamp=uri.timestamp if wanted is None else None
+        )
+    except VersionNotFoundError as error:
+        if wanted is None:
+            raise
+        raise VersionNotFoundError(
+            f"LogSegment end version {error.latest} not the same as the specified end version "
+            f"{wanted}: {error.message}",
+            table=uri.table_name,
+            version=wanted,
+            latest=error.latest,
+        ) from error
+
+
+def parse_table_uri(table_uri: TableUri) -> DeltaSqlUri:
+    """Parse a URI that has to name a table.
+
+    >>> parse_table_uri("deltasql://sqlite//data/meta.db?table=sales").table
+    'sales'
+    """
+    if isinstance(table_uri, os.PathLike):
+        raise TxnLogUriError(
+            f"{os.fspath(table_uri)} is a path, where a URI loses its double slashes",
+            help="Pass the URI as text.",
+        )
+    uri = table_uri if isinstance(table_uri, DeltaSqlUri) else parse_uri(table_uri)
+    if uri.table_name is None:
+        raise TxnLogUriError(
+            f"{uri} names a catalog, not a table", help="Add ?table=name, or /table for PostgreSQL."
+        )
+    return uri
+
+
+def is_ours(table_uri: object) -> bool:
+    """Tell whether a table's address is meant for us, also one that became a path.
+
+    >>> is_ours("deltasql://sqlite/meta.db?table=t"), is_ours(Path("/lake/sales"))
+    (True, False)
+    """
+    if isinstance(table_uri, os.PathLike):
+        return str(os.fspath(table_uri)).startswith("deltasql:/")
+    return is_deltasql_uri(table_uri)

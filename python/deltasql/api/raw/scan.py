@@ -1,0 +1,141 @@
+"""Reading the rows of a version, with the engine or by what was published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from arro3.core import RecordBatchReader
+from deltalake._internal import RawDeltaTable
+from sqlglot import exp
+
+from deltasql.api.raw.files import FilesSide
+from deltasql.engine.choose import open_engine
+from deltasql.exceptions import TxnLogMirrorError, TxnLogSchemaError
+from deltasql.mirror.targets import OWN
+from deltasql.model.schema import nearest
+from deltasql.model.schema_convert import schema_to_arrow
+from deltasql.storage.location import location_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deltasql.model.predicate import Predicate
+
+
+class ScanSide(FilesSide):
+    """Rows of a version."""
+
+    def scan(
+        self, columns: list[str] | None = None, predicate: str | None = None
+    ) -> RecordBatchReader:
+        """Return the rows for which a predicate is true, read while they are asked for."""
+        return RecordBatchReader.from_arrow(self.read(columns, predicate))
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: str | None = None,
+        *,
+        files: pa.Table | None = None,
+        views: bool = True,
+    ) -> pa.RecordBatchReader:
+        """Return rows as pyarrow reads them, of listed files or of all that can match.
+
+        With `views` text and bytes have the types of deltalake's own scan.
+        """
+        parsed = None if predicate is None else self.snapshot.predicate(predicate)
+        names = self._columns(columns)
+        whole = schema_to_arrow(self.snapshot.schema)
+        fields = [whole.field(name) for name in names]
+        if views:
+            fields = [field.with_type(_as_view(field.type)) for field in fields]
+        schema = pa.schema(fields)
+        listed = files if files is not None else self.listed(parsed)
+        return pa.RecordBatchReader.from_batches(
+            schema, self._batches(listed, names, parsed, schema)
+        )
+
+    def _batches(
+        self, listed: pa.Table, names: list[str], predicate: Predicate | None, schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        with open_engine(self.catalog.config, name="duckdb") as engine:
+            rows = engine.scan(self.live(listed))
+            query = exp.select(*(exp.column(name, quoted=True) for name in names or ["*"]))
+            query = query.from_(exp.to_table("live"))
+            if predicate is not None:
+                query = query.where(predicate.expression.copy())
+            for batch in engine.stream(engine.query(query, live=rows)):
+                yield _conformed(batch, schema)
+
+    def _columns(self, columns: Sequence[str] | None) -> list[str]:
+        known = [field.name for field in self.snapshot.schema.fields]
+        if columns is None:
+            return known
+        for name in columns:
+            if name not in known:
+                raise TxnLogSchemaError(
+                    f"Schema error: No field named {name}.",
+                    table=self.name,
+                    column=name,
+                    help=f"{nearest(name, known)}The columns are {', '.join(known)}.",
+                )
+        return list(columns)
+
+    # What was published
+
+    def published(self) -> RawDeltaTable:
+        """Return deltalake's own table of this version, published now if it is not yet."""
+        mirror = self.catalog.mirror
+        if not self.is_published():
+            if mirror.mode == "off":
+                raise TxnLogMirrorError(
+                    f"version {self.snapshot.version} of {self.name} is not published, "
+                    "and the mirror is off",
+                    table=self.name,
+                    version=self.snapshot.version,
+                    help="Publish with catalog.mirror.publish(), or read with scan().",
+                )
+            mirror.publish(self.name)
+        location = self.row.location
+        return RawDeltaTable(
+            location_url(location),
+            version=self.snapshot.version,
+            storage_options=self.storage_options(),
+        )
+
+    def is_published(self) -> bool:
+        """Tell whether the mirror beside the data has this version."""
+        found = [each for each in self.catalog.mirror.status(self.name) if each.target == OWN]
+        return bool(found) and found[0].published_version >= self.snapshot.version
+
+    def storage_options(self) -> dict[str, str]:
+        """Return the options of the table's storage with their secrets: for drivers only."""
+        return self.catalog.config.storage.plain_options(self.row.location)
+
+    def __datafusion_table_provider__(self, session: Any | None = None) -> Any:
+        """Return what DataFusion reads the published table by."""
+        return self.published().__datafusion_table_provider__(session)
+
+
+def _as_view(kind: pa.DataType) -> pa.DataType:
+    """Return the type that deltalake's scan gives a column: views, but not inside of maps."""
+    types = pa.types
+    if types.is_string(kind):
+        return pa.string_view()
+    if types.is_binary(kind):
+        return pa.binary_view()
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_as_view(field.type)) for field in kind.fields])
+    if types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_view(kind.value_type)))
+    return kind
+
+
+def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give a batch the types of the table: an engine has names and widths of its own."""
+    columns = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
