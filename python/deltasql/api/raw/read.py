@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import deltalake
 
-from deltasql.api.raw.files import FilesSide
 from deltasql.api.raw.scan import ScanSide
 from deltasql.exceptions import VersionNotFoundError
 from deltasql.storage.location import location_url
@@ -36,7 +35,7 @@ class RawMetadata:
     configuration: dict[str, str]
 
 
-class ReadSide(FilesSide, ScanSide):
+class ReadSide(ScanSide):
     """The reading half of deltalake's RawDeltaTable."""
 
     def table_uri(self) -> str:
