@@ -81,14 +81,14 @@ class PostgresSession:
         self._batch: _Batch | None = None
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
-        return self._connection.execute(_text(name), params).fetchall()
+        return self._connection.execute(named_text(name), params).fetchall()
 
     def execute(self, name: str, /, **params: Any) -> int:
         if self._batch is not None:
             text, names = _positional(name)
             self._batch.add(_target(name), text, [params[each] for each in names])
             return -1  # not known before the batch ends
-        return self._connection.execute(_text(name), params).rowcount
+        return self._connection.execute(named_text(name), params).rowcount
 
     def insert(self, name: str, rows: Sequence[Row]) -> None:
         if len(rows) >= _COPY_FROM and self._batch is None:  # COPY cannot travel in a pipeline
@@ -274,7 +274,8 @@ def _quiet() -> Iterator[None]:
 
 
 @cache
-def _text(name: str) -> Any:
+def named_text(name: str) -> Any:
+    """Return a block as psycopg takes it, with its parameters by name."""
     text = statement(name, "postgres").replace("%", "%%")
     return PARAMETER.sub(r"%(\1)s", LIST_PARAMETER.sub(r"= ANY(%(\1)s)", text))
 

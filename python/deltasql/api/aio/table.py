@@ -1,0 +1,142 @@
+"""A table of a catalog, for code with an event loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from deltasql.api.changes import changes
+from deltasql.uri import join_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    import pandas as pd
+    import pyarrow as pa
+
+    from deltasql.api.aio.catalog import AsyncCatalog
+    from deltasql.api.delta_table import DeltaTable
+    from deltasql.model.schema import StructType
+    from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.store.records import TableRow, VersionRow
+
+T = TypeVar("T")
+
+
+class AsyncTable:
+    """A live table, at its head or held at a version."""
+
+    def __init__(self, catalog: AsyncCatalog, row: TableRow, version: int | None = None) -> None:
+        """`version` holds the reads at a version; without it each of them sees the head."""
+        self.catalog, self.row = catalog, row
+        self._version = version
+
+    def __repr__(self) -> str:
+        return f"AsyncTable({self.full_name!r}, location={self.location!r})"
+
+    @property
+    def full_name(self) -> str:
+        """The name as `catalog.table` takes it."""
+        return join_table_name(self.row.namespace, self.row.name)
+
+    @property
+    def location(self) -> str:
+        """Where the data files and the mirrored `_delta_log` are."""
+        return self.row.location
+
+    # The log
+
+    async def snapshot(self) -> Snapshot:
+        """Open the version that reads of this handle see."""
+        return await self.catalog.log.snapshot(self.row, self._version)
+
+    async def version(self) -> int:
+        """Return the version that reads of this handle see."""
+        return (await self.snapshot()).version
+
+    async def schema(self) -> StructType:
+        """Return the columns of the table."""
+        snapshot = await self.snapshot()
+        return await self.catalog.worker.run(lambda: snapshot.schema)
+
+    async def history(self, limit: int | None = None) -> list[VersionRow]:
+        """Return commits, newest first."""
+        return await self.catalog.log.history(self.row, limit)
+
+    async def files(self) -> pa.Table:
+        """Return the live files as Arrow."""
+        return await self.catalog.log.files(self.row, self._version)
+
+    # The rows
+
+    async def scan(
+        self, columns: Sequence[str] | None = None, predicate: str | None = None
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Yield the rows for which a predicate is true, batch by batch."""
+        worker = self.catalog.worker
+        reader = await worker.run(self._reader, columns, predicate)
+        async for batch in worker.iterate(reader):
+            yield batch
+
+    async def to_arrow(
+        self, columns: Sequence[str] | None = None, predicate: str | None = None
+    ) -> pa.Table:
+        """Return the rows for which a predicate is true."""
+        return await self.catalog.worker.run(lambda: self._reader(columns, predicate).read_all())
+
+    async def to_pandas(
+        self, columns: Sequence[str] | None = None, predicate: str | None = None
+    ) -> pd.DataFrame:
+        """Return the rows for which a predicate is true as a data frame of pandas."""
+        return await self.catalog.worker.run(lambda: self._reader(columns, predicate).read_pandas())
+
+    async def changes(
+        self,
+        from_version: int,
+        to_version: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        predicate: str | None = None,
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Yield the rows that versions inserted and deleted, batch by batch."""
+        worker = self.catalog.worker
+        reader = await worker.run(
+            changes,
+            self.catalog.sync,
+            self.row,
+            from_version,
+            to_version,
+            columns=columns,
+            predicate=predicate,
+        )
+        async for batch in worker.iterate(reader):
+            yield batch
+
+    # Its changes
+
+    async def write(self, data: object, **options: Any) -> int:
+        """Write rows in a commit of their own; returns its version."""
+        async with self.catalog.begin() as tx:
+            await tx.write(self.full_name, data, **options)
+        return tx.versions[self.full_name]
+
+    async def run(self, function: Callable[[DeltaTable], T]) -> T:
+        """Do anything that a DeltaTable does, in a thread.
+
+        `await table.run(lambda dt: dt.delete("day < '2024-01-01'"))` returns its metrics.
+        """
+        return await self.catalog.worker.run(lambda: function(self._handle()))
+
+    def _reader(self, columns: Sequence[str] | None, predicate: str | None) -> pa.RecordBatchReader:
+        return self._raw().read(columns, predicate, views=False)
+
+    def _raw(self) -> Any:
+        from deltasql.api.raw.table import RawTable  # deltalake takes its time to import
+
+        return RawTable(self.catalog.sync, self.row, version=self._version)
+
+    def _handle(self) -> DeltaTable:
+        from deltasql.api.delta_table import DeltaTable
+
+        handle = DeltaTable.__new__(DeltaTable)
+        handle._storage_options, handle._table = None, self._raw()
+        return handle

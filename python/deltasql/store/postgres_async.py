@@ -1,0 +1,90 @@
+"""Reads of the log in PostgreSQL without a thread: psycopg's async connections."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.types.numeric import Int8Dumper
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from deltasql.exceptions import StoreBusyError
+from deltasql.store.dialect import Fault, Row
+from deltasql.store.postgres import conninfo, named_text
+
+if TYPE_CHECKING:
+    from deltasql.config import Config
+    from deltasql.store.store import Store
+    from deltasql.uri import DeltaSqlUri
+
+AsyncConnection = psycopg.AsyncConnection[Row]
+
+
+class AsyncPostgres:
+    """Runs named reads on connections of its own; the errors are those of the store."""
+
+    def __init__(self, store: Store, uri: DeltaSqlUri, config: Config) -> None:
+        self._store, self._settings = store, config.pool
+        self._conninfo = conninfo(uri, config)
+        self._max_size = uri.pool_size or config.pool.max_size
+        self._pool: AsyncConnectionPool[AsyncConnection] | None = None
+        self._opening = asyncio.Lock()
+
+    async def query(self, name: str, /, **params: Any) -> list[Row]:
+        """Run one read, once more if the connection was dead."""
+        try:
+            return await self._query(name, params)
+        except psycopg.Error as error:
+            if self._store.classify(error) is not Fault.LOST:
+                raise self._store.translate(error) from error
+        try:
+            return await self._query(name, params)
+        except psycopg.Error as error:
+            raise self._store.translate(error) from error
+
+    async def close(self) -> None:
+        """Close every connection; safe to call twice."""
+        if self._pool is not None:
+            await self._pool.close()
+        self._pool = None
+
+    async def _query(self, name: str, params: dict[str, Any]) -> list[Row]:
+        pool = await self._open()
+        try:
+            async with pool.connection() as connection:
+                cursor = await connection.execute(named_text(name), params)
+                return await cursor.fetchall()
+        except PoolTimeout as error:
+            raise StoreBusyError(
+                f"no connection became free within {self._settings.timeout_s} s",
+                help="Raise pool.max_size or pool.timeout_s, or wait for fewer at once.",
+            ) from error
+
+    async def _open(self) -> AsyncConnectionPool[AsyncConnection]:
+        async with self._opening:
+            if self._pool is None:
+                settings = self._settings
+                pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
+                    self._conninfo,
+                    connection_class=AsyncConnection,
+                    kwargs={"autocommit": True},
+                    min_size=min(settings.min_size, self._max_size),
+                    max_size=self._max_size,
+                    timeout=settings.timeout_s,
+                    max_lifetime=settings.max_lifetime_s,
+                    max_idle=settings.max_idle_s,
+                    configure=_configure,
+                    check=AsyncConnectionPool.check_connection if settings.health_check else None,
+                    name="deltasql-aio",
+                    num_workers=1,
+                    open=False,
+                )
+                await pool.open()
+                self._pool = pool
+            return self._pool
+
+
+async def _configure(connection: AsyncConnection) -> None:
+    connection.adapters.register_dumper(int, Int8Dumper)
+    connection.prepare_threshold = 2
