@@ -47,13 +47,18 @@ from deltasql.model.actions import (
 )
 
 if TYPE_CHECKING:
+    from deltasql.api import aio
     from deltasql.api.delta_table import DeltaTable
     from deltasql.api.query import QueryBuilder
+    from deltasql.api.register import register, unregister
 
 # Found when first asked for: they need pyarrow, which a commit does not.
 _LATER = {
     "DeltaTable": "deltasql.api.delta_table",
     "QueryBuilder": "deltasql.api.query",
+    "aio": "deltasql.api.aio",
+    "register": "deltasql.api.register",
+    "unregister": "deltasql.api.register",
 }
 
 __all__ = [
@@ -83,6 +88,7 @@ __all__ = [
     "VariantType",
     "WriterProperties",
     "__version__",
+    "aio",
     "begin",
     "connect",
     "convert_to_deltalake",
@@ -90,7 +96,9 @@ __all__ = [
     "init_tracing",
     "mirror_duckdb",
     "rebuild",
+    "register",
     "rust_core_version",
+    "unregister",
     "write_deltalake",
 ]
 
@@ -99,7 +107,8 @@ def __getattr__(name: str) -> Any:
     module = _LATER.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(module), name)
+    loaded = import_module(module)
+    found = loaded if name == "aio" else getattr(loaded, name)
     globals()[name] = found
     return found
 
