@@ -126,8 +126,12 @@ class MultiTableTransaction(Verbs):
         partition_by: Sequence[str] | str | None = None,
         properties: Mapping[str, str] | None = None,
         description: str | None = None,
+        title: str | None = None,
     ) -> None:
-        """Stage a new table: it comes into being with the rest of the commit."""
+        """Stage a new table: it comes into being with the rest of the commit.
+
+        `title` is the name in its metadata, which is the table's own when it is left out.
+        """
         self._check_open()
         key = split_table_name(name)
         if key in self._staged:
@@ -139,8 +143,21 @@ class MultiTableTransaction(Verbs):
             partition_by=partition_by,
             properties=properties,
             description=description,
+            title=title,
         )
         self._names[key] = name
+
+    def has_table(self, table: str) -> bool:
+        """Tell whether a table exists for this transaction, those it creates included."""
+        self._check_open()
+        key = split_table_name(table)
+        if key in self._staged or key in self._snapshots:
+            return True
+        catalog = self.catalog
+        row = catalog.store.find_table(*key, fresh=True)
+        if row is not None:
+            self._snapshots[key] = open_snapshot(catalog.store, row, catalog.cache)
+        return row is not None
 
     def pin(self, table: str, snapshot: Snapshot) -> None:
         """Look at a table as a snapshot has it: commits after it are checked for conflicts."""
@@ -270,7 +287,10 @@ class MultiTableTransaction(Verbs):
             for each in staged
             for path in (*(f.path for f in each.adds), *(f.path for f in each.cdc))
         }
-        self._written = [each for each in self._written if each not in kept]
+        # The files of a folder were told one by one as well.
+        self._written = [
+            each for each in self._written if each not in kept and not each[1].endswith("/")
+        ]
         self._discard_files()
 
     def _intend(self, staged: Staged, names: list[str]) -> None:
@@ -287,7 +307,11 @@ class MultiTableTransaction(Verbs):
         """
         try:
             for location, name in self._written:
-                self._storage(location).delete(name)
+                storage = self._storage(location)
+                if name.endswith("/"):  # all that an engine put into a folder of its own
+                    storage.delete_many([info.name for info in storage.list(name)])
+                else:
+                    storage.delete(name)
             if self._written:
                 self.catalog.store.clear_intents(self.txn_id)
         except (OSError, TxnLogError) as error:
