@@ -16,6 +16,8 @@ def tell(
     operation: str,
     parameters: Mapping[str, Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
+    *,
+    extra: Mapping[str, Any] | None = None,
 ) -> None:
     """Name the operation in the history; of several in one commit the last one is named."""
     target.staged.info = replace(
@@ -23,4 +25,5 @@ def tell(
         operation=operation,
         operation_parameters=dict(parameters or {}),
         operation_metrics=None if metrics is None else dict(metrics),
+        extra={**target.staged.info.extra, **(extra or {})},
     )

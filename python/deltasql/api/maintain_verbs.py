@@ -1,0 +1,90 @@
+"""Care for a table inside of a transaction."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from deltasql.exceptions import TxnLogError, VersionNotFoundError
+from deltasql.model.clock import to_ms
+from deltasql.operations import repair, restore
+from deltasql.snapshot.snapshot import open_snapshot
+
+if TYPE_CHECKING:
+    from deltasql.api.catalog import Catalog
+    from deltasql.operations.target import Target
+    from deltasql.snapshot.snapshot import Snapshot
+
+
+class MaintainVerbs:
+    """The operations that keep a table in shape; each stages its part of the commit."""
+
+    if TYPE_CHECKING:
+        catalog: Catalog
+
+        def target(
+            self, table: str, data: object = None, *, engine: str | None = None
+        ) -> Target: ...
+
+        def snapshot(self, table: str) -> Snapshot: ...
+
+    def restore(
+        self,
+        table: str,
+        to: int | str | datetime,
+        *,
+        ignore_missing_files: bool = False,
+        protocol_downgrade_allowed: bool = False,
+    ) -> dict[str, int]:
+        """Make a table what it was at a version or a moment; returns metrics."""
+        older, parameters = _older(self.snapshot(table), to)
+        return restore.restore(
+            self.target(table),
+            older,
+            parameters=parameters,
+            ignore_missing_files=ignore_missing_files,
+            protocol_downgrade_allowed=protocol_downgrade_allowed,
+        )
+
+    def undo(self, table: str) -> dict[str, int]:
+        """Take back the last commit of a table; undoing that brings it back."""
+        now = self.snapshot(table)
+        before = _at_version(now, restore.version_before(now))
+        return restore.undo(self.target(table), before)
+
+    def repair(self, table: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """Take files out of the table that are gone from storage; returns which."""
+        return repair.repair(self.target(table), dry_run=dry_run)
+
+
+def _older(now: Snapshot, to: int | str | datetime) -> tuple[Snapshot, dict[str, str]]:
+    """Open what a table is restored to, and say how the history tells it."""
+    if isinstance(to, int):
+        if to < 0:
+            raise TxnLogError(
+                "Either the version or datetime should be provided for restore",
+                help="Versions start at 0.",
+            )
+        return _at_version(now, to), {"version": str(to)}
+    moment = _moment(to)
+    try:
+        older = open_snapshot(now.store, now.table, now.cache, timestamp=moment)
+    except VersionNotFoundError:  # before the first commit
+        first = now.store.query("version_bounds", table_id=now.table.table_id)[0][0]
+        older = _at_version(now, first)
+    return older, {"datetime": str(to_ms(moment))}
+
+
+def _at_version(now: Snapshot, version: int) -> Snapshot:
+    return open_snapshot(now.store, now.table, now.cache, version=version)
+
+
+def _moment(to: str | datetime) -> datetime:
+    if isinstance(to, str):
+        try:
+            moment = datetime.fromisoformat(to)
+        except ValueError as error:
+            raise ValueError(f"Failed to parse datetime string: {error}") from error
+    else:
+        moment = to
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -1,0 +1,103 @@
+"""Vacuum a table: two commits tell of it, the files are deleted between them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import TxnLogError
+from deltasql.mirror.targets import all_targets
+from deltasql.operations.info import tell
+from deltasql.operations.vacuum import MARK, plan_vacuum
+from deltasql.snapshot.snapshot import open_snapshot
+from deltasql.storage import open_storage
+from deltasql.uri import join_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.operations.vacuum import VacuumPlan
+    from deltasql.store.records import TableRow
+
+    Commit = Callable[[Callable[[MultiTableTransaction], None]], None]
+
+_DATABASE_FILES = ("", "-wal", "-shm", "-journal", ".wal")
+
+
+def vacuum(
+    catalog: Catalog,
+    table: TableRow,
+    commit: Commit,
+    *,
+    retention_hours: float | None = None,
+    dry_run: bool = True,
+    enforce_retention_duration: bool = True,
+    full: bool = False,
+    keep_versions: Sequence[int] | None = None,
+) -> list[str]:
+    """Delete what no retained version needs; returns the names of the files.
+
+    `commit` runs an operation on a transaction and commits it.
+    """
+    storage = open_storage(table.location, catalog.config.storage)
+    plan = plan_vacuum(
+        open_snapshot(catalog.store, table, catalog.cache),
+        storage,
+        retention=None if retention_hours is None else timedelta(hours=retention_hours),
+        enforce_retention_duration=enforce_retention_duration,
+        full=full,
+        keep_versions=keep_versions or (),
+        foreign=_foreign(catalog, table) if full else (),
+    )
+    if dry_run or not plan.sizes:
+        return plan.files
+    commit(partial(_tell, table, "VACUUM START", plan.parameters(), plan.metrics()))
+    try:
+        storage.delete_many(plan.files)
+    except (OSError, TxnLogError):
+        commit(partial(_tell, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))
+        raise
+    _forget(catalog, table, plan)
+    mark = {} if plan.keeps_versions else {MARK: plan.before_ms}
+    end = partial(_tell, table, "VACUUM END", {"status": "COMPLETED"}, _deleted(len(plan.sizes)))
+    commit(partial(end, extra=mark))
+    return plan.files
+
+
+def _deleted(files: int) -> dict[str, int]:
+    return {"numDeletedFiles": files, "numVacuumedDirectories": 0}
+
+
+def _tell(
+    table: TableRow,
+    operation: str,
+    parameters: Mapping[str, str],
+    metrics: Mapping[str, int],
+    tx: MultiTableTransaction,
+    *,
+    extra: Mapping[str, int] | None = None,
+) -> None:
+    name = join_table_name(table.namespace, table.name)
+    tell(tx.target(name), operation, parameters, metrics, extra=extra)
+
+
+def _forget(catalog: Catalog, table: TableRow, plan: VacuumPlan) -> None:
+    """Take the intents off the list whose files are gone."""
+    if not plan.intents:
+        return
+    with catalog.store.change() as (session, _):
+        for txn_id, path in plan.intents:
+            session.execute("clear_staged_file", txn_id=txn_id, table_id=table.table_id, path=path)
+
+
+def _foreign(catalog: Catalog, table: TableRow) -> list[str]:
+    """List what may lie below a table's folder and is not its own."""
+    rows = catalog.store.query("locations_like", prefix=f"{table.location}/")
+    found = [row[0] for row in rows]
+    found += [each.location for each in all_targets(catalog.store) if not each.is_own]
+    if catalog.uri.backend != "postgres" and not catalog.uri.is_memory:
+        found += [f"{catalog.uri.database}{ending}" for ending in _DATABASE_FILES]
+    return found

@@ -1,0 +1,128 @@
+"""RESTORE: the table becomes what it was at an older version, by a new one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from deltasql.exceptions import TxnLogError, VersionNotFoundError
+from deltasql.model.actions import AddFile
+from deltasql.model.protocol import upgraded_protocol
+from deltasql.operations.info import tell
+from deltasql.operations.presence import missing_files
+from deltasql.store.records import load, load_dv
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltasql.model.actions import Metadata
+    from deltasql.operations.target import Target
+    from deltasql.snapshot.snapshot import Snapshot
+
+# They describe the log, not what is in the table: it cannot go back behind them.
+_OF_THE_LOG = (
+    "delta.enableInCommitTimestamps",
+    "delta.inCommitTimestampEnablementVersion",
+    "delta.inCommitTimestampEnablementTimestamp",
+)
+
+
+def restore(
+    target: Target,
+    to: Snapshot,
+    *,
+    parameters: Mapping[str, str],
+    ignore_missing_files: bool = False,
+    protocol_downgrade_allowed: bool = False,
+    operation: str = "RESTORE",
+) -> dict[str, int]:
+    """Bring back the files and the metadata of an older version; its data files must be there."""
+    assert target.snapshot is not None
+    if to.version >= target.snapshot.version:
+        raise TxnLogError(
+            f"Version to restore {to.version} should be less then last available version "
+            f"{target.snapshot.version}.",
+            help="Choose an older version; history() lists them.",
+        )
+    wanted, present = to.scan().arrow, target.files()
+    restored = _without(wanted, present)
+    removed = _without(present, wanted)
+    if not ignore_missing_files:
+        gone = missing_files(target.location, restored, target.config.storage)
+        if gone:
+            raise TxnLogError(
+                f"Find missing file {gone[0]} when restore.",
+                help=f"{len(gone)} files of that version were deleted, by VACUUM perhaps. Choose a "
+                "later version, or set ignore_missing_files.",
+            )
+    target.remove(removed)
+    target.add(add_file(row) for row in restored.to_pylist())
+    target.read(whole_table=True)
+    metadata = _metadata(to.metadata, target.metadata)
+    protocol = to.protocol
+    if not protocol_downgrade_allowed or protocol.min_writer_version < 7:
+        protocol = upgraded_protocol(
+            to.protocol if protocol_downgrade_allowed else target.protocol,
+            to.schema,
+            metadata.configuration,
+        )
+    target.change_metadata(metadata, protocol)
+    metrics = {"numRemovedFile": len(removed), "numRestoredFile": len(restored)}
+    tell(target, operation, parameters, metrics)
+    return metrics
+
+
+def undo(target: Target, before: Snapshot) -> dict[str, int]:
+    """Take back the last commit: the table becomes what it was before it."""
+    assert target.snapshot is not None
+    parameters = {"version": str(target.snapshot.version), "restored": str(before.version)}
+    return restore(target, before, parameters=parameters, operation="UNDO")
+
+
+def version_before(snapshot: Snapshot) -> int:
+    """Return the version before a snapshot's, or say that there is none."""
+    rows = list(snapshot.history(2))
+    if len(rows) < 2:
+        raise VersionNotFoundError(
+            f"{snapshot.table.full_name} has no version before {snapshot.version}",
+            version=snapshot.version - 1,
+            latest=snapshot.version,
+            help="The first commit of a table cannot be undone: drop the table.",
+        )
+    return rows[1].version
+
+
+def add_file(row: Mapping[str, Any]) -> AddFile:
+    """Return a listed file as the action that adds it."""
+    return AddFile(
+        path=row["path"],
+        partition_values=load(row["partition"]) or {},
+        size=row["size"],
+        modification_time=row["modification_time"],
+        stats=row["stats"] or None,
+        tags=load(row["tags"]),
+        deletion_vector=load_dv(row["deletion_vector"]),
+        base_row_id=row["base_row_id"],
+        default_row_commit_version=row["default_row_commit_version"],
+        clustering_provider=row["clustering_provider"] or None,
+        extra=load(row["extra"]) or {},
+    )
+
+
+def _without(files: pa.Table, others: pa.Table) -> pa.Table:
+    """Return the files that are not among the others; a file is its path and its vector."""
+    known = set(_keys(others))
+    return files.filter(pa.array([key not in known for key in _keys(files)], pa.bool_()))
+
+
+def _keys(files: pa.Table) -> list[tuple[str, str]]:
+    paths, vectors = files["path"].to_pylist(), files["deletion_vector"].to_pylist()
+    return list(zip(paths, vectors, strict=True))
+
+
+def _metadata(wanted: Metadata, present: Metadata) -> Metadata:
+    kept = {k: v for k, v in present.configuration.items() if k in _OF_THE_LOG}
+    rest = {k: v for k, v in wanted.configuration.items() if k not in _OF_THE_LOG}
+    return replace(wanted, configuration={**rest, **kept})

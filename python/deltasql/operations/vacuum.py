@@ -1,0 +1,262 @@
+"""VACUUM: which files no retained version needs, known from SQL without a listing.
+
+A version is retained while it, or its successor, is younger than the retention. What only older
+versions need may go: removed data files with their deletion vectors, change data, and files that
+a transaction wrote long ago and never committed. A full vacuum also lists what nobody knows.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import TxnLogError, TxnLogStorageError, VersionNotFoundError
+from deltasql.model.clock import now_ms
+from deltasql.model.deletion_vector import vector_file
+from deltasql.model.properties import TableProperties
+from deltasql.storage import local_path, parse_location
+from deltasql.store.records import load, load_dv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.storage import Storage
+
+MARK = "vacuumedBefore"
+"""Key in the commitInfo of a finished vacuum: what was removed before that moment is deleted."""
+_MILLISECOND = timedelta(milliseconds=1)
+# A transaction may still be writing what it announced, whatever retention was asked for.
+_INTENT_GRACE = timedelta(hours=1)
+_CHANGE_DATA = "_change_data"
+
+
+@dataclass(slots=True)
+class VacuumPlan:
+    """What a vacuum deletes, and what it tells of itself."""
+
+    retention: timedelta
+    default_retention: timedelta
+    enforced: bool
+    before_ms: int
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Names of files below the table's location, with their sizes as far as they are known."""
+    intents: list[tuple[str, str]] = field(default_factory=list)
+    """Transaction and path of files that were announced and never committed."""
+    keeps_versions: bool = False
+
+    @property
+    def files(self) -> list[str]:
+        return list(self.sizes)
+
+    def parameters(self) -> dict[str, str]:
+        """Return what VACUUM START tells of it."""
+        return {
+            "retentionCheckEnabled": str(self.enforced).lower(),
+            "specifiedRetentionMillis": str(self.retention // _MILLISECOND),
+            "defaultRetentionMillis": str(self.default_retention // _MILLISECOND),
+        }
+
+    def metrics(self) -> dict[str, int]:
+        """Return what VACUUM START counts."""
+        return {"numFilesToDelete": len(self.sizes), "sizeOfDataToDelete": sum(self.sizes.values())}
+
+
+def plan_vacuum(
+    snapshot: Snapshot,
+    storage: Storage,
+    *,
+    retention: timedelta | None = None,
+    enforce_retention_duration: bool = True,
+    full: bool = False,
+    keep_versions: Sequence[int] = (),
+    foreign: Iterable[str] = (),
+) -> VacuumPlan:
+    """Find what can be deleted; nothing is.
+
+    `foreign` are locations of other tables, and of databases, that may lie below this one's.
+    """
+    default = TableProperties(snapshot.metadata.configuration).deleted_file_retention
+    wanted = default if retention is None else retention
+    if enforce_retention_duration and wanted < default:
+        raise TxnLogError(
+            "Invalid retention period, minimum retention for vacuum is configured to be greater "
+            f"than {default // timedelta(hours=1)} hours, got {wanted // timedelta(hours=1)} hours",
+            help="Set enforce_retention_duration=False if no reader or writer needs older files.",
+        )
+    # A commit's time can be ahead of the clock: each is later than the one before it.
+    now = max(now_ms(), snapshot.committed_at_ms)
+    plan = VacuumPlan(wanted, default, enforce_retention_duration, now - wanted // _MILLISECOND)
+    plan.keeps_versions = bool(keep_versions)
+    search = _Search(snapshot, storage, plan.before_ms, keep_versions)
+    for name, size in (*search.tombstones(), *search.change_data()):
+        plan.sizes.setdefault(name, size)
+    announced = search.announced()
+    for txn_id, path, name, at_ms in announced:
+        if at_ms <= min(plan.before_ms, now - _INTENT_GRACE // _MILLISECOND):
+            plan.intents.append((txn_id, path))
+            plan.sizes.setdefault(name, 0)
+    if full:
+        waiting = {name for _, _, name, _ in announced}
+        for name, size in search.untracked(foreign):
+            if name not in waiting:
+                plan.sizes.setdefault(name, size)
+    needed = search.needed() if plan.sizes else frozenset()
+    plan.sizes = {name: size for name, size in plan.sizes.items() if name not in needed}
+    return plan
+
+
+class _Search:
+    """Files of one table, by what SQL and the storage know of them."""
+
+    def __init__(
+        self, snapshot: Snapshot, storage: Storage, before_ms: int, keep_versions: Sequence[int]
+    ) -> None:
+        self.snapshot, self.storage, self.before_ms = snapshot, storage, before_ms
+        self.store, self.table_id = snapshot.store, snapshot.table.table_id
+        self.keep_versions = keep_versions
+        self.first_retained = self._version_at(before_ms)
+
+    def tombstones(self) -> Iterator[tuple[str, int]]:
+        """Yield files that were removed before the retention, and their deletion vectors."""
+        after_version, after_ms = self._last_vacuum
+        rows = self.store.query(
+            "tombstones_between",
+            table_id=self.table_id,
+            before_ms=self.before_ms,
+            after_version=after_version,
+            after_ms=after_ms,
+        )
+        for path, size, vector in rows:
+            yield from ((name, size) for name in self._names(path))
+            yield from ((name, 0) for name in self._names(_vector_path(vector)))
+
+    def change_data(self) -> Iterator[tuple[str, int]]:
+        """Yield the change data of versions that are not retained."""
+        _, after_ms = self._last_vacuum
+        rows = self.store.query(
+            "change_files_between",
+            table_id=self.table_id,
+            first=self._version_at(after_ms),
+            before=self.first_retained,
+        )
+        for version, path, size in rows:
+            if version not in self.keep_versions:
+                yield from ((name, size) for name in self._names(path))
+
+    def announced(self) -> list[tuple[str, str, str, int]]:
+        """Return (transaction, path, name, time) of files that wait for their commit."""
+        prefix = f"{self.snapshot.table.location}/"
+        return [
+            (txn_id, path, path.removeprefix(prefix), at_ms)
+            for txn_id, path, at_ms in self.store.query("staged_files_of", table_id=self.table_id)
+            if path.startswith(prefix)
+        ]
+
+    def untracked(self, foreign: Iterable[str]) -> Iterator[tuple[str, int]]:
+        """Yield old files that lie in the table's folder, whoever put them there."""
+        partitions = self.snapshot.partition_columns
+        others = tuple(_below(self.snapshot.table.location, each) for each in foreign)
+        stays_inside = _linked_nowhere(self.snapshot.table.location)
+        for file in self.storage.list():
+            if file.modified_ms > self.before_ms or _is_hidden(file.name, partitions):
+                continue
+            if any(
+                file.name == other or file.name.startswith(f"{other}/") for other in others if other
+            ):
+                continue
+            if stays_inside(file.name):
+                yield file.name, file.size
+
+    def needed(self) -> frozenset[str]:
+        """Return the names that a retained or kept version reaches."""
+        found: set[str] = set()
+        since = self.store.query("files_since", table_id=self.table_id, version=self.first_retained)
+        self._collect(since, found)
+        for version in self.keep_versions:
+            if not self.store.query("head_at_version", table_id=self.table_id, version=version):
+                raise VersionNotFoundError(
+                    f"{self.snapshot.table.full_name} has no version {version} to keep",
+                    version=version,
+                    latest=self.snapshot.version,
+                )
+            kept = self.store.query("files_at", table_id=self.table_id, version=version)
+            self._collect(kept, found)
+        changes = self.store.query(
+            "change_files_since", table_id=self.table_id, version=max(self.first_retained, 0)
+        )
+        for (path,) in changes:
+            found.update(self._names(path))
+        return frozenset(found)
+
+    def _collect(self, rows: Iterable[Sequence[str]], found: set[str]) -> None:
+        for path, vector in rows:
+            found.update(self._names(path))
+            found.update(self._names(_vector_path(vector)))
+
+    def _version_at(self, timestamp_ms: int) -> int:
+        """Return the version that was the latest at a moment; -1 before the first."""
+        rows = self.store.query("head_at_time", table_id=self.table_id, timestamp_ms=timestamp_ms)
+        return rows[0][1] if rows else -1
+
+    @cached_property
+    def _last_vacuum(self) -> tuple[int, int]:
+        """Return the version and the moment up to which everything was deleted before."""
+        rows = self.store.query("last_operation", table_id=self.table_id, operation="VACUUM END")
+        mark = (load(rows[0][1]) or {}).get(MARK) if rows else None
+        return (rows[0][0], int(mark)) if mark is not None else (-1, -1)
+
+    def _names(self, path: str | None) -> tuple[str, ...]:
+        """Return the name below the table's location; none for a file of somebody else."""
+        if path is None:
+            return ()
+        try:
+            return (self.storage.data_name(path),)
+        except TxnLogStorageError:
+            return ()
+
+
+def _vector_path(text: str) -> str | None:
+    vector = load_dv(text)
+    return None if vector is None else vector_file(vector)
+
+
+def _is_hidden(name: str, partition_columns: Sequence[str]) -> bool:
+    """Tell whether a name belongs to others: the log, and what starts with `_` or a dot.
+
+    >>> [_is_hidden(n, ["_p"]) for n in ("_delta_log/0.json", "_change_data/c", "_p=1/f", "a/.b")]
+    [True, False, False, True]
+    """
+    for number, part in enumerate(name.split("/")):
+        of_partition = any(part.startswith(f"{column}=") for column in partition_columns)
+        if part.startswith(("_", ".")) and not (
+            of_partition or (number == 0 and part == _CHANGE_DATA)
+        ):
+            return True
+    return False
+
+
+def _below(location: str, other: str) -> str:
+    """Return where a location lies below another one; empty when it does not.
+
+    >>> _below("/lake/t", "/lake/t/inner"), _below("/lake/t", "/lake/u")
+    ('inner', '')
+    """
+    here, there = location.rstrip("/") + "/", other.rstrip("/")
+    return there.removeprefix(here) if there.startswith(here) else ""
+
+
+def _linked_nowhere(location: str) -> Callable[[str], bool]:
+    """Return a test whether a file is really below a location: a link may lead elsewhere."""
+    if not parse_location(location).is_local:
+        return lambda name: True
+    root = os.path.realpath(local_path(location))
+
+    @cache
+    def is_inside(folder: str) -> bool:
+        return os.path.realpath(f"{root}/{folder}") == f"{root}/{folder}".rstrip("/")
+
+    return lambda name: is_inside(os.path.dirname(name))

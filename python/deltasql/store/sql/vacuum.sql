@@ -1,0 +1,36 @@
+-- name: tombstones_between
+-- Removed files by the time of their removal; later versions are looked at whatever their time.
+SELECT r.path, coalesce(r.size, 0), coalesce(r.deletion_vector, '') FROM dl_remove_files r
+WHERE r.table_id = $table_id AND coalesce(r.deletion_timestamp, 0) <= $before_ms
+  AND (r.version > $after_version OR coalesce(r.deletion_timestamp, 0) > $after_ms)
+ORDER BY r.version, r.ordinal;
+
+-- name: files_since
+-- Every file of the version, or of a later one.
+SELECT f.path, coalesce(f.deletion_vector, '') AS deletion_vector FROM dl_add_files f
+WHERE f.table_id = $table_id AND (f.removed_version IS NULL OR f.removed_version > $version)
+ORDER BY f.file_id;
+
+-- name: files_at
+SELECT f.path, coalesce(f.deletion_vector, '') AS deletion_vector FROM dl_add_files f
+WHERE f.table_id = $table_id AND {use:live_at_version}
+ORDER BY f.file_id;
+
+-- name: change_files_between
+SELECT c.version, c.path, c.size FROM dl_cdc_files c
+WHERE c.table_id = $table_id AND c.version >= $first AND c.version < $before
+ORDER BY c.version, c.ordinal;
+
+-- name: change_files_since
+SELECT c.path FROM dl_cdc_files c WHERE c.table_id = $table_id AND c.version >= $version;
+
+-- name: last_operation
+SELECT v.version, coalesce(v.extra, '') FROM dl_table_versions v
+WHERE v.table_id = $table_id AND v.operation = $operation
+ORDER BY v.version DESC LIMIT 1;
+
+-- name: staged_files_of
+SELECT s.txn_id, s.path, s.staged_at_ms FROM dl_staged_files s WHERE s.table_id = $table_id ORDER BY s.staged_at_ms, s.path;
+
+-- name: clear_staged_file
+DELETE FROM dl_staged_files WHERE txn_id = $txn_id AND table_id = $table_id AND path = $path;
