@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import deltalake
 
-from deltasql.api.raw.opening import is_ours, open_raw
+from deltasql.api.raw.opening import is_ours
 from deltasql.api.raw.table import RawTable
-from deltasql.exceptions import TxnLogTableNotFoundError
 
 if TYPE_CHECKING:
     import os
@@ -54,7 +53,7 @@ class DeltaTable(deltalake.DeltaTable):
             super().__init__(table_uri, version, storage_options)
         else:
             self._storage_options = storage_options
-            self._table = cast("Any", open_raw(table_uri, version, storage_options))
+            self._table = cast("Any", RawTable.open(table_uri, version, storage_options))
         given = {
             "without_files": without_files,
             "log_buffer_size": log_buffer_size is not None,
@@ -86,11 +85,7 @@ class DeltaTable(deltalake.DeltaTable):
         """Tell whether a table is there."""
         if not is_ours(table_uri):
             return deltalake.DeltaTable.is_deltatable(table_uri, storage_options)
-        try:
-            open_raw(table_uri, None, storage_options)
-        except TxnLogTableNotFoundError:
-            return False
-        return True
+        return RawTable.is_deltatable(table_uri, storage_options)
 
     @classmethod
     def create(

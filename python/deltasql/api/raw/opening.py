@@ -1,4 +1,4 @@
-"""Opening a handle by URI."""
+"""From the URI of a table to its catalog."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltasql.api.connect import shared, with_storage_options
-from deltasql.api.raw.read import unsigned
-from deltasql.api.raw.table import RawTable
-from deltasql.exceptions import TxnLogTableNotFoundError, TxnLogUriError, VersionNotFoundError
+from deltasql.exceptions import TxnLogTableNotFoundError, TxnLogUriError
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from deltasql.api.catalog import Catalog
+    from deltasql.store.records import TableRow
+
     TableUri = str | os.PathLike[str] | DeltaSqlUri
 
 
-def open_raw(
-    table_uri: TableUri,
-    version: int | None = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> RawTable:
-    """Open a handle with at most two statements; a version of the call wins over the URI's."""
-    uri = parse_table_uri(table_uri)
+def find_table(
+    uri: DeltaSqlUri, storage_options: Mapping[str, str] | None = None
+) -> tuple[Catalog, TableRow]:
+    """Return the catalog and the row of a table with one statement."""
     is_file = uri.backend != "postgres" and not uri.is_memory
     if is_file and not Path(uri.database).exists():
         # Looking for a table does not make a database.
@@ -34,22 +32,7 @@ def open_raw(
             help="Check the path in the URI; the first write creates database and table.",
         )
     catalog = shared(uri, with_storage_options(storage_options))
-    row = catalog.resolve(str(uri.table_name), fresh=True)
-    wanted = uri.version if version is None else unsigned(version)
-    try:
-        return RawTable(
-            catalog, row, version=wanted, timestamp=uri.timestamp if wanted is None else None
-        )
-    except VersionNotFoundError as error:
-        if wanted is None:
-            raise
-        raise VersionNotFoundError(
-            f"LogSegment end version {error.latest} not the same as the specified end version "
-            f"{wanted}: {error.message}",
-            table=uri.table_name,
-            version=wanted,
-            latest=error.latest,
-        ) from error
+    return catalog, catalog.resolve(str(uri.table_name), fresh=True)
 
 
 def parse_table_uri(table_uri: TableUri) -> DeltaSqlUri:

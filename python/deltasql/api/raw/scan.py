@@ -15,12 +15,13 @@ from deltasql.exceptions import TxnLogMirrorError, TxnLogSchemaError
 from deltasql.mirror.targets import OWN
 from deltasql.model.schema import nearest
 from deltasql.model.schema_convert import schema_to_arrow
+from deltasql.operations.expressions import Scope, scalar
 from deltasql.storage.location import location_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deltasql.model.predicate import Predicate
+_LIVE = "t"
 
 
 class ScanSide(FilesSide):
@@ -44,28 +45,29 @@ class ScanSide(FilesSide):
 
         With `views` text and bytes have the types of deltalake's own scan.
         """
-        parsed = None if predicate is None else self.snapshot.predicate(predicate)
+        condition = None
+        if predicate is not None:
+            condition = scalar(predicate, Scope.of(self.snapshot.schema, _LIVE))
         names = self._columns(columns)
         whole = schema_to_arrow(self.snapshot.schema)
         fields = [whole.field(name) for name in names]
         if views:
             fields = [field.with_type(_as_view(field.type)) for field in fields]
         schema = pa.schema(fields)
-        listed = files if files is not None else self.listed(parsed)
-        return pa.RecordBatchReader.from_batches(
-            schema, self._batches(listed, names, parsed, schema)
-        )
+        listed = files if files is not None else self.listed(predicate)
+        columns_read = [exp.column(name, _LIVE, quoted=True) for name in names]
+        # Without any column there are still rows to count.
+        query = exp.select(*(columns_read or [exp.null()])).from_(exp.to_table(_LIVE))
+        if condition is not None:
+            query = query.where(condition)
+        return pa.RecordBatchReader.from_batches(schema, self._batches(listed, query, schema))
 
     def _batches(
-        self, listed: pa.Table, names: list[str], predicate: Predicate | None, schema: pa.Schema
+        self, listed: pa.Table, query: exp.Select, schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         with open_engine(self.catalog.config, name="duckdb") as engine:
-            rows = engine.scan(self.live(listed))
-            query = exp.select(*(exp.column(name, quoted=True) for name in names or ["*"]))
-            query = query.from_(exp.to_table("live"))
-            if predicate is not None:
-                query = query.where(predicate.expression.copy())
-            for batch in engine.stream(engine.query(query, live=rows)):
+            rows = engine.query(query, **{_LIVE: engine.scan(self.live(listed))})
+            for batch in engine.stream(rows):
                 yield _conformed(batch, schema)
 
     def _columns(self, columns: Sequence[str] | None) -> list[str]:
@@ -134,6 +136,8 @@ def _as_view(kind: pa.DataType) -> pa.DataType:
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Give a batch the types of the table: an engine has names and widths of its own."""
+    if not schema.names:
+        return batch.select([])
     columns = [
         column if column.type.equals(field.type) else column.cast(field.type)
         for column, field in zip(batch.columns, schema, strict=True)

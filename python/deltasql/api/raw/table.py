@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from deltasql.api.raw.alter import AlterSide
 from deltasql.api.raw.cdf import CdfSide
 from deltasql.api.raw.dml import DmlSide
 from deltasql.api.raw.maintain import MaintainSide
-from deltasql.api.raw.read import ReadSide
+from deltasql.api.raw.opening import find_table, parse_table_uri
+from deltasql.api.raw.read import ReadSide, unsigned
 from deltasql.api.raw.write import WriteSide
+from deltasql.exceptions import TxnLogTableNotFoundError, VersionNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltasql.api.raw.opening import TableUri
 
 
 class RawTable(ReadSide, WriteSide, DmlSide, MaintainSide, AlterSide, CdfSide):
@@ -15,3 +24,38 @@ class RawTable(ReadSide, WriteSide, DmlSide, MaintainSide, AlterSide, CdfSide):
 
     def __repr__(self) -> str:
         return f"RawTable({self.name!r}, version={self.snapshot.version})"
+
+    @classmethod
+    def open(
+        cls,
+        table_uri: TableUri,
+        version: int | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> RawTable:
+        """Open a handle with two statements; a version of the call wins over the URI's."""
+        uri = parse_table_uri(table_uri)
+        wanted = uri.version if version is None else unsigned(version)
+        catalog, row = find_table(uri, storage_options)
+        if wanted is None:
+            return cls(catalog, row, timestamp=uri.timestamp)
+        try:
+            return cls(catalog, row, version=wanted)
+        except VersionNotFoundError as error:
+            raise VersionNotFoundError(
+                f"LogSegment end version {error.latest} not the same as the specified end version "
+                f"{wanted}: {error.message}",
+                table=uri.table_name,
+                version=wanted,
+                latest=error.latest,
+            ) from error
+
+    @staticmethod
+    def is_deltatable(
+        table_uri: TableUri, storage_options: Mapping[str, str] | None = None
+    ) -> bool:
+        """Tell whether a table is there."""
+        try:
+            find_table(parse_table_uri(table_uri), storage_options)
+        except TxnLogTableNotFoundError:
+            return False
+        return True
