@@ -29,6 +29,8 @@ ROW = "__deltasql_row"
 CHANGE_TYPE = "_change_type"
 """Column of change data: insert, delete, update_preimage or update_postimage."""
 
+EVERY_COLUMN = "*"
+"""In options by column: all those that have none of their own."""
 DEFAULT_FILE_SIZE = 100 * 1024 * 1024
 """Bytes of a new file, about, when nobody asks for another size."""
 
@@ -43,10 +45,14 @@ class WriteOptions:
     compression_level: int | None = None
     max_row_group_size: int | None = None
     data_page_size: int | None = None
+    data_page_rows: int | None = None
     dictionary_page_size: int | None = None
     write_batch_size: int | None = None
     dictionary_enabled: bool | Mapping[str, bool] | None = None
+    """For all columns, or by name; EVERY_COLUMN is for those that are not named."""
     statistics_enabled: bool | Mapping[str, bool] | None = None
+    statistics_length: int | None = None
+    """Characters of a text that the statistics of the log keep."""
     encodings: Mapping[str, str] = field(default_factory=dict)
     """Encodings of columns by name, which exclude a dictionary for them."""
     bloom_filters: Mapping[str, tuple[float | None, int | None]] = field(default_factory=dict)
@@ -64,7 +70,10 @@ class WritePlan:
     configuration: Mapping[str, str]
     """The table's properties: column mapping, which columns get statistics, the codec."""
     intend: Callable[[list[str]], None]
-    """Told the names of files before they are written, so that an orphan is known."""
+    """Told the names of files before they are written, so that an orphan is known.
+
+    A name that ends with a slash is a folder of the engine's own: all that comes into it.
+    """
     options: WriteOptions = WriteOptions()
     data_change: bool = True
     folder: str = ""

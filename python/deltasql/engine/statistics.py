@@ -3,80 +3,152 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from datetime import date, datetime
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+if TYPE_CHECKING:
+    from deltasql.engine.file_shape import Indexed
+
 _STRING_PREFIX = 32  # characters of a string that statistics keep
 _LAST_CHARACTER = "\U0010ffff"
+_EPOCH = datetime(1970, 1, 1)
+_DAY_ONE = date(1970, 1, 1)
 
 
-def statistics_json(table: pa.Table) -> str:
-    """Return the statistics of a file with these rows, as Delta writes them.
+class Statistics:
+    """What is known of the rows of one file so far.
 
-    >>> statistics_json(pa.table({"id": [1, 3, None]}))
+    >>> found = Statistics({"id": None})
+    >>> found.add(pa.table({"id": [1, 3, None]}))
+    >>> found.to_json()
     '{"numRecords":3,"minValues":{"id":1},"maxValues":{"id":3},"nullCount":{"id":1}}'
     """
-    low, high, nulls = _of_columns(zip(table.column_names, table.columns, strict=True))
-    values = {"minValues": low, "maxValues": high, "nullCount": nulls}
-    return _encode({"numRecords": table.num_rows, **values})
+
+    def __init__(self, indexed: Indexed, text_length: int | None = None) -> None:
+        """Of a text, the first `text_length` characters are kept."""
+        self._indexed = indexed
+        self._length = text_length or _STRING_PREFIX
+        self._rows = 0
+        self._columns: dict[tuple[str, ...], _Column] = {}
+
+    def add(self, rows: pa.Table) -> None:
+        """Take rows into account; their columns have the physical names."""
+        self._rows += rows.num_rows
+        for name, below in self._indexed.items():
+            self._add(rows.column(name), below, (name,))
+
+    def to_json(self, *, tight: bool = False) -> str:
+        """Return the statistics as Delta writes them; `tight` says that bounds are of live rows."""
+        low: dict[str, Any] = {}
+        high: dict[str, Any] = {}
+        nulls: dict[str, Any] = {}
+        for path, column in self._columns.items():
+            _put(nulls, path, column.nulls)
+            if column.bounds is None or not column.has_bounds:
+                continue
+            for values, bound, upper in zip((low, high), column.bounds, (False, True), strict=True):
+                stat = _stat(bound, column.kind, self._length, upper=upper)
+                if stat is not None:
+                    _put(values, path, stat)
+        found = {"numRecords": self._rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+        return _encode({**found, "tightBounds": True} if tight else found)
+
+    def _add(self, column: Any, below: Indexed | None, path: tuple[str, ...]) -> None:
+        if below is None:
+            known = self._columns.get(path)
+            if known is None:
+                known = self._columns[path] = _Column(column.type)
+            known.add(column)
+            return
+        # Flattened, a member is null where its struct is: there, a reader sees null too.
+        members = dict(zip([f.name for f in column.type], column.flatten(), strict=True))
+        for name, deeper in below.items():
+            self._add(members[name], deeper, (*path, name))
 
 
-def _of_columns(columns: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    low: dict[str, Any] = {}
-    high: dict[str, Any] = {}
-    nulls: dict[str, Any] = {}
-    for name, column in columns:
-        if pa.types.is_struct(column.type):
-            names = [member.name for member in column.type]
-            # Flattened, a member is null where its struct is: there, a reader sees null too.
-            parts = _of_columns(zip(names, column.flatten(), strict=True))
-            for whole, part in zip((low, high, nulls), parts, strict=True):
-                if part:
-                    whole[name] = part
-            continue
-        nulls[name] = column.null_count
-        for whole, bound in zip((low, high), _bounds(column), strict=True):
-            if bound is not None:
-                whole[name] = bound
-    return low, high, nulls
+@dataclass(slots=True)
+class _Column:
+    kind: pa.DataType
+    nulls: int = 0
+    bounds: tuple[Any, Any] | None = None
+    has_bounds: bool = field(init=False)
 
+    def __post_init__(self) -> None:
+        self.has_bounds = _has_order(self.kind)
 
-def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
-    if not _has_order(column.type) or column.null_count == len(column):
-        return None, None
-    if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
-        return None, None  # JSON has no infinity, and engines order NaN differently
-    found = pc.min_max(column)
-    return _stat(found["min"].as_py(), upper=False), _stat(found["max"].as_py(), upper=True)
+    def add(self, column: pa.ChunkedArray) -> None:
+        self.nulls += column.null_count
+        if not self.has_bounds or column.null_count == len(column):
+            return
+        plain = column
+        if pa.types.is_floating(self.kind) and not pc.all(pc.is_finite(column)).as_py():
+            self.has_bounds = False  # JSON has no infinity, and engines order NaN differently
+            return
+        if pa.types.is_temporal(self.kind):
+            # As numbers, since Python's dates end with the year 9999.
+            integer = pa.int32() if pa.types.is_date(self.kind) else pa.int64()
+            plain = pa.chunked_array([chunk.view(integer) for chunk in column.chunks], integer)
+        found = pc.min_max(plain).as_py()
+        low, high = found["min"], found["max"]
+        if self.bounds is not None:
+            low, high = min(low, self.bounds[0]), max(high, self.bounds[1])
+        self.bounds = (low, high)
 
 
 def _has_order(kind: pa.DataType) -> bool:
-    tests = ("integer", "floating", "decimal", "string", "date", "timestamp")
+    tests = ("integer", "floating", "decimal", "string", "date", "timestamp", "boolean")
     return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)
 
 
-def _stat(value: Any, *, upper: bool) -> Any:
-    match value:
-        case datetime():
-            zone = "Z" if value.tzinfo else ""
-            return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + zone
-        case date():
-            return value.isoformat()
-        case str() if len(value) > _STRING_PREFIX:
-            prefix = value[:_STRING_PREFIX]
-            if not upper:
-                return prefix
-            # Nothing sorts after this character, so the cut value stays an upper bound, unless
-            # the value goes on with just that character.
-            is_last = value[_STRING_PREFIX] == _LAST_CHARACTER
-            return None if is_last else prefix + _LAST_CHARACTER
-        case _:
-            return value
+def _stat(value: Any, kind: pa.DataType, length: int, *, upper: bool) -> Any:
+    """Return a bound as JSON has it; None when there is no way to write one that holds."""
+    if isinstance(value, str):
+        return _prefix(value, length, upper=upper)
+    if isinstance(value, float) and value == 0:
+        # Some engines sort -0.0 before 0.0, and only one of them was seen as the bound.
+        return math.copysign(0.0, 1 if upper else -1)
+    try:
+        if pa.types.is_date(kind):
+            return (_DAY_ONE + timedelta(days=value)).isoformat()
+        if pa.types.is_timestamp(kind):
+            return _moment(value, has_zone=kind.tz is not None, upper=upper)
+    except OverflowError:
+        return None
+    return value
+
+
+def _moment(microseconds: int, *, has_zone: bool, upper: bool) -> str:
+    """Readers expect milliseconds: a bound is moved outward, never past a row."""
+    part = microseconds % 1000
+    whole = microseconds - part + (1000 if upper and part else 0)
+    moment = _EPOCH + timedelta(microseconds=whole)
+    return moment.isoformat(timespec="milliseconds") + ("Z" if has_zone else "")
+
+
+def _prefix(value: str, length: int, *, upper: bool) -> str | None:
+    if len(value) <= length:
+        return value
+    prefix = value[:length]
+    if not upper:
+        return prefix
+    # Nothing sorts after this character, so the cut value stays an upper bound, unless the
+    # value goes on with just that character.
+    is_last = value[length] == _LAST_CHARACTER
+    return None if is_last else prefix + _LAST_CHARACTER
+
+
+def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    here = values
+    for name in path[:-1]:
+        here = here.setdefault(name, {})
+    here[path[-1]] = value
 
 
 def _encode(value: Any) -> str:

@@ -6,9 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from deltasql.engine.duckdb_scan import TableShape, identifier
 from deltasql.exceptions import MissingDriverError, TxnLogMirrorError
 from deltasql.mirror.duckdb_files import KnownFile, ViewFiles
-from deltasql.mirror.duckdb_views import TableShape, identifier, view_query
+from deltasql.mirror.duckdb_views import view_query
 from deltasql.model.schema import column_mapping_mode
 from deltasql.uri import DEFAULT_NAMESPACE
 

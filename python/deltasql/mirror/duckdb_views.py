@@ -1,39 +1,22 @@
-"""The SQL of a DuckDB view over the live files of one table.
-
-The schema comes from the log and never from the files: columns are read by their physical names
-with the types of the table, those a file does not have are null, those that were dropped are not
-read. The view gives them their logical names, also inside of structs, arrays and maps.
-"""
+"""The SQL of a DuckDB view over the live files of one table, in a session of any time zone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from deltasql.exceptions import TxnLogMirrorError, UnsupportedFeatureError
-from deltasql.model.schema import ArrayType, DataType, MapType, StructType, decimal_type
+from deltasql.engine.duckdb_scan import (
+    NO_PATHS,
+    ColumnPath,
+    TableShape,
+    as_pattern,
+    empty_query,
+    files_query,
+    literal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
-
-ColumnPath: TypeAlias = tuple[str, ...]
-NO_PATHS: frozenset[ColumnPath] = frozenset()
-
-_TYPES = {
-    "byte": "TINYINT",
-    "short": "SMALLINT",
-    "integer": "INTEGER",
-    "long": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "string": "VARCHAR",
-    "binary": "BLOB",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP WITH TIME ZONE",
-    "timestamp_ntz": "TIMESTAMP",
-}
-_GLOB = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,164 +29,16 @@ class FileGroup:
     has_deletions: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TableShape:
-    """What a view has to know of a table beside its files."""
-
-    schema: StructType
-    partition_columns: Sequence[str]
-    column_mapping_mode: str | None
-    files_table: str
-    """Holds the partition values of each file, as the columns p0, p1, …"""
-    deleted_table: str
-    """Holds the deleted rows of each file."""
-
-
 def view_query(shape: TableShape, groups: Sequence[FileGroup]) -> str:
     """Return the SELECT over all the files."""
     if not groups:
-        columns = [
-            f"CAST(NULL AS {duckdb_type(column.type)}) AS {identifier(column.name)}"
-            for column in shape.schema.fields
-        ]
-        return f"SELECT {', '.join(columns)} WHERE false"
-    return "\nUNION ALL ".join(_group_query(shape, group) for group in groups)
-
-
-def duckdb_type(data_type: DataType) -> str:
-    """Return the type a column of the view has.
-
-    >>> duckdb_type(ArrayType("decimal(10,2)"))
-    'DECIMAL(10,2)[]'
-    """
-    return _Reading(None, NO_PATHS).type(data_type, ())
-
-
-def identifier(name: str) -> str:
-    """Quote a name.
-
-    >>> identifier('the "best" one')
-    '"the ""best"" one"'
-    """
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """Quote a text.
-
-    >>> literal("it's")
-    "'it''s'"
-    """
-    return "'" + text.replace("'", "''") + "'"
-
-
-def as_pattern(address: str) -> str:
-    """Return the pattern that names exactly one file, since DuckDB takes names for patterns.
-
-    >>> as_pattern("/lake/a*[1].parquet")
-    '/lake/a[*][[]1].parquet'
-    """
-    if _GLOB.isdisjoint(address):
-        return address
-    if "\\" in address:
-        raise TxnLogMirrorError(
-            f"DuckDB cannot name the file {address!r}",
-            help="A pattern cannot spell a backslash: rewrite the file under another name.",
+        return empty_query(shape.schema)
+    return "\nUNION ALL ".join(
+        files_query(
+            shape,
+            f"[{', '.join(literal(as_pattern(address)) for address in group.addresses)}]",
+            naive=group.naive,
+            has_deletions=group.has_deletions,
         )
-    return "".join(f"[{c}]" if c in _GLOB else c for c in address)
-
-
-def _group_query(shape: TableShape, group: FileGroup) -> str:
-    mode = shape.column_mapping_mode
-    reading = _Reading(mode, group.naive)
-    partitions = {name: number for number, name in enumerate(shape.partition_columns)}
-    read: list[str] = []
-    shown: list[str] = []
-    for column in shape.schema.fields:
-        if column.name in partitions:
-            value = f"p.p{partitions[column.name]}"
-        else:
-            path = (column.physical_name(mode),)
-            # Names of our own: a column may be called `filename`.
-            name = f"c{len(read)}"
-            kind = literal(reading.type(column.type, path))
-            read.append(
-                f"{literal(path[0])}: {{name: '{name}', type: {kind}, default_value: NULL}}"
-            )
-            value = reading.value(column.type, path, f"r.{name}")
-        shown.append(f"{value} AS {identifier(column.name)}")
-    addresses = ", ".join(literal(as_pattern(address)) for address in group.addresses)
-    parts = [
-        "SELECT " + ", ".join(shown),
-        f"FROM read_parquet([{addresses}], schema = MAP {{{', '.join(read)}}}) AS r",
-    ]
-    if partitions:
-        parts.append(f"JOIN {shape.files_table} AS p ON p.filename = r.filename")
-    if group.has_deletions:
-        parts.append(
-            f"ANTI JOIN {shape.deleted_table} AS d "
-            "ON d.filename = r.filename AND d.row_number = r.file_row_number"
-        )
-    return "\n".join(parts)
-
-
-class _Reading:
-    """How the columns of a group of files are read and made into those of the table."""
-
-    def __init__(self, mode: str | None, naive: Set[ColumnPath]) -> None:
-        self._mode, self._naive = mode, naive
-
-    def type(self, data_type: DataType, path: ColumnPath) -> str:
-        """The type to read, with physical names."""
-        if isinstance(data_type, StructType):
-            members = []
-            for member in data_type.fields:
-                name = member.physical_name(self._mode)
-                members.append(f"{identifier(name)} {self.type(member.type, (*path, name))}")
-            return f"STRUCT({', '.join(members)})"
-        if isinstance(data_type, ArrayType):
-            return f"{self.type(data_type.element_type, (*path, 'element'))}[]"
-        if isinstance(data_type, MapType):
-            key = self.type(data_type.key_type, (*path, "key"))
-            return f"MAP({key}, {self.type(data_type.value_type, (*path, 'value'))})"
-        decimal = decimal_type(data_type)
-        if decimal is not None:
-            return f"DECIMAL({decimal[0]},{decimal[1]})"
-        if data_type not in _TYPES:
-            raise UnsupportedFeatureError(
-                f"DuckDB views do not have columns of type {data_type}",
-                features=(data_type,),
-                help="Read this table with another engine, or leave it out by tables=[…].",
-            )
-        return "TIMESTAMP" if path in self._naive else _TYPES[data_type]
-
-    def value(self, data_type: DataType, path: ColumnPath, read: str, depth: int = 0) -> str:
-        """The value of the table, made from the one that was read; itself when they are alike."""
-        if isinstance(data_type, StructType):
-            return self._struct(data_type, path, read, depth)
-        item = f"x{depth}"
-        if isinstance(data_type, ArrayType):
-            element = self.value(data_type.element_type, (*path, "element"), item, depth + 1)
-            return read if element == item else f"list_transform({read}, lambda {item}: {element})"
-        if isinstance(data_type, MapType):
-            key = self.value(data_type.key_type, (*path, "key"), f"{item}.key", depth + 1)
-            value = self.value(data_type.value_type, (*path, "value"), f"{item}.value", depth + 1)
-            if (key, value) == (f"{item}.key", f"{item}.value"):
-                return read
-            entry = f"{{'key': {key}, 'value': {value}}}"
-            return f"map_from_entries(list_transform(map_entries({read}), lambda {item}: {entry}))"
-        # What a file keeps without a zone is UTC; a cast would take it for local time.
-        return f"make_timestamptz(epoch_us({read}))" if path in self._naive else read
-
-    def _struct(self, data_type: StructType, path: ColumnPath, read: str, depth: int) -> str:
-        members = []
-        same = True
-        for member in data_type.fields:
-            physical = member.physical_name(self._mode)
-            inner = f"struct_extract({read}, {literal(physical)})"
-            value = self.value(member.type, (*path, physical), inner, depth + 1)
-            same = same and value == inner and physical == member.name
-            members.append(f"{literal(member.name)}: {value}")
-        if same:
-            return read
-        return f"CASE WHEN {read} IS NULL THEN NULL ELSE {{{', '.join(members)}}} END"
+        for group in groups
+    )

@@ -1,0 +1,246 @@
+"""The engine for what fits one machine: DuckDB in this process, out of core, Arrow in and out."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+from sqlglot import exp
+
+from deltasql.engine.arrow import batches, is_stream
+from deltasql.engine.base import FILE, ROW
+from deltasql.engine.duckdb_connection import connect, prepare, told
+from deltasql.engine.duckdb_scan import (
+    TableShape,
+    as_pattern,
+    empty_query,
+    files_query,
+    identifier,
+)
+from deltasql.engine.duckdb_types import delta_types
+from deltasql.engine.parquet import write_batches
+from deltasql.engine.stored_files import StoredFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    import duckdb
+
+    from deltasql.config import Config
+    from deltasql.engine.base import Relation, WritePlan
+    from deltasql.engine.live_files import LiveFile, LiveFiles
+    from deltasql.model.actions import AddFile
+
+_BATCH_ROWS = 122_880  # a row group of DuckDB
+
+
+@dataclass(frozen=True, slots=True)
+class DuckDbRelation:
+    """Rows that DuckDB can compute: a view or a table of the engine."""
+
+    name: str
+    columns: tuple[str, ...]
+
+
+class DuckDbEngine:
+    """Runs relational work in this process; nothing is opened before it is needed."""
+
+    name = "duckdb"
+    dialect = "duckdb"
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._opened: duckdb.DuckDBPyConnection | None = None
+        self._folder: str | None = None
+        self._numbers = count(1)
+        # What belongs to one connection and has to be given to each.
+        self._sources: dict[str, object] = {}
+        self._lists: dict[str, list[str]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+        self._sources.clear()
+        self._lists.clear()
+
+    def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
+        """Return the live rows of files, with the table's columns in their order."""
+        queries = []
+        local = [file for file in files.files if file.address.startswith("/")]
+        if local:
+            queries += self._local(files, local, positions=positions)
+        if len(local) < len(files.files):
+            queries.append(f"SELECT * FROM {self._stored(files, positions=positions)}")
+        if not queries:
+            queries.append(empty_query(files.schema, (FILE, ROW) if positions else ()))
+        return self._view("\nUNION ALL ".join(queries))
+
+    def rows(self, data: object) -> Relation:
+        """Return what a user handed in; a stream is kept, on disk when it is large."""
+        if isinstance(data, DuckDbRelation):
+            return data
+        if not is_stream(data):
+            return self._source(batches(data).read_all())
+        with told():
+            return self._table(f"FROM {self._source(batches(data)).name}")
+
+    def query(self, sql: exp.Query, /, **relations: Relation) -> Relation:
+        """Return the answer to a query, computed when it is needed."""
+        names = {name: _own(relation).name for name, relation in relations.items()}
+        renamed = sql.transform(partial(_renamed, names=names))
+        return self._view(renamed.sql(dialect=self.dialect, identify=True))
+
+    def keep(self, relation: Relation) -> Relation:
+        """Compute rows once; large ones go to disk."""
+        return self._table(f"FROM {_own(relation).name}")
+
+    def collect(self, relation: Relation) -> pa.Table:
+        """Return rows as Arrow: for small results."""
+        with told():
+            found = self._connection.execute(f"FROM {_own(relation).name}").to_arrow_table()
+        return found.cast(delta_types(found.schema))
+
+    def stream(self, relation: Relation) -> pa.RecordBatchReader:
+        """Return rows as Arrow, batch by batch, in bounded memory."""
+        # On a connection of its own, since one connection has one open answer.
+        cursor = self._cursor()
+        with told():
+            reader = cursor.execute(f"FROM {_own(relation).name}").to_arrow_reader(_BATCH_ROWS)
+        schema = delta_types(reader.schema)
+
+        def read() -> Iterator[pa.RecordBatch]:
+            same = schema.equals(reader.schema)
+            with cursor, told():
+                for batch in reader:
+                    yield batch if same else batch.cast(schema)
+
+        return pa.RecordBatchReader.from_batches(schema, read())
+
+    def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
+        """Write rows as Parquet files with statistics; one without a commit is invisible."""
+        return write_batches(self.stream(relation), plan)
+
+    # How relations come about
+
+    def _local(self, files: LiveFiles, local: list[LiveFile], *, positions: bool) -> Iterator[str]:
+        """Yield the queries over files that DuckDB opens itself."""
+        number = next(self._numbers)
+        shape = TableShape(
+            files.schema,
+            files.partition_columns,
+            files.column_mapping_mode,
+            files_table=f"files_{number}",
+            deleted_table=f"deleted_{number}",
+        )
+        if files.partition_columns or positions:
+            wanted = {id(file): place for place, file in enumerate(files.files)}
+            columns: dict[str, Any] = {
+                "filename": pa.array([file.address for file in local], pa.string()),
+                FILE: pa.array([wanted[id(file)] for file in local], pa.int64()),
+            }
+            for place, (_, values) in enumerate(files.partition_values(local)):
+                columns[f"p{place}"] = values
+            self._fill(shape.files_table, pa.table(columns))
+        deleted = [file for file in local if file.vector]
+        if deleted:
+            self._fill(shape.deleted_table, files.deleted(deleted))
+        also = (f"p.{identifier(FILE)}", f"r.file_row_number AS {identifier(ROW)}")
+        whole = [file for file in local if not file.vector]
+        for group in (whole, deleted):
+            if group:
+                listed = self._list([as_pattern(file.address) for file in group])
+                yield files_query(
+                    shape,
+                    f"getvariable('{listed}')",
+                    has_deletions=group is deleted,
+                    also=also if positions else (),
+                )
+
+    def _stored(self, files: LiveFiles, *, positions: bool) -> str:
+        """Return the name of a source with the rows of files that only we can open."""
+        return self._source(StoredFiles(files, self._config.storage, positions=positions)).name
+
+    def _view(self, query: str) -> DuckDbRelation:
+        name = f"relation_{next(self._numbers)}"
+        with told():
+            self._connection.execute(f"CREATE VIEW {name} AS {query}")
+            return DuckDbRelation(name, tuple(self._connection.view(name).columns))
+
+    def _table(self, query: str) -> DuckDbRelation:
+        name = f"relation_{next(self._numbers)}"
+        with told():
+            self._connection.execute(f"CREATE TABLE {name} AS {query}")
+            return DuckDbRelation(name, tuple(self._connection.table(name).columns))
+
+    def _fill(self, name: str, rows: pa.Table) -> None:
+        with told():
+            self._connection.register("new_rows", rows)
+            self._connection.execute(f"CREATE TABLE {name} AS FROM new_rows")
+            self._connection.unregister("new_rows")
+
+    def _source(self, rows: Any) -> DuckDbRelation:
+        name = f"source_{next(self._numbers)}"
+        with told():
+            self._connection.register(name, rows)
+        self._sources[name] = rows
+        return DuckDbRelation(name, tuple(rows.schema.names))
+
+    def _list(self, patterns: list[str]) -> str:
+        name = f"list_{next(self._numbers)}"
+        with told():
+            self._connection.execute(f"SET VARIABLE {name} = ?", [patterns])
+        self._lists[name] = patterns
+        return name
+
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        if self._opened is None:
+            self._folder = tempfile.mkdtemp(prefix="deltasql-")
+            self._opened = connect(self._folder, self._config.engine)
+        return self._opened
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        cursor = self._connection.cursor()
+        with told():
+            prepare(cursor)
+            for name, source in self._sources.items():
+                cursor.register(name, source)
+            for name, patterns in self._lists.items():
+                cursor.execute(f"SET VARIABLE {name} = ?", [patterns])
+        return cursor
+
+
+def _own(relation: Relation) -> DuckDbRelation:
+    assert isinstance(relation, DuckDbRelation), "a relation of another engine"
+    return relation
+
+
+def _renamed(node: exp.Expression, names: dict[str, str]) -> exp.Expression:
+    """Put the name that a relation has here in the place of the one in the query."""
+    if not isinstance(node, exp.Table) or node.args.get("db") or node.name not in names:
+        return node
+    renamed = exp.to_table(names[node.name])
+    for key, value in node.args.items():
+        if key not in ("this", "alias") and value is not None:
+            renamed.set(key, value)
+    alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
+    renamed.set("alias", alias)
+    return renamed

@@ -1,0 +1,78 @@
+"""An in-memory DuckDB of our own: it fetches nothing, thinks in UTC, and spills to a folder."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from deltasql.exceptions import MissingDriverError, TxnLogEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import duckdb
+
+    from deltasql.config import EngineSettings
+
+
+def connect(folder: str, settings: EngineSettings | None = None) -> duckdb.DuckDBPyConnection:
+    """Open a database in memory that puts what is too large into a folder."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise MissingDriverError(driver="duckdb", extra="duckdb") from error
+    options: dict[str, Any] = {
+        # Nothing is fetched over the network behind the user's back: that may take forever.
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "temp_directory": folder,
+    }
+    if settings is not None and settings.memory_limit is not None:
+        options["memory_limit"] = settings.memory_limit
+    if settings is not None and settings.threads is not None:
+        options["threads"] = settings.threads
+    with told():
+        connection = duckdb.connect(":memory:", config=options)
+        prepare(connection)
+    return connection
+
+
+def prepare(connection: duckdb.DuckDBPyConnection) -> None:
+    """Set what each connection has to itself."""
+    connection.execute("SET TimeZone = 'UTC'")
+    # A table of a query is never a variable of whoever happens to call us.
+    connection.execute("SET python_enable_replacements = false")
+
+
+@contextmanager
+def connected(settings: EngineSettings | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Lend a database of which nothing is left afterwards."""
+    folder = tempfile.mkdtemp(prefix="deltasql-")
+    try:
+        connection = connect(folder, settings)
+        try:
+            with told():
+                yield connection
+        finally:
+            connection.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Raise DuckDB's errors as ours."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise TxnLogEngineError(
+            str(error),
+            engine="duckdb",
+            help="Give it more by engine.memory_limit, or room on the disk for temporary files.",
+        ) from error
+    except duckdb.Error as error:
+        raise TxnLogEngineError(str(error), engine="duckdb") from error

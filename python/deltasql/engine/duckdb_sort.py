@@ -1,0 +1,25 @@
+"""Sort a stream of rows: what does not fit in memory waits on disk."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from deltasql.engine.duckdb_connection import connected
+from deltasql.engine.duckdb_scan import identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+
+@contextmanager
+def sorted_stream(
+    reader: pa.RecordBatchReader, columns: Sequence[str]
+) -> Iterator[pa.RecordBatchReader]:
+    """Lend the rows of a stream in the order of some columns."""
+    with connected() as connection:
+        connection.register("rows", reader)
+        order = ", ".join(identifier(name) for name in columns)
+        yield connection.execute(f"FROM rows ORDER BY {order}").to_arrow_reader(65_536)

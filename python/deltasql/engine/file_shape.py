@@ -1,0 +1,193 @@
+"""What data files of a table look like: Arrow's types, physical names, and who has statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.engine.base import CHANGE_TYPE
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    column_mapping_mode,
+    indexed_columns,
+)
+from deltasql.model.schema_convert import schema_to_arrow
+
+if TYPE_CHECKING:
+    from deltasql.engine.base import WritePlan
+
+Indexed: TypeAlias = "dict[str, Indexed | None]"
+"""Physical names of columns with statistics; a struct has those of its members below it."""
+
+_FIELD_ID = "delta.columnMapping.id"
+_CHANGE_FIELD = StructField(CHANGE_TYPE, "string")
+
+
+@dataclass(frozen=True, slots=True)
+class FileShape:
+    """How rows of a table become rows of a file."""
+
+    table: pa.Schema
+    """All columns under their logical names."""
+    stored: pa.Schema
+    """The columns of a file under their physical names."""
+    partition_columns: tuple[str, ...]
+    partition_keys: tuple[str, ...]
+    """The physical names of the partition columns."""
+    indexed: Indexed
+    required: tuple[int, ...]
+    """Columns in which something must not be null."""
+
+    def conform(self, rows: pa.Table) -> pa.Table:
+        """Return rows with exactly the columns and types of the table."""
+        schema = self.table
+        missing = [name for name in schema.names if name not in rows.schema.names]
+        if missing:
+            raise TxnLogSchemaError(
+                f"the data has no column {missing[0]!r}",
+                column=missing[0],
+                help="Give the data all columns of the table.",
+            )
+        columns = [_as_type(rows.column(field.name), field) for field in schema]
+        for number in self.required:
+            _check_nulls(columns[number], schema.field(number))
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def store(self, rows: pa.Table) -> pa.Table:
+        """Return rows without partition columns as a file has them."""
+        columns = [
+            column if column.type.equals(field.type) else _viewed(column, field.type)
+            for column, field in zip(rows.columns, self.stored, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, schema=self.stored)
+
+
+def file_shape(plan: WritePlan) -> FileShape:
+    """Return the shape of the files of a plan."""
+    configuration = tuple(
+        (key, value)
+        for key, value in plan.configuration.items()
+        if key.startswith(("delta.columnMapping.mode", "delta.dataSkipping"))
+    )
+    schema = plan.schema
+    if plan.folder and schema.find(CHANGE_TYPE) is None:
+        schema = StructType((*schema.fields, _CHANGE_FIELD))
+    return _shape(schema, plan.partition_columns, configuration)
+
+
+@lru_cache(maxsize=256)
+def _shape(
+    schema: StructType, partitions: tuple[str, ...], configuration: tuple[tuple[str, str], ...]
+) -> FileShape:
+    properties = dict(configuration)
+    mode = column_mapping_mode(properties)
+    table = schema_to_arrow(schema).remove_metadata()
+    table = pa.schema([field.remove_metadata() for field in table])
+    stored = [
+        _stored_field(table.field(number), field, mode)
+        for number, field in enumerate(schema.fields)
+        if field.name not in partitions
+    ]
+    keys = [schema.find(name) for name in partitions]
+    return FileShape(
+        table=table,
+        stored=pa.schema(stored),
+        partition_columns=partitions,
+        partition_keys=tuple(key.physical_name(mode) for key in keys if key is not None),
+        indexed=_indexed(schema, partitions, properties),
+        required=tuple(n for n, field in enumerate(table) if _has_required(field)),
+    )
+
+
+def _stored_field(arrow: pa.Field, field: StructField, mode: str | None) -> pa.Field:
+    number = field.metadata.get(_FIELD_ID) if mode else None
+    metadata = None if number is None else {"PARQUET:field_id": str(number)}
+    kind = _stored_type(arrow.type, field.type, mode)
+    return pa.field(field.physical_name(mode), kind, arrow.nullable, metadata)
+
+
+def _stored_type(arrow: pa.DataType, data_type: DataType, mode: str | None) -> pa.DataType:
+    if isinstance(data_type, StructType):
+        members = zip(arrow, data_type.fields, strict=True)
+        return pa.struct([_stored_field(kind, member, mode) for kind, member in members])
+    if isinstance(data_type, ArrayType):
+        element = arrow.value_field
+        return pa.list_(element.with_type(_stored_type(element.type, data_type.element_type, mode)))
+    if isinstance(data_type, MapType):
+        key, item = arrow.key_field, arrow.item_field
+        return pa.map_(
+            key.with_type(_stored_type(key.type, data_type.key_type, mode)),
+            item.with_type(_stored_type(item.type, data_type.value_type, mode)),
+        )
+    return arrow
+
+
+def _indexed(
+    schema: StructType, partitions: tuple[str, ...], configuration: dict[str, str]
+) -> Indexed:
+    found: Indexed = {}
+    for leaf in indexed_columns(schema, partitions, configuration):
+        here = found
+        for name in leaf.physical_path[:-1]:
+            below = here.setdefault(name, {})
+            assert below is not None
+            here = below
+        if leaf.path != (CHANGE_TYPE,):
+            here[leaf.physical_path[-1]] = None
+    return found
+
+
+def _as_type(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if column.type.equals(field.type):
+        return column
+    plain = column
+    if isinstance(column.type, pa.BaseExtensionType):
+        plain = column.cast(column.type.storage_type)
+    if pa.types.is_run_end_encoded(plain.type):
+        plain = pc.run_end_decode(plain)
+    # Nanoseconds are cut to the microseconds that Delta has.
+    options = pc.CastOptions(field.type, allow_time_truncate=True)
+    try:
+        return pc.cast(plain, options=options)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TxnLogSchemaError(
+            f"the data does not fit the table's types: column {field.name!r}: {error}",
+            column=field.name,
+            help="Cast the data to the table's schema.",
+        ) from error
+
+
+def _viewed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Give the members of a column other names, without looking at the data."""
+    return pa.chunked_array([chunk.view(kind) for chunk in column.chunks], kind)
+
+
+def _has_required(field: pa.Field) -> bool:
+    kind = field.type
+    return not field.nullable or (pa.types.is_struct(kind) and any(map(_has_required, kind)))
+
+
+def _check_nulls(column: Any, field: pa.Field, path: str = "", outer: Any = None) -> None:
+    """Refuse a null where none may be; inside of a struct that is null itself, it may."""
+    name = f"{path}{field.name}"
+    if not field.nullable and column.null_count:
+        wrong = column.is_null() if outer is None else pc.and_(column.is_null(), outer)
+        if pc.any(wrong).as_py():
+            raise TxnLogSchemaError(
+                f"column {name!r} must not be null, and the data has nulls in it",
+                column=name,
+                help="Fill or leave out these rows.",
+            )
+    if pa.types.is_struct(field.type):
+        for member, part in zip(field.type, column.flatten(), strict=True):
+            if _has_required(member):
+                _check_nulls(part, member, f"{name}.", column.is_valid())

@@ -1,0 +1,134 @@
+"""A data file that is being written, and those that follow it when it is full."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+
+from deltasql.engine.partitions import partition_folder
+from deltasql.engine.statistics import Statistics
+from deltasql.model.actions import AddFile
+from deltasql.model.clock import now_ms
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltasql.engine.base import WritePlan
+    from deltasql.engine.file_shape import FileShape
+    from deltasql.engine.parquet_options import ParquetOptions
+
+_FEWEST_ROWS = 1024  # of a row group that is cut to meet a file size
+
+
+class OpenFile:
+    """The file to which rows of one partition go; it is made when the first of them come."""
+
+    def __init__(
+        self,
+        plan: WritePlan,
+        shape: FileShape,
+        options: ParquetOptions,
+        values: tuple[str | None, ...],
+    ) -> None:
+        """`values` are those of the partition, in the order of its columns."""
+        self._plan, self._shape, self._options = plan, shape, options
+        self._values = dict(zip(shape.partition_keys, values, strict=True))
+        self._sink: Any = None
+        self._context: Any = None
+        self._writer: Any = None
+        self._statistics: Statistics | None = None
+        self._bytes_per_byte = 1.0
+        """How many bytes of a file become of one in memory: known after the first row group."""
+        self.name = self._new_name()
+        self.is_full_once = False
+        """Whether there are more rows than one file takes."""
+
+    def write(self, rows: pa.Table) -> list[AddFile]:
+        """Write rows, and return the files that became full."""
+        try:
+            return self._write_rows(rows)
+        except BaseException:
+            self.discard()
+            raise
+
+    def write_last(self, rows: pa.Table) -> list[AddFile]:
+        """Write rows after which no more come."""
+        return self.write(rows) + self.close()
+
+    def close(self) -> list[AddFile]:
+        """Complete the file, and return it if there is one."""
+        return [] if self._writer is None else [self._finish()]
+
+    def discard(self) -> None:
+        """Give up what is not complete: it never appears."""
+        if self._context is not None:
+            kind, error, traceback = sys.exc_info()
+            failed = error if error is not None else RuntimeError("given up")
+            context, self._context, self._writer = self._context, None, None
+            # The block of the file ends as if it had failed with this very error.
+            with suppress(type(failed)):
+                context.__exit__(kind or type(failed), failed, traceback)
+
+    def _write_rows(self, rows: pa.Table) -> list[AddFile]:
+        done = []
+        stored = self._shape.store(rows)
+        size = max(1, stored.nbytes)
+        start = 0
+        while start < stored.num_rows:
+            if self._writer is None:
+                self._open()
+            room = self._options.target_file_size - self._sink.tell()
+            fitting = int(stored.num_rows * room / (size * self._bytes_per_byte)) + 1
+            piece = stored.slice(start, max(fitting, _FEWEST_ROWS))
+            self._write(piece, size * piece.num_rows / stored.num_rows)
+            start += piece.num_rows
+            if self._sink.tell() >= self._options.target_file_size:
+                done.append(self._finish())
+                self.is_full_once = True
+                self.name = ""
+        return done
+
+    def _write(self, piece: pa.Table, size: float) -> None:
+        before = self._sink.tell()
+        self._writer.write_table(piece, row_group_size=self._options.max_row_group_size)
+        self._bytes_per_byte = max(0.001, (self._sink.tell() - before) / max(1.0, size))
+        if self._statistics is not None:
+            self._statistics.add(piece)
+
+    def _open(self) -> None:
+        if not self.name:
+            self.name = self._new_name()
+            self._plan.intend([self.name])
+        self._context = self._plan.storage.writer(self.name)
+        self._sink = self._context.__enter__()
+        self._writer = pq.ParquetWriter(
+            self._sink, self._shape.stored, store_schema=False, **self._options.arguments
+        )
+        if not self._plan.folder:
+            length = self._plan.options.statistics_length
+            self._statistics = Statistics(self._shape.indexed, length)
+
+    def _finish(self) -> AddFile:
+        self._writer.close()
+        size = self._sink.tell()
+        context, self._context, self._writer = self._context, None, None
+        context.__exit__(None, None, None)
+        tight = self._plan.configuration.get("delta.enableDeletionVectors") == "true"
+        found = self._statistics
+        return AddFile(
+            path=quote(self.name, safe="/=-_.~!$&'()*+,;@"),
+            partition_values=self._values,
+            size=size,
+            modification_time=now_ms(),
+            data_change=self._plan.data_change,
+            stats=None if found is None else found.to_json(tight=tight),
+        )
+
+    def _new_name(self) -> str:
+        folder = f"{self._plan.folder}{partition_folder(self._values)}"
+        return f"{folder}part-00000-{uuid.uuid4()}-c000{self._options.suffix}"

@@ -1,0 +1,199 @@
+"""How Parquet files are written: what a user, or else the table, or else the default says."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltasql.engine.base import DEFAULT_FILE_SIZE, EVERY_COLUMN, WriteOptions
+from deltasql.exceptions import TxnLogEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from deltalake import ColumnProperties, WriterProperties
+
+    from deltasql.engine.base import WritePlan
+    from deltasql.engine.file_shape import FileShape
+
+_ROW_GROUP = 1024 * 1024
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SUFFIXES = {"none": "", "gzip": ".gz", "brotli": ".br"}
+_SAME_CODEC = {"uncompressed": "none", "lz4_raw": "lz4"}
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetOptions:
+    """What a Parquet writer is told."""
+
+    target_file_size: int
+    max_row_group_size: int
+    suffix: str
+    """The end of a file's name, with the codec."""
+    arguments: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, plan: WritePlan, shape: FileShape) -> ParquetOptions:
+        """Return the options of a plan."""
+        options, properties = plan.options, plan.configuration
+        codec = _codec(options.compression or properties.get("delta.parquet.compression.codec"))
+        size = options.target_file_size or parse_size(properties.get("delta.targetFileSize"))
+        arguments = {"compression": codec, "compression_level": options.compression_level}
+        if options != _PLAIN:
+            arguments.update(_arguments(options, shape))
+        return cls(
+            target_file_size=max(1, size or DEFAULT_FILE_SIZE),
+            max_row_group_size=max(1, options.max_row_group_size or _ROW_GROUP),
+            suffix=f"{_SUFFIXES.get(codec, f'.{codec}')}.parquet",
+            arguments={key: value for key, value in arguments.items() if value is not None},
+        )
+
+
+def write_options(
+    properties: WriterProperties | None, target_file_size: int | None = None
+) -> WriteOptions:
+    """Return what deltalake's WriterProperties ask for.
+
+    >>> from deltalake import WriterProperties
+    >>> options = write_options(WriterProperties(compression="ZSTD", compression_level=4))
+    >>> options.compression, options.compression_level
+    ('zstd', 4)
+    """
+    if properties is None:
+        return WriteOptions(target_file_size=target_file_size)
+    codec, level = None, None
+    if properties.compression is not None:
+        found = re.fullmatch(r"(\w+?)(?:\((\d+)\))?", properties.compression)
+        assert found is not None
+        codec, level = found[1].lower(), None if found[2] is None else int(found[2])
+    named: dict[str, ColumnProperties] = dict(properties.column_properties or {})
+    if properties.default_column_properties is not None:
+        named[EVERY_COLUMN] = properties.default_column_properties
+    dictionary: dict[str, bool] = {}
+    statistics: dict[str, bool] = {}
+    encodings: dict[str, str] = {}
+    blooms: dict[str, tuple[float | None, int | None]] = {}
+    for name, each in named.items():
+        if each.dictionary_enabled is not None:
+            dictionary[name] = each.dictionary_enabled
+        if each.statistics_enabled is not None:
+            statistics[name] = each.statistics_enabled != "NONE"
+        if each.encoding is not None:
+            encodings[name] = each.encoding
+        bloom = each.bloom_filter_properties
+        if bloom is not None and bloom.set_bloom_filter_enabled:
+            blooms[name] = (bloom.fpp, bloom.ndv)
+    return WriteOptions(
+        target_file_size=target_file_size,
+        compression=codec,
+        compression_level=level,
+        max_row_group_size=properties.max_row_group_size,
+        data_page_size=properties.data_page_size_limit,
+        data_page_rows=properties.data_page_row_count_limit,
+        dictionary_page_size=properties.dictionary_page_size_limit,
+        write_batch_size=properties.write_batch_size,
+        dictionary_enabled=dictionary or None,
+        statistics_enabled=statistics or None,
+        statistics_length=properties.statistics_truncate_length,
+        encodings=encodings,
+        bloom_filters=blooms,
+    )
+
+
+def parse_size(text: str | None) -> int | None:
+    """Return the bytes that a property such as `128mb` says.
+
+    >>> parse_size("128mb"), parse_size("1000"), parse_size(None)
+    (134217728, 1000, None)
+    """
+    found = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", text.strip().lower()) if text else None
+    return None if found is None else int(found[1]) * _UNITS[found[2]]
+
+
+def _codec(name: str | None) -> str:
+    codec = (name or "snappy").strip().lower()
+    codec = _SAME_CODEC.get(codec, codec)
+    if codec != "none" and not pa.Codec.is_available(codec):
+        raise TxnLogEngineError(
+            f"files cannot be compressed with {codec!r}",
+            help="Use snappy, zstd, gzip, brotli, lz4 or uncompressed.",
+        )
+    return codec
+
+
+def _arguments(options: WriteOptions, shape: FileShape) -> dict[str, Any]:
+    leaves = list(_leaves(shape))
+    dictionary = _chosen(options.dictionary_enabled, leaves)
+    arguments: dict[str, Any] = {
+        "data_page_size": options.data_page_size,
+        "max_rows_per_page": options.data_page_rows,
+        "dictionary_pagesize_limit": options.dictionary_page_size,
+        "write_batch_size": options.write_batch_size,
+        "use_dictionary": dictionary,
+        "write_statistics": _chosen(options.statistics_enabled, leaves),
+    }
+    if options.encodings:
+        every = options.encodings.get(EVERY_COLUMN)
+        encoded = {path: options.encodings.get(name, every) for name, path in leaves}
+        arguments["column_encoding"] = {p: e for p, e in encoded.items() if e is not None}
+        # An encoding of a column and a dictionary exclude each other.
+        wanted = dictionary if isinstance(dictionary, list) else [path for _, path in leaves]
+        kept = [path for path in wanted if encoded[path] is None]
+        arguments["use_dictionary"] = kept if dictionary is not False and kept else False
+    if options.bloom_filters:
+        arguments["bloom_filter_options"] = {
+            path: _bloom(*options.bloom_filters.get(name, options.bloom_filters.get(EVERY_COLUMN)))
+            for name, path in leaves
+            if name in options.bloom_filters or EVERY_COLUMN in options.bloom_filters
+        }
+    # Old versions of Arrow do not know all of them, and they change no row.
+    known = inspect.signature(pq.ParquetWriter.__init__).parameters.keys() | {"data_page_size"}
+    return {key: value for key, value in arguments.items() if key in known}
+
+
+def _bloom(fpp: float | None, ndv: int | None) -> dict[str, Any]:
+    return {"fpp": 0.05 if fpp is None else fpp, "ndv": 1_000_000 if ndv is None else ndv}
+
+
+def _chosen(
+    wanted: bool | Mapping[str, bool] | None, leaves: list[tuple[str, str]]
+) -> bool | list[str] | None:
+    if wanted is None or isinstance(wanted, bool):
+        return wanted
+    every = wanted.get(EVERY_COLUMN, True)
+    chosen = [path for name, path in leaves if wanted.get(name, every)]
+    return chosen if chosen else False
+
+
+def _leaves(shape: FileShape) -> Iterator[tuple[str, str]]:
+    """Yield the columns of a file as (logical name, path in Parquet)."""
+    names = [name for name in shape.table.names if name not in shape.partition_columns]
+    for name, field in zip(names, shape.stored, strict=True):
+        logical = shape.table.field(name).type
+        for below, path in _paths(logical, field.type, name, field.name):
+            yield below, path
+
+
+def _paths(
+    logical: pa.DataType, stored: pa.DataType, name: str, path: str
+) -> Iterator[tuple[str, str]]:
+    if pa.types.is_struct(stored):
+        for here, there in zip(logical, stored, strict=True):
+            yield from _paths(here.type, there.type, f"{name}.{here.name}", f"{path}.{there.name}")
+    elif pa.types.is_map(stored):
+        below = f"{path}.key_value"
+        yield from _paths(logical.key_type, stored.key_type, f"{name}.key", f"{below}.key")
+        yield from _paths(logical.item_type, stored.item_type, f"{name}.value", f"{below}.value")
+    elif pa.types.is_list(stored):
+        below = f"{path}.list.element"
+        yield from _paths(logical.value_type, stored.value_type, f"{name}.element", below)
+    else:
+        yield name, path
+
+
+_PLAIN = WriteOptions()

@@ -1,0 +1,125 @@
+"""Rows by partition: which rows belong together, and how their values are spelled in the log."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.exceptions import TxnLogSchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+def split_by_partition(
+    table: pa.Table, columns: Sequence[str]
+) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
+    """Yield the values of each partition with its rows; every row once, NaN and null included.
+
+    >>> rows = pa.table({"day": ["mon", None, "mon"], "id": [1, 2, 3]})
+    >>> [(values, part["id"].to_pylist()) for values, part in split_by_partition(rows, ["day"])]
+    [(('mon',), [1, 3]), ((None,), [2])]
+    """
+    if not columns:
+        yield (), table
+        return
+    codes = _codes(table, columns)
+    order = pc.sort_indices(codes)
+    runs = pc.run_end_encode(codes.take(order), run_end_type=pa.int64())
+    kept = table.select([name for name in table.column_names if name not in columns])
+    rows = kept if len(runs.run_ends) == 1 else kept.take(order)
+    ends = runs.run_ends.to_pylist()
+    firsts = order.take(pa.array([0, *ends[:-1]], pa.int64()))
+    values = [table[name].take(firsts).to_pylist() for name in columns]
+    start = 0
+    for number, end in enumerate(ends):
+        yield tuple(partition_text(each[number]) for each in values), rows.slice(start, end - start)
+        start = end
+
+
+def partition_count(table: pa.Table, columns: Sequence[str]) -> int:
+    """Return how many partitions the rows belong to."""
+    return len(_codes(table, columns).unique()) if columns else 1
+
+
+def partition_folder(values: Mapping[str, str | None]) -> str:
+    """Return the folder of a partition, as Hive names it; empty without values.
+
+    >>> partition_folder({"day": "2024-05-01", "place": None})
+    'day=2024-05-01/place=__HIVE_DEFAULT_PARTITION__/'
+    """
+    return "".join(f"{_escape_name(name)}={_escape(value)}/" for name, value in values.items())
+
+
+def partition_text(value: Any) -> str | None:
+    """Return a partition value as the log has it."""
+    match value:
+        case None | "":
+            return None
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            zone = "Z" if value.tzinfo else ""
+            separator = "T" if zone else " "
+            plain = value.replace(tzinfo=None)
+            return plain.isoformat(sep=separator, timespec="microseconds") + zone
+        case Decimal():
+            return format(value, "f")
+        case bytes():
+            return _binary_text(value)
+        case _:
+            return str(value)
+
+
+def _codes(table: pa.Table, columns: Sequence[str]) -> pa.Array:
+    """Number the partition of each row: comparing values would lose NaN."""
+    codes: Any = None
+    for name in columns:
+        values = _without_empty(table[name].combine_chunks())
+        encoded = values.dictionary_encode(null_encoding="encode")
+        indices = encoded.indices.cast(pa.int64())
+        if codes is None:
+            codes = indices
+            continue
+        size = pa.scalar(max(1, len(encoded.dictionary)), pa.int64())
+        # Numbered anew each time, since the product of many columns' sizes has no bound.
+        joined = pc.add(pc.multiply(codes, size), indices).dictionary_encode()
+        codes = joined.indices.cast(pa.int64())
+    return codes
+
+
+def _without_empty(values: pa.Array) -> pa.Array:
+    """An empty text is null as a partition value, so both belong to one partition."""
+    kind = values.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)):
+        return values
+    is_empty = pc.equal(pc.binary_length(values), 0)
+    return pc.if_else(is_empty, pa.scalar(None, kind), values)
+
+
+def _binary_text(value: bytes) -> str | None:
+    """Delta has only text for partition values: readers take its bytes as UTF-8."""
+    try:
+        return value.decode() or None
+    except UnicodeDecodeError as error:
+        raise TxnLogSchemaError(
+            f"{value!r} cannot be a partition value: it is not UTF-8",
+            help="Partition by a column of text, such as the bytes in hexadecimal.",
+        ) from error
+
+
+def _escape_name(name: str) -> str:
+    # Some readers look for a column's own name in the path, letters of any language included.
+    return "".join(letter if letter.isalnum() else quote(letter, safe="-_.~") for letter in name)
+
+
+def _escape(value: str | None) -> str:
+    # A space too: some readers of object stores cannot open a name that has one.
+    return _NULL_PARTITION if value is None else quote(value, safe="-_.~")
