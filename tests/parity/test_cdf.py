@@ -1,0 +1,172 @@
+"""`load_cdf`: the change data feed of tables that have it on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from arro3.core import RecordBatchReader
+from deltalake.exceptions import DeltaError
+
+from tests.parity.lakes import Lake, everywhere, sample
+from tests.parity.test_merge import merge
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+
+
+def feed(table: Any, **options: Any) -> list[tuple[Any, ...]]:
+    """Rows of the feed as (version, id, change, v)."""
+    found = pa.table(table.load_cdf(**options)).to_pylist()
+    return sorted(
+        (
+            (row["_commit_version"], row["id"], row["_change_type"].removeprefix("update_"), row["v"])
+            for row in found
+        ),
+        key=lambda row: row[:3],
+    )
+
+
+def changed(lake: Lake, **options: Any) -> Any:
+    """Insert, delete, update, merge and overwrite, a version each."""
+    table = lake.make("t", sample(), configuration=FEED, **options)
+    table.delete("id = 1")
+    table.update({"v": "9.0"}, predicate="id = 2")
+    data = sample(id=[3, 4, 2], p=["a", "y", "b"], v=[0.0, 1.0, 9.0]).slice(0, 2)
+    merge(table, data).when_matched_update_all().when_not_matched_insert_all().execute()
+    lake.write_deltalake(table, sample(), mode="overwrite")
+    return table
+
+
+EVERYTHING = [
+    (0, 1, "insert", 1.5),
+    (0, 2, "insert", None),
+    (0, 3, "insert", 2.5),
+    (1, 1, "delete", 1.5),
+    (2, 2, "postimage", 9.0),
+    (2, 2, "preimage", None),
+    (3, 3, "postimage", 0.0),
+    (3, 3, "preimage", 2.5),
+    (3, 4, "insert", 1.0),
+    (4, 1, "insert", 1.5),
+    (4, 2, "delete", 9.0),
+    (4, 2, "insert", None),
+    (4, 3, "delete", 0.0),
+    (4, 3, "insert", 2.5),
+    (4, 4, "delete", 1.0),
+]
+
+
+@everywhere
+def test_every_change_of_every_version(lake: Lake) -> None:
+    table = changed(lake)
+    reader = table.load_cdf()
+    assert isinstance(reader, RecordBatchReader)
+    reader.read_all()
+    assert feed(table) == EVERYTHING
+
+
+@everywhere
+def test_every_change_of_a_partitioned_table(lake: Lake) -> None:
+    assert feed(changed(lake, partition_by=["p"])) == EVERYTHING
+
+
+def test_columns_of_the_feed(lake: Lake) -> None:
+    table = lake.make("t", sample(), configuration=FEED)
+    schema = pa.schema(table.load_cdf().schema)
+    assert schema.names == ["id", "p", "v", "_change_type", "_commit_version", "_commit_timestamp"]
+    assert pa.types.is_integer(schema.field("_commit_version").type)
+    assert pa.types.is_timestamp(schema.field("_commit_timestamp").type)
+
+
+def test_the_time_of_a_change_is_that_of_its_commit(lake: Lake) -> None:
+    table = lake.make("t", sample(), configuration=FEED)
+    (moment,) = set(pa.table(table.load_cdf())["_commit_timestamp"].to_pylist())
+    written = datetime.fromtimestamp(table.history(1)[0]["timestamp"] / 1000, UTC)
+    assert abs(moment.replace(tzinfo=UTC) - written) < timedelta(seconds=5)
+
+
+def test_a_range_of_versions(lake: Lake) -> None:
+    table = changed(lake)
+    assert feed(table, starting_version=1, ending_version=2) == EVERYTHING[3:6]
+    assert feed(table, starting_version=3) == EVERYTHING[6:]
+    assert feed(table, ending_version=0) == EVERYTHING[:3]
+    assert feed(table, starting_version=1, ending_version=99) == EVERYTHING[3:]
+
+
+def test_versions_out_of_range(lake: Lake) -> None:
+    table = changed(lake)
+    with pytest.raises(DeltaError, match="Invalid table version: 9"):
+        table.load_cdf(starting_version=9)
+    assert feed(table, starting_version=9, allow_out_of_range=True) == []
+    with pytest.raises(DeltaError, match="Start version 3 is greater than end version 1"):
+        table.load_cdf(starting_version=3, ending_version=1)
+
+
+def test_a_range_of_times(lake: Lake) -> None:
+    table = changed(lake)
+    assert feed(table, starting_timestamp="2001-01-01T00:00:00Z") == EVERYTHING
+    assert feed(table, ending_timestamp="2201-01-01T00:00:00Z") == EVERYTHING
+    with pytest.raises(DeltaError, match="greater than latest commit timestamp"):
+        table.load_cdf(starting_timestamp="2201-01-01T00:00:00Z")
+    late = {"starting_timestamp": "2201-01-01T00:00:00Z", "allow_out_of_range": True}
+    assert feed(table, **late) == []
+    with pytest.raises(ValueError, match="invalid"):
+        table.load_cdf(starting_timestamp="no time")
+
+
+def test_some_columns(lake: Lake) -> None:
+    table = changed(lake)
+    found = pa.table(table.load_cdf(columns=["id", "_change_type"]))
+    assert found.column_names == ["id", "_change_type"]
+    assert found.num_rows == len(EVERYTHING)
+    with pytest.raises(DeltaError, match="zz"):
+        table.load_cdf(columns=["zz"])
+
+
+def test_a_predicate(lake: Lake) -> None:
+    table = changed(lake)
+    assert feed(table, predicate="id = 2") == [row for row in EVERYTHING if row[1] == 2]
+    inserts = feed(table, predicate="_change_type = 'insert' and _commit_version > 0")
+    assert inserts == [row for row in EVERYTHING if row[0] and row[2] == "insert"]
+
+
+def test_a_table_without_a_feed(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    with pytest.raises(DeltaError, match="does not have change data enabled"):
+        table.load_cdf()
+
+
+def test_a_feed_that_was_turned_on_later(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    table.alter.set_table_properties(FEED)
+    assert "changeDataFeed" in lake.features(table)
+    lake.write_deltalake(table, sample(), mode="append")
+    with pytest.raises(DeltaError, match="version: 0 that does not have change data enabled"):
+        table.load_cdf()
+    expected = [(2, each["id"], "insert", each["v"]) for each in sample().to_pylist()]
+    assert feed(table, starting_version=1) == expected
+
+
+def test_change_files_lie_apart(lake: Lake) -> None:
+    table = changed(lake)
+    assert list((lake.folder(table) / "_change_data").rglob("*.parquet"))
+    assert table.count() == 3
+
+
+def test_replace_where_in_the_feed(lake: Lake) -> None:
+    table = lake.make("t", sample(), configuration=FEED)
+    data = sample(id=[2, 2, 2], v=[7.0, 7.0, 7.0]).slice(0, 1)
+    lake.write_deltalake(table, data, mode="overwrite", predicate="id = 2")
+    found = feed(table, starting_version=1)
+    assert (1, 2, "delete", None) in found
+    assert (1, 2, "insert", 7.0) in found
+    assert {row[1] for row in found} == {2}
+
+
+def test_merge_deletes_in_the_feed(lake: Lake) -> None:
+    table = lake.make("t", sample(), configuration=FEED)
+    builder = merge(table, sample(id=[1, 2, 7]))
+    builder.when_matched_delete("s.id = 1").when_not_matched_by_source_delete().execute()
+    assert feed(table, starting_version=1) == [(1, 1, "delete", 1.5), (1, 3, "delete", 2.5)]
