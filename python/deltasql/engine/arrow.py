@@ -13,11 +13,8 @@ from deltasql.exceptions import TxnLogEngineError
 def batches(data: object) -> pa.RecordBatchReader:
     """Read anything that speaks Arrow's C interface, batch by batch.
 
-    >>> batches([{"id": 1}])
-    Traceback (most recent call last):
-        ...
-    deltasql.exceptions.base.TxnLogEngineError: cannot read rows from list of dict
-    Help: Give Arrow, pandas, polars or anything that offers the Arrow C stream interface.
+    >>> batches([pa.record_batch({"id": [1]}), pa.record_batch({"id": [2]})]).read_all().num_rows
+    2
     """
     if isinstance(data, pa.RecordBatchReader):
         return data

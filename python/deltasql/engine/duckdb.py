@@ -88,7 +88,7 @@ class DuckDbEngine:
         if local:
             queries += self._local(files, local, positions=positions)
         if len(local) < len(files.files):
-            queries.append(f"SELECT * FROM {self._stored(files, positions=positions)}")
+            queries.append(f"FROM {self._stored(files, positions=positions)}")
         if not queries:
             queries.append(empty_query(files.schema, (FILE, ROW) if positions else ()))
         return self._view("\nUNION ALL ".join(queries))

@@ -175,8 +175,7 @@ def _leaves(shape: FileShape) -> Iterator[tuple[str, str]]:
     names = [name for name in shape.table.names if name not in shape.partition_columns]
     for name, field in zip(names, shape.stored, strict=True):
         logical = shape.table.field(name).type
-        for below, path in _paths(logical, field.type, name, field.name):
-            yield below, path
+        yield from _paths(logical, field.type, name, field.name)
 
 
 def _paths(

@@ -46,7 +46,7 @@ def side_by_side(
                 if stopped.is_set():
                     return
             held.put(_END)
-        except BaseException as error:  # noqa: BLE001  (raised again by whoever takes the items)
+        except BaseException as error:  # raised again by whoever takes the items
             held.put(_Failure(error))
 
     for _ in range(at_once):

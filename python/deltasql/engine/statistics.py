@@ -40,9 +40,24 @@ class Statistics:
 
     def add(self, rows: pa.Table) -> None:
         """Take rows into account; their columns have the physical names."""
-        self._rows += rows.num_rows
+        self.add_rows(rows.num_rows)
         for name, below in self._indexed.items():
             self._add(rows.column(name), below, (name,))
+
+    def add_rows(self, count: int) -> None:
+        """Count rows whose columns are told apart, by `add_column`."""
+        self._rows += count
+
+    def add_column(
+        self, path: tuple[str, ...], kind: pa.DataType, nulls: int, bounds: tuple[Any, Any] | None
+    ) -> None:
+        """Take what is known of a column from elsewhere; None when its bounds are not known.
+
+        Bounds of dates and timestamps are days and microseconds since 1970.
+        """
+        column = self._columns.setdefault(path, _Column(kind))
+        column.nulls += nulls
+        column.widen(bounds)
 
     def to_json(self, *, tight: bool = False) -> str:
         """Return the statistics as Delta writes them; `tight` says that bounds are of live rows."""
@@ -96,10 +111,15 @@ class _Column:
             integer = pa.int32() if pa.types.is_date(self.kind) else pa.int64()
             plain = pa.chunked_array([chunk.view(integer) for chunk in column.chunks], integer)
         found = pc.min_max(plain).as_py()
-        low, high = found["min"], found["max"]
-        if self.bounds is not None:
-            low, high = min(low, self.bounds[0]), max(high, self.bounds[1])
-        self.bounds = (low, high)
+        self.widen((found["min"], found["max"]))
+
+    def widen(self, bounds: tuple[Any, Any] | None) -> None:
+        if bounds is None or any(isinstance(b, float) and not math.isfinite(b) for b in bounds):
+            self.has_bounds = False
+        elif self.bounds is None:
+            self.bounds = bounds
+        else:
+            self.bounds = (min(bounds[0], self.bounds[0]), max(bounds[1], self.bounds[1]))
 
 
 def _has_order(kind: pa.DataType) -> bool:
