@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from deltasql.exceptions import CommitConflictError, ConcurrentAppendError
+from deltasql.exceptions import CommitConflictError, ConcurrentDeleteDeleteError
 
 if TYPE_CHECKING:
     from deltasql import Catalog
@@ -56,7 +56,7 @@ def test_losing_a_conflict_deletes_the_files_of_the_loser_only(table: Catalog) -
     before = parquet_files(table)
     with pytest.raises(CommitConflictError) as caught:
         second.commit()
-    assert isinstance(caught.value, ConcurrentAppendError)
+    assert isinstance(caught.value, ConcurrentDeleteDeleteError)
     assert len(before) - len(parquet_files(table)) == 1
     live = table.table("t").snapshot().scan().paths()
     assert len(live) == 1

@@ -1,85 +1,105 @@
-"""`write_deltalake` for `deltasql://` tables."""
+"""`write_deltalake`: deltalake's function, for `deltasql://` tables and for all others."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
-
-from deltasql.api.connect import shared
-from deltasql.config import Config
-from deltasql.engine.arrow import batches
-from deltasql.exceptions import TableExistsError, TxnLogSchemaError, TxnLogUriError
-from deltasql.uri import parse_uri
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from deltasql.api.catalog import Catalog
-
-Mode = Literal["error", "append", "overwrite", "ignore"]
+    from arro3.core.types import ArrowArrayExportable, ArrowStreamExportable
+    from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, WriterProperties
 
 
 def write_deltalake(
-    table_or_uri: str,
-    data: object,
+    table_or_uri: str | Path | DeltaTable,
+    data: ArrowStreamExportable | ArrowArrayExportable | Sequence[ArrowArrayExportable],
     *,
     partition_by: list[str] | str | None = None,
-    mode: Mode = "error",
+    mode: Literal["error", "append", "overwrite", "ignore"] = "error",
+    name: str | None = None,
     description: str | None = None,
-    configuration: Mapping[str, str] | None = None,
+    configuration: Mapping[str, str | None] | None = None,
+    schema_mode: Literal["merge", "overwrite"] | None = None,
+    storage_options: dict[str, str] | None = None,
+    predicate: str | None = None,
+    target_file_size: int | None = None,
+    writer_properties: WriterProperties | None = None,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
     """Write rows to a table, creating it when it does not exist.
+
+    A table object that is passed moves to the new version.
 
     >>> import tempfile, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
     >>> uri = f"deltasql://sqlite/{folder.name}/meta.db?table=sales"
     >>> write_deltalake(uri, pa.table({"id": [1, 2]}), mode="append")
     """
-    uri = parse_uri(table_or_uri)
-    name = uri.table_name
-    if name is None:
-        raise TxnLogUriError(
-            f"{uri} names a catalog, not a table", help="Add ?table=name, or /table for PostgreSQL."
-        )
-    if mode not in get_args(Mode):
-        raise ValueError(f"mode is one of {', '.join(get_args(Mode))}; got {mode!r}")
-    if uri.version is not None or uri.timestamp is not None:
-        raise TxnLogUriError(
-            f"{uri} names an old version, which cannot be written to",
-            help="Leave out ?version= and ?timestamp=.",
-        )
-    catalog = shared(uri, Config.load())
-    exists = catalog.exists(name)
-    if exists and mode == "error":
-        raise TableExistsError(f"A table already exists at: {uri}", table=name)
-    if exists and mode == "ignore":
-        return
-    if exists:
-        _refuse_other_partitions(catalog, name, partition_by)
-    reader = batches(data)
-    with catalog.begin() as tx:
-        if not exists:
-            tx.create_table(
-                name,
-                reader.schema,
-                location=uri.location,
-                partition_by=partition_by,
-                properties=configuration,
-                description=description,
-            )
-        tx.write(name, reader, mode="append" if not exists else mode)
+    from deltasql.api.raw.opening import is_ours
+    from deltasql.api.raw.write import WriteSide
+
+    handle = getattr(table_or_uri, "_table", None)
+    write: dict[str, Any] = {
+        "partition_by": partition_by,
+        "mode": mode,
+        "schema_mode": schema_mode,
+        "predicate": predicate,
+        "target_file_size": target_file_size,
+        "name": name,
+        "description": description,
+        "configuration": configuration,
+        "writer_properties": writer_properties,
+        "commit_properties": commit_properties,
+        "post_commithook_properties": post_commithook_properties,
+    }
+    if isinstance(handle, WriteSide):
+        handle.write(data, **write)
+    elif is_ours(table_or_uri):
+        _write_uri(str(table_or_uri), data, storage_options, **write)
+    else:
+        import deltalake
+
+        deltalake.write_deltalake(table_or_uri, data, storage_options=storage_options, **write)
 
 
-def _refuse_other_partitions(
-    catalog: Catalog, name: str, partition_by: list[str] | str | None
+def _write_uri(
+    table_uri: str,
+    data: object,
+    storage_options: Mapping[str, str] | None,
+    *,
+    partition_by: list[str] | str | None,
+    mode: str,
+    name: str | None,
+    description: str | None,
+    configuration: Mapping[str, str | None] | None,
+    schema_mode: str | None,
+    predicate: str | None,
+    target_file_size: int | None,
+    writer_properties: WriterProperties | None,
+    commit_properties: CommitProperties | None,
+    post_commithook_properties: PostCommitHookProperties | None,
 ) -> None:
-    if partition_by is None:
-        return
-    wanted = [partition_by] if isinstance(partition_by, str) else list(partition_by)
-    found = list(catalog.table(name).snapshot().partition_columns)
-    if wanted != found:
-        raise TxnLogSchemaError(
-            "Specified table partitioning does not match table partitioning: "
-            f"{wanted}, not {found}",
-            table=name,
-            help="Leave out partition_by: the table knows its own.",
+    from deltasql.api.create import open_for_writing, table_properties
+    from deltasql.api.raw.properties import write_options
+
+    uri, catalog, table = open_for_writing(table_uri, storage_options)
+    with catalog.begin() as tx:
+        is_new = bool(configuration) and not tx.has_table(table)
+        tx.write(
+            table,
+            data,
+            mode=mode,
+            schema_mode=schema_mode,
+            predicate=predicate,
+            partition_by=partition_by,
+            options=write_options(writer_properties, target_file_size),
+            location=uri.location,
+            properties=table_properties(configuration, strict=True) if is_new else None,
+            title=name,
+            description=description,
         )
+        tx.set_commit_properties(table, commit_properties)
+        tx.set_post_commit(post_commithook_properties)

@@ -23,6 +23,7 @@
     │   │   └── TableChangedError
     │   ├── RetriesExhaustedError
     │   ├── CommitOutcomeUnknownError
+    │   ├── MergeAmbiguityError
     │   └── TransactionClosedError
     ├── TxnLogMirrorError
     │   └── MirrorDivergedError
@@ -30,6 +31,7 @@
     ├── TableExistsError
     ├── VersionNotFoundError
     ├── TxnLogSchemaError                  deltalake SchemaMismatchError
+    ├── InvalidDataError
     ├── TxnLogProtocolError                deltalake DeltaProtocolError
     │   ├── LogParseError
     │   ├── UnsupportedFeatureError
@@ -74,6 +76,7 @@ from deltasql.exceptions.store import (
 )
 from deltasql.exceptions.table import (
     InvalidActionError,
+    InvalidDataError,
     LogParseError,
     TableExistsError,
     TxnLogProtocolError,
@@ -90,6 +93,7 @@ from deltasql.exceptions.transaction import (
     ConcurrentDeleteReadError,
     ConcurrentDomainMetadataError,
     ConcurrentTransactionError,
+    MergeAmbiguityError,
     MetadataChangedError,
     ProtocolChangedError,
     RetriesExhaustedError,
@@ -109,7 +113,9 @@ __all__ = [
     "ConcurrentDomainMetadataError",
     "ConcurrentTransactionError",
     "InvalidActionError",
+    "InvalidDataError",
     "LogParseError",
+    "MergeAmbiguityError",
     "MetadataChangedError",
     "MigrationError",
     "MirrorDivergedError",

@@ -53,6 +53,16 @@ class TxnLogSchemaError(TxnLogError, SchemaMismatchError):
 
 
 @dataclass(eq=False, repr=False)
+class InvalidDataError(TxnLogError):
+    """Rows break a rule of the table: NOT NULL, a constraint, a generated column."""
+
+    default_message = "the data breaks a rule of the table"
+    default_help = "correct or leave out these rows; nothing was committed."
+
+    table: str | None = None
+
+
+@dataclass(eq=False, repr=False)
 class TxnLogProtocolError(TxnLogError, DeltaProtocolError):
     """The log, or a commit to it, breaks the Delta protocol."""
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from deltasql.commit.staged import Staged
+from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.actions import CommitInfo, Metadata
 from deltasql.model.clock import now_ms
+from deltasql.model.column_mapping import with_new_columns_mapped
 from deltasql.model.properties import check_properties, stored_properties
-from deltasql.model.protocol import protocol_for
+from deltasql.model.protocol import protocol_for, upgraded_protocol
 from deltasql.model.schema import column_mapping_mode
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.model.schema_rules import validate_schema
+from deltasql.operations.info import tell
 from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deltasql.config import Config
+    from deltasql.model.actions import Protocol
+    from deltasql.model.schema import StructType
+    from deltasql.operations.target import Target
 
 _IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
 
@@ -33,16 +41,17 @@ def stage_create(
     partition_by: Sequence[str] | str | None = None,
     properties: Mapping[str, str] | None = None,
     description: str | None = None,
+    title: str | None = None,
 ) -> Staged:
-    """Stage version 0 of a new table: nothing exists before the commit."""
-    columns = schema_from_any(schema)
-    partitions = [partition_by] if isinstance(partition_by, str) else list(partition_by or ())
+    """Stage version 0 of a new table: nothing exists before the commit.
+
+    `title` is the name in its metadata, if it is to be another than the table's own.
+    """
     wanted = dict(properties or {})
-    check_properties(wanted)
     if config.table.in_commit_timestamps:
         wanted.setdefault(_IN_COMMIT_TIMESTAMPS, "true")
+    columns, partitions, wanted = _shape(schema, partition_by, wanted)
     in_commit_timestamps = wanted.get(_IN_COMMIT_TIMESTAMPS) == "true"
-    validate_schema(columns, partitions, column_mapping_mode(wanted))
     created_at_ms = now_ms()
     table = TableRow(
         table_id=-1,  # given by the database when the commit is ratified
@@ -54,18 +63,92 @@ def stage_create(
         dropped_at_ms=None,
         properties={},
     )
+    metadata = Metadata(
+        id=table.table_uuid,
+        name=title or name,
+        description=description,
+        schema_string=columns.to_json(),
+        partition_columns=tuple(partitions),
+        configuration=stored_properties(wanted),
+        created_time=created_at_ms,
+    )
+    protocol = protocol_for(columns, wanted, in_commit_timestamps=in_commit_timestamps)
     return Staged(
         table,
         creates=True,
-        metadata=Metadata(
-            id=table.table_uuid,
-            name=name,
-            description=description,
-            schema_string=columns.to_json(),
-            partition_columns=tuple(partitions),
-            configuration=stored_properties(wanted),
-            created_time=created_at_ms,
+        metadata=metadata,
+        protocol=protocol,
+        info=CommitInfo(
+            operation="CREATE TABLE",
+            operation_parameters=_parameters("ErrorIfExists", location, metadata, protocol),
         ),
-        protocol=protocol_for(columns, wanted, in_commit_timestamps=in_commit_timestamps),
-        info=CommitInfo(operation="CREATE TABLE", operation_parameters={"location": location}),
     )
+
+
+def replace_table(
+    target: Target,
+    schema: object,
+    partition_by: Sequence[str] | str | None,
+    properties: Mapping[str, str],
+    *,
+    title: str | None = None,
+    description: str | None = None,
+) -> None:
+    """Stage a table that is there anew: its rows go, its history stays."""
+    kept = {k: v for k, v in target.configuration.items() if "nCommitTimestamp" in k}
+    columns, partitions, wanted = _shape(schema, partition_by, {**kept, **properties})
+    replaced = target.files()
+    target.read(files=replaced)
+    target.remove(replaced)
+    metadata = replace(
+        target.metadata,
+        name=title or target.metadata.name,
+        description=description,
+        schema_string=columns.to_json(),
+        partition_columns=tuple(partitions),
+        configuration=stored_properties(wanted),
+        created_time=now_ms(),
+    )
+    target.change_metadata(metadata, upgraded_protocol(target.protocol, columns, wanted))
+
+
+def tell_created(target: Target, mode: str, *, replaces: bool = False) -> None:
+    """Name the creation in the history, with what deltalake tells of it."""
+    tell(
+        target,
+        "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE",
+        _parameters(mode, target.location, target.metadata, target.protocol),
+    )
+
+
+def _shape(
+    schema: object, partition_by: Sequence[str] | str | None, properties: Mapping[str, str]
+) -> tuple[StructType, list[str], dict[str, str]]:
+    columns = schema_from_any(schema)
+    if not columns.fields:
+        raise TxnLogSchemaError(
+            "At least one column must be defined to create a table.",
+            help="Give a schema with columns.",
+        )
+    partitions = [partition_by] if isinstance(partition_by, str) else list(partition_by or ())
+    check_properties(properties)
+    mapped, wanted = with_new_columns_mapped(columns, properties)
+    validate_schema(mapped, partitions, column_mapping_mode(wanted))
+    return mapped, partitions, wanted
+
+
+def _parameters(mode: str, location: str, metadata: Metadata, protocol: Protocol) -> dict[str, Any]:
+    return {
+        "mode": mode,
+        "protocol": _json(protocol.body()),
+        "metadata": _json(metadata.body()),
+        "location": location,
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return value.body()

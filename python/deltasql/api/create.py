@@ -1,0 +1,202 @@
+"""Create tables by URI: what deltalake's functions of these names do, for `deltasql://` tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltasql.api.connect import shared, with_storage_options
+from deltasql.api.raw.opening import parse_table_uri
+from deltasql.exceptions import TableExistsError, TxnLogConfigError, TxnLogError, TxnLogUriError
+from deltasql.model.properties import KNOWN
+from deltasql.model.protocol import CONSTRAINT_PREFIX, FEATURE_PREFIX
+from deltasql.operations.convert import convert_files
+from deltasql.operations.create import replace_table, tell_created
+from deltasql.operations.write import MODES, check_modes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deltalake import CommitProperties, PostCommitHookProperties, Schema
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.uri import DeltaSqlUri
+
+
+def create_deltalake(
+    table_uri: str,
+    schema: object,
+    partition_by: Sequence[str] = (),
+    mode: str = "error",
+    raise_if_key_not_exists: bool = True,
+    name: str | None = None,
+    description: str | None = None,
+    configuration: Mapping[str, str | None] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+) -> None:
+    """Create an empty table; `overwrite` replaces what is there, `ignore` leaves it."""
+    create_table_with_add_actions(
+        table_uri,
+        schema,
+        (),
+        mode,
+        partition_by,
+        name,
+        description,
+        configuration,
+        storage_options,
+        commit_properties,
+        post_commithook_properties,
+        raise_if_key_not_exists=raise_if_key_not_exists,
+    )
+
+
+def create_table_with_add_actions(
+    table_uri: str,
+    schema: object,
+    add_actions: Sequence[object],
+    mode: str = "error",
+    partition_by: Sequence[str] | str = (),
+    name: str | None = None,
+    description: str | None = None,
+    configuration: Mapping[str, str | None] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+    *,
+    raise_if_key_not_exists: bool = True,
+) -> None:
+    """Create a table that has files from the start."""
+    uri, catalog, table = open_for_writing(table_uri, storage_options)
+    check_modes(mode)
+    properties = table_properties(configuration, strict=raise_if_key_not_exists)
+    exists = catalog.exists(table)
+    if exists and mode == "ignore":
+        return
+    if exists and mode != "overwrite":
+        _refuse_existing(mode, table)
+    with catalog.begin() as tx:
+        if exists:
+            replace_table(
+                tx.target(table),
+                schema,
+                partition_by,
+                properties,
+                title=name,
+                description=description,
+            )
+        else:
+            new_table(tx, uri, schema, partition_by, properties, name, description)
+        if add_actions:
+            tx.stage_table(table, list(add_actions))
+        tell_created(tx.target(table), MODES[mode], replaces=exists)
+        tx.set_commit_properties(table, commit_properties)
+        tx.set_post_commit(post_commithook_properties)
+
+
+def convert_to_deltalake(
+    uri: str,
+    partition_schema: Schema | None = None,
+    partition_strategy: str | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    configuration: Mapping[str, str | None] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    collect_stats: bool = True,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+    *,
+    mode: str = "error",
+) -> None:
+    """Make a table of a folder of Parquet files, where they are: `?location=` names the folder."""
+    parsed, catalog, table = open_for_writing(uri, storage_options)
+    if catalog.exists(table):
+        if mode == "ignore":
+            return
+        raise TableExistsError("The given location is already a delta table location", table=table)
+    if parsed.location is None:
+        raise TxnLogUriError(
+            f"{parsed} does not say where the Parquet files are",
+            part="location",
+            help="Add ?location= with the folder of the files.",
+        )
+    found = convert_files(
+        parsed.location,
+        catalog.config.storage,
+        partition_schema=partition_schema,
+        strategy=partition_strategy,
+        collect_stats=collect_stats,
+    )
+    properties = table_properties(configuration, strict=False)
+    with catalog.begin() as tx:
+        new_table(tx, parsed, found.schema, found.partition_by, properties, name, description)
+        tx.stage_table(
+            table,
+            found.adds,
+            operation="CONVERT",
+            operation_parameters=found.parameters(collect_stats=collect_stats),
+        )
+        tx.set_commit_properties(table, commit_properties)
+        tx.set_post_commit(post_commithook_properties)
+
+
+def open_for_writing(
+    table_uri: str | DeltaSqlUri, storage_options: Mapping[str, str] | None
+) -> tuple[DeltaSqlUri, Catalog, str]:
+    """Return the URI, its catalog and the name of the table that a call may write to."""
+    uri = parse_table_uri(table_uri)
+    if uri.version is not None or uri.timestamp is not None:
+        raise TxnLogUriError(
+            f"{uri} names an old version, which cannot be written to",
+            help="Leave out ?version= and ?timestamp=.",
+        )
+    return uri, shared(uri, with_storage_options(storage_options)), str(uri.table_name)
+
+
+def new_table(
+    tx: MultiTableTransaction,
+    uri: DeltaSqlUri,
+    schema: object,
+    partition_by: Sequence[str] | str | None,
+    properties: Mapping[str, str],
+    name: str | None,
+    description: str | None,
+) -> None:
+    """Stage the table of a URI, at the location that the URI may name."""
+    tx.create_table(
+        str(uri.table_name),
+        schema,
+        location=uri.location,
+        partition_by=partition_by,
+        properties=properties,
+        description=description,
+        title=name,
+    )
+
+
+def table_properties(
+    configuration: Mapping[str, str | None] | None, *, strict: bool
+) -> dict[str, str]:
+    """Return the properties that have a value; strict refuses names that Delta does not have."""
+    given = {key: value for key, value in (configuration or {}).items() if value is not None}
+    for key, value in given.items():
+        known = key in KNOWN or key.startswith((FEATURE_PREFIX, CONSTRAINT_PREFIX))
+        if strict and not known:
+            raise TxnLogConfigError(
+                f"Error parsing property '{key}':'{value}'",
+                key=key,
+                help="Use a property of Delta, or create the table with "
+                "raise_if_key_not_exists=False.",
+            )
+    return given
+
+
+def _refuse_existing(mode: str, table: str) -> None:
+    if mode == "append":
+        raise TxnLogError(
+            "SaveMode `append` is not allowed for create operation.",
+            help="Use 'error', 'ignore' or 'overwrite'.",
+        )
+    raise TableExistsError("A Delta Lake table already exists at that location.", table=table)

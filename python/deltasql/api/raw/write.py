@@ -1,0 +1,87 @@
+"""Writing rows through a handle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltasql.api.raw.base import RawBase
+from deltasql.api.raw.properties import write_options
+from deltasql.exceptions import TableExistsError
+from deltasql.operations.add_actions import stage_actions
+from deltasql.operations.write import check_modes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deltalake import CommitProperties, PostCommitHookProperties, Schema, WriterProperties
+
+    from deltasql.api.transaction import MultiTableTransaction
+
+
+class WriteSide(RawBase):
+    """The writing half of deltalake's RawDeltaTable."""
+
+    def write(
+        self,
+        data: object,
+        batch_schema: object = None,
+        partition_by: list[str] | str | None = None,
+        mode: str = "error",
+        schema_mode: str | None = None,
+        predicate: str | None = None,
+        target_file_size: int | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        configuration: Mapping[str, str | None] | None = None,
+        writer_properties: WriterProperties | None = None,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Write rows to the version this handle looks at, and follow to the new one.
+
+        As in deltalake, name, description and configuration are for new tables only.
+        """
+        check_modes(mode, schema_mode)
+        if mode == "error":
+            raise TableExistsError(
+                f"A table already exists at: {self.row.location}", table=self.name
+            )
+        if mode == "ignore":
+            return
+        self._commit(
+            lambda tx: tx.write(
+                self.name,
+                data,
+                mode=mode,
+                schema_mode=schema_mode,
+                predicate=predicate,
+                partition_by=partition_by,
+                options=write_options(writer_properties, target_file_size),
+            ),
+            commit_properties,
+            post_commithook_properties,
+        )
+
+    def create_write_transaction(
+        self,
+        actions: Sequence[Any],
+        mode: str,
+        partition_by: Sequence[str],
+        schema: Schema,
+        partitions_filters: object = None,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> None:
+        """Commit files that somebody else wrote; with `overwrite` they replace what is there."""
+
+        def operate(tx: MultiTableTransaction) -> None:
+            stage_actions(
+                tx.target(self.name),
+                actions,
+                mode=mode,
+                schema=schema,
+                partition_by=partition_by,
+                partition_filters=partitions_filters,
+            )
+
+        self._commit(operate, commit_properties, post_commithook_properties)

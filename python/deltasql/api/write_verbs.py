@@ -1,0 +1,76 @@
+"""Writing and reading rows inside of a transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltasql.exceptions import TableExistsError
+from deltasql.operations.write import check_modes, rows_to_write, stage_write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deltasql.engine.base import WriteOptions
+    from deltasql.operations.target import Target
+
+
+class WriteVerbs:
+    """The operations that bring rows into a table, and show those that are staged."""
+
+    if TYPE_CHECKING:
+
+        def target(
+            self, table: str, data: object = None, *, engine: str | None = None
+        ) -> Target: ...
+        def has_table(self, table: str) -> bool: ...
+        def create_table(self, name: str, schema: object, **options: Any) -> None: ...
+
+    def write(
+        self,
+        table: str,
+        data: object,
+        *,
+        mode: str = "append",
+        schema_mode: str | None = None,
+        predicate: str | None = None,
+        partition_by: Sequence[str] | str | None = None,
+        options: WriteOptions | None = None,
+        engine: str | None = None,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        title: str | None = None,
+        description: str | None = None,
+    ) -> dict[str, Any]:
+        """Write rows as files now and stage them: they become visible with the commit.
+
+        With `overwrite` and a predicate they replace the rows that match it. `options` say how
+        the files are written; `engine` is `duckdb` or `spark`. A table that does not exist is
+        created; the last four are for such a one. Returns deltalake's metrics.
+        """
+        check_modes(mode, schema_mode)
+        rows = data
+        if not self.has_table(table):
+            rows = rows_to_write(data)
+            self.create_table(
+                table,
+                rows.schema,
+                location=location,
+                partition_by=partition_by,
+                properties=properties,
+                title=title,
+                description=description,
+            )
+        elif mode == "error":
+            place = self.target(table).location
+            raise TableExistsError(f"A table already exists at: {place}", table=table)
+        elif mode == "ignore":
+            return {}
+        return stage_write(
+            self.target(table, data, engine=engine),
+            rows,
+            mode=mode,
+            schema_mode=schema_mode,
+            predicate=predicate,
+            partition_by=partition_by,
+            options=options,
+        )

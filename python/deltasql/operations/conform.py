@@ -1,0 +1,186 @@
+"""Rows in the types and the order of a table's columns, with the casts that deltalake makes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.schema import StructType
+from deltasql.model.schema_convert import schema_to_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+
+@lru_cache(maxsize=256)
+def arrow_schema(schema_string: str) -> pa.Schema:
+    """Return the Arrow types of a table's rows; what may be null is a matter of the checks.
+
+    >>> arrow_schema('{"type":"struct","fields":[]}')
+    <BLANKLINE>
+    """
+    plain = schema_to_arrow(StructType.from_json(schema_string))
+    return pa.schema([pa.field(field.name, _relaxed(field.type)) for field in plain])
+
+
+def check_names(
+    given: pa.Schema, wanted: pa.Schema, *, optional: Collection[str] = (), table: str
+) -> None:
+    """Refuse rows with other columns than the table has; `optional` ones may be missing."""
+    missing = [name for name in wanted.names if name not in given.names and name not in optional]
+    _check_members(given, wanted, missing, optional, table)
+    for field in given:
+        _check_nested(field, wanted.field(field.name).type, table)
+
+
+def conformer(
+    given: pa.Schema, wanted: pa.Schema
+) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
+    """Return what gives a batch the wanted columns, or None when there is nothing to do.
+
+    A column that is missing is null.
+    """
+    if given.equals(wanted):
+        return None
+    places = {name: place for place, name in enumerate(given.names)}
+
+    def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            cast_column(batch.column(places[field.name]), field.type, field.name)
+            if field.name in places
+            else pa.nulls(batch.num_rows, field.type)
+            for field in wanted
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+    return conform
+
+
+def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
+    """Cast values as deltalake does: fractions are cut off, what does not fit is an error.
+
+    >>> cast_column(pa.array(["7"]), pa.int64(), "n").to_pylist()
+    [7]
+    """
+    if column.type == wanted:
+        return column
+    if isinstance(column.type, pa.BaseExtensionType):
+        return cast_column(column.storage, wanted, name)
+    _refuse_narrower(column.type, wanted, name)
+    try:
+        return _cast(column, wanted)
+    except pa.ArrowNotImplementedError as error:
+        raise _mismatch(name, column.type, wanted) from error
+    except pa.ArrowInvalid as error:
+        raise TxnLogSchemaError(
+            f"Cast error: {error}",
+            column=name,
+            help=f"Column {name!r} is {wanted}: cast or clean the values before writing.",
+        ) from error
+
+
+def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    types = pa.types
+    if types.is_floating(column.type) and types.is_integer(wanted):
+        return pc.trunc(column).cast(wanted)
+    if types.is_decimal(wanted) and types.is_integer(column.type):
+        # Arrow asks for a precision that holds every number of the type, whatever is there.
+        return column.cast(pa.decimal128(38, wanted.scale)).cast(wanted)
+    if types.is_timestamp(wanted) and wanted.tz is not None and _is_text(column.type):
+        try:
+            return column.cast(wanted)
+        except pa.ArrowInvalid:
+            return column.cast(pa.timestamp(wanted.unit)).cast(wanted)  # no zone means UTC
+    return pc.cast(column, options=pc.CastOptions(target_type=wanted, allow_time_truncate=True))
+
+
+def _refuse_narrower(given: pa.DataType, wanted: pa.DataType, name: str) -> None:
+    types = pa.types
+    if types.is_decimal(given) and types.is_decimal(wanted):
+        whole = wanted.precision - wanted.scale
+        if given.scale > wanted.scale or given.precision - given.scale > whole:
+            raise _mismatch(name, given, wanted)
+    if types.is_struct(given) != types.is_struct(wanted) and not types.is_null(given):
+        raise _mismatch(name, given, wanted)
+
+
+def _check_members(
+    given: Any, wanted: Any, missing: list[str], optional: Collection[str], table: str
+) -> None:
+    names = [field.name for field in given]
+    present = sum(1 for field in wanted if field.name in optional and field.name not in names)
+    if len(names) != len(wanted) - present:
+        raise TxnLogSchemaError(
+            f"Cannot cast schema, number of fields does not match: {len(names)} vs {len(wanted)}",
+            table=table,
+            help="Give the data the table's columns, or write with schema_mode='merge'.",
+        )
+    known = {field.name for field in wanted}
+    unknown = [name for name in names if name not in known]
+    if unknown or missing:
+        raise TxnLogSchemaError(
+            f"Field {(unknown or missing)[0]} not found in schema",
+            table=table,
+            column=(unknown or missing)[0],
+            help="Give the data the table's columns, or write with schema_mode='merge'.",
+        )
+
+
+def _check_nested(given: pa.Field, wanted: pa.DataType, table: str) -> None:
+    types = pa.types
+    if types.is_struct(given.type) and types.is_struct(wanted):
+        names = {field.name for field in given.type}
+        missing = [field.name for field in wanted if field.name not in names]
+        _check_members(given.type, wanted, missing, (), table)
+        for member in given.type:
+            _check_nested(member, wanted.field(member.name).type, table)
+    elif _is_list(given.type) and types.is_list(wanted):
+        _check_inner(given, wanted, given.type.value_type, wanted.value_type)
+    elif types.is_map(given.type) and types.is_map(wanted):
+        _check_inner(given, wanted, given.type.item_type, wanted.item_type)
+
+
+def _check_inner(
+    given: pa.Field, wanted: pa.DataType, inner: pa.DataType, wanted_inner: pa.DataType
+) -> None:
+    if _member_names(inner) != _member_names(wanted_inner):
+        raise _mismatch(given.name, given.type, wanted)
+
+
+def _member_names(kind: pa.DataType) -> set[str]:
+    return {field.name for field in kind} if pa.types.is_struct(kind) else set()
+
+
+def _mismatch(name: str, given: pa.DataType, wanted: pa.DataType) -> TxnLogSchemaError:
+    return TxnLogSchemaError(
+        f"Cannot cast field {name} from {given} to {wanted}",
+        column=name,
+        help="Cast the data to the table's type before writing.",
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    tests = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view)
+    return any(test(kind) for test in tests)
+
+
+def _relaxed(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _relaxed(field.type)) for field in kind])
+    if types.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _relaxed(kind.value_type)))
+    if types.is_map(kind):
+        key = pa.field(kind.key_field.name, _relaxed(kind.key_type), nullable=False)
+        return pa.map_(key, pa.field(kind.item_field.name, _relaxed(kind.item_type)))
+    return kind

@@ -1,0 +1,134 @@
+"""CONVERT: the Parquet files of a folder become the first version of a table, where they are."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltasql.engine.base import WritePlan
+from deltasql.engine.file_shape import FileShape, file_shape
+from deltasql.engine.footer_stats import footer_statistics
+from deltasql.exceptions import TxnLogError, TxnLogSchemaError
+from deltasql.model.actions import AddFile
+from deltasql.model.schema import StructType
+from deltasql.model.schema_convert import schema_from_any
+from deltasql.operations.schema_merge import merge_schemas
+from deltasql.storage import open_storage
+
+if TYPE_CHECKING:
+    from deltasql.config import StorageSettings
+    from deltasql.storage import FileInfo, Storage
+
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What was found in a folder."""
+
+    schema: StructType
+    partition_by: tuple[str, ...]
+    adds: list[AddFile]
+
+    def parameters(self, *, collect_stats: bool) -> dict[str, str]:
+        """Return what the history tells of it."""
+        return {
+            "numFiles": str(len(self.adds)),
+            "partitionBy": json.dumps(list(self.partition_by), separators=(",", ":")),
+            "collectStats": str(collect_stats).lower(),
+        }
+
+
+def convert_files(
+    location: str,
+    settings: StorageSettings,
+    *,
+    partition_schema: object = None,
+    strategy: str | None = None,
+    collect_stats: bool = True,
+) -> Converted:
+    """Read the footers of a folder's Parquet files; names that start with _ or . are not data."""
+    storage = open_storage(location, settings)
+    partitions = StructType() if partition_schema is None else schema_from_any(partition_schema)
+    files = [file for file in storage.list() if _is_data(file.name)]
+    if not files:
+        raise TxnLogError(
+            "No parquet file is found in the given location",
+            help=f"{location} has no file that ends with .parquet.",
+        )
+    values = [_partition_values(file.name, partitions, strategy) for file in files]
+    schema, footers = StructType(), []
+    for file in files:
+        with storage.open_input(file.name) as source, pq.ParquetFile(source) as opened:
+            footers.append(opened.metadata)
+            schema = merge_schemas(schema, schema_from_any(_plain(opened.schema_arrow)))
+    inside = tuple(f for f in schema.fields if f.name not in partitions.names)
+    whole = StructType((*inside, *partitions.fields))
+    shape = _shape_of(whole, partitions.names, storage)
+    adds = [
+        _added(file, each, footer_statistics(footer, shape).to_json() if collect_stats else None)
+        for file, each, footer in zip(files, values, footers, strict=True)
+    ]
+    return Converted(whole, partitions.names, adds)
+
+
+def _is_data(name: str) -> bool:
+    hidden = any(part.startswith(("_", ".")) and "=" not in part for part in name.split("/"))
+    return name.endswith(".parquet") and not hidden
+
+
+def _partition_values(
+    name: str, partitions: StructType, strategy: str | None
+) -> dict[str, str | None]:
+    """Take the values of a file from the folders it is in."""
+    folders = name.split("/")[:-1]
+    if strategy == "directory":
+        if len(folders) != len(partitions.fields):
+            raise _undeclared(f"{name!r} is in {len(folders)} folders")
+        return {
+            field.name: unquote(folder)
+            for field, folder in zip(partitions.fields, folders, strict=True)
+        }
+    found: dict[str, str | None] = {}
+    for folder in folders:
+        key, equals, value = folder.partition("=")
+        if equals:
+            found[unquote(key)] = None if value == _NULL_PARTITION else unquote(value)
+    if set(found) != set(partitions.names):
+        raise _undeclared(f"{name!r} has the partition columns {sorted(found)}")
+    return {field.name: found[field.name] for field in partitions.fields}
+
+
+def _undeclared(what: str) -> TxnLogSchemaError:
+    return TxnLogSchemaError(
+        "The schema of partition columns must be provided to convert a Parquet table "
+        f"to a Delta table: {what}",
+        help="Give partition_by with the names and types, and partition_strategy='hive'.",
+    )
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """Take out what Parquet files say about columns beyond their types."""
+    return pa.schema([field.remove_metadata() for field in schema])
+
+
+def _shape_of(schema: StructType, partitions: tuple[str, ...], storage: Storage) -> FileShape:
+    def nothing_is_written(_: list[str]) -> None: ...
+
+    plan = WritePlan(storage.location, storage, schema, partitions, {}, nothing_is_written)
+    return file_shape(plan)
+
+
+def _added(file: FileInfo, values: dict[str, str | None], stats: str | None) -> AddFile:
+    return AddFile(
+        path=quote(file.name, safe="/=-_.~!$&'()*+,;@"),
+        partition_values=values,
+        size=file.size,
+        modification_time=file.modified_ms,
+        stats=stats,
+    )
