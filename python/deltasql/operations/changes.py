@@ -8,7 +8,7 @@ is told. Change data of a writer is used where there is some.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from sqlglot import exp
@@ -43,6 +43,15 @@ _GROUP_BYTES = 32 * 1024 * 1024
 _GROUP_VERSIONS = 500
 _TOTAL, _COPY = "__deltasql_total", "__deltasql_copy"
 _MOMENT = pa.timestamp("us", "UTC")
+
+
+class Marked(NamedTuple):
+    """A file to read, and what its rows mean."""
+
+    file: ChangedFile
+    changes: VersionChanges
+    kind: str | None
+    """insert or delete; None: each row says it."""
 
 
 class ChangeFeed:
@@ -141,38 +150,43 @@ class ChangeFeed:
     def _parts(self, engine: Engine, alike: Sequence[VersionChanges]) -> Iterator[Relation]:
         first = alike[0]
         if first.change_data:
-            marked = [(file, each, None) for each in alike for file in each.change_data]
-            yield self._marked(engine, marked, first.partitioned_by)
+            marked = [Marked(file, each, None) for each in alike for file in each.change_data]
+            yield from self._scans(engine, marked, first.partitioned_by)
             return
         if len(alike) == 1 and self._cancel_out and first.added and first.removed:
             yield self._difference(engine, first)
             return
-        added = [(file, each, "insert") for each in alike for file in each.added]
-        removed = [(file, each, "delete") for each in alike for file in each.removed]
-        if added:
-            yield self._marked(engine, added, first.partitioned_by)
-        if removed:
-            yield self._marked(engine, removed, first.partitioned_before)
+        added = [Marked(file, each, "insert") for each in alike for file in each.added]
+        removed = [Marked(file, each, "delete") for each in alike for file in each.removed]
+        yield from self._scans(engine, added, first.partitioned_by)
+        yield from self._scans(engine, removed, first.partitioned_before)
 
     # Queries
 
-    def _marked(
-        self,
-        engine: Engine,
-        marked: Sequence[tuple[ChangedFile, VersionChanges, str | None]],
-        partitioned_by: tuple[str, ...],
+    def _scans(
+        self, engine: Engine, marked: Sequence[Marked], partitioned_by: tuple[str, ...]
+    ) -> Iterator[Relation]:
+        """Yield the rows of files; one that comes twice, as after a restore, in another scan."""
+        left = marked
+        while left:
+            once = {each.file.path: each for each in reversed(left)}
+            yield self._scan(engine, list(once.values()), partitioned_by)
+            left = [each for each in left if once[each.file.path] is not each]
+
+    def _scan(
+        self, engine: Engine, marked: Sequence[Marked], partitioned_by: tuple[str, ...]
     ) -> Relation:
-        """Return the rows of files, each with what its file says; None: the row says it."""
-        from_row = marked[0][2] is None
-        live = self._live([file for file, _, _ in marked], partitioned_by, change_data=from_row)
+        """Return the rows of files, each with what its file says of it."""
+        from_row = marked[0].kind is None
+        live = self._live([each.file for each in marked], partitioned_by, change_data=from_row)
         scanned = engine.scan(live, positions=True)
         marks = pa.table(
             {
                 "position": pa.array(range(len(marked)), pa.int64()),
-                CHANGE_TYPE: pa.array([kind for _, _, kind in marked], pa.string()),
-                COMMIT_VERSION: pa.array([each.version for _, each, _ in marked], pa.int64()),
+                CHANGE_TYPE: pa.array([each.kind for each in marked], pa.string()),
+                COMMIT_VERSION: pa.array([each.changes.version for each in marked], pa.int64()),
                 COMMIT_TIMESTAMP: pa.array(
-                    [each.committed_at_ms * 1000 for _, each, _ in marked], _MOMENT
+                    [each.changes.committed_at_ms * 1000 for each in marked], _MOMENT
                 ),
             }
         )
