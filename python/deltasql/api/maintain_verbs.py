@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
 from deltasql.model.clock import to_ms
 from deltasql.operations import repair, restore
+from deltasql.operations.optimize import plan_compaction, stage_bins
+from deltasql.operations.zorder import plan_z_order
 from deltasql.snapshot.snapshot import open_snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deltasql.api.catalog import Catalog
+    from deltasql.engine.base import WriteOptions
     from deltasql.operations.target import Target
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -27,6 +32,39 @@ class MaintainVerbs:
         ) -> Target: ...
 
         def snapshot(self, table: str) -> Snapshot: ...
+
+    def optimize(
+        self,
+        table: str,
+        *,
+        partition_filters: Sequence[Any] | None = None,
+        target_size: int | None = None,
+        options: WriteOptions | None = None,
+        engine: str | None = None,
+    ) -> dict[str, Any]:
+        """Make few large files of many small ones; returns deltalake's metrics."""
+        target = self.target(table, engine=engine)
+        plan = plan_compaction(target, partition_filters=partition_filters, target_size=target_size)
+        stage_bins(target, plan, options=options)
+        return plan.metrics()
+
+    def z_order(
+        self,
+        table: str,
+        columns: Sequence[str],
+        *,
+        partition_filters: Sequence[Any] | None = None,
+        target_size: int | None = None,
+        options: WriteOptions | None = None,
+        engine: str | None = None,
+    ) -> dict[str, Any]:
+        """Bring rows that are near in several columns into the same files; returns metrics."""
+        target = self.target(table, engine=engine)
+        plan, rewrite = plan_z_order(
+            target, columns, partition_filters=partition_filters, target_size=target_size
+        )
+        stage_bins(target, plan, options=options, rewrite=rewrite)
+        return plan.metrics()
 
     def restore(
         self,

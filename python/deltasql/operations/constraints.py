@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deltasql.exceptions import TxnLogError
+from deltasql.exceptions import InvalidDataError, TxnLogError
 from deltasql.model.protocol import CONSTRAINT_PREFIX, upgraded_protocol
-from deltasql.operations.expressions import condition, normal
+from deltasql.operations.expressions import normal, scalar
 from deltasql.operations.info import tell
+from deltasql.operations.preview import preview
+from deltasql.operations.sql_types import is_not_true
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import pyarrow as pa
 
     from deltasql.operations.target import Target
 
@@ -33,7 +33,7 @@ def add_constraints(target: Target, constraints: Mapping[str, str]) -> None:
             "No check constraint (Name and Expression) provided",
             help="Give a name and a condition, such as {'positive': 'amount > 0'}.",
         )
-    conditions = [condition(text, target.schema) for text in constraints.values()]
+    conditions = {name: scalar(text, target.schema) for name, text in constraints.items()}
     texts = {name: normal(text) for name, text in constraints.items()}
     known = dict(target.configuration)
     for name, text in texts.items():
@@ -52,8 +52,8 @@ def add_constraints(target: Target, constraints: Mapping[str, str]) -> None:
         upgraded_protocol(target.protocol, target.schema, wanted),
     )
     listed = [{"name": name, "expr": text} for name, text in texts.items()]
-    text = json.dumps(listed, separators=(",", ":"), ensure_ascii=False)
-    tell(target, "ADD CONSTRAINT", {"constraints": text})
+    told = json.dumps(listed, separators=(",", ":"), ensure_ascii=False)
+    tell(target, "ADD CONSTRAINT", {"constraints": told})
 
 
 def drop_constraint(target: Target, name: str, *, raise_if_not_exists: bool = True) -> None:
@@ -71,47 +71,22 @@ def drop_constraint(target: Target, name: str, *, raise_if_not_exists: bool = Tr
     tell(target, "DROP CONSTRAINT", {"name": name})
 
 
-def _refuse_violations(target: Target, conditions: list[exp.Expr]) -> None:
+def _refuse_violations(target: Target, conditions: Mapping[str, exp.Expr]) -> None:
+    """Look for rows for which a condition is false, or null."""
     files = target.files()
     if not len(files):
         return
     engine = target.engine
     rows = engine.scan(target.live(files))
-    holds = exp.and_(*(exp.Is(this=exp.paren(c.copy()), expression=exp.true()) for c in conditions))
-    failing = engine.query(
-        exp.select("*").from_("rows").where(exp.not_(exp.paren(holds))), rows=rows
-    )
-    counted = engine.query(
-        exp.select(exp.alias_(exp.Count(this=exp.Star()), "n")).from_("failing"), failing=failing
-    )
-    number = engine.collect(counted)["n"][0].as_py()
-    if number:
-        sample = engine.query(exp.select("*").from_("failing").limit(_SHOWN), failing=failing)
-        raise TxnLogError(
-            f"Invalid data found: {number} rows failed validation check.\n"
-            f"Preview of invalid data:\n\n{preview(engine.collect(sample))}",
-            help="Change or delete these rows first.",
+    broken = exp.or_(*(is_not_true(condition) for condition in conditions.values()))
+    count = exp.select(exp.Count(this=exp.Star())).from_("rows").where(broken)
+    found = engine.collect(engine.query(count, rows=rows)).column(0)[0].as_py()
+    if found:
+        sample = exp.select(exp.Star()).from_("rows").where(broken).limit(_SHOWN)
+        shown = engine.collect(engine.query(sample, rows=rows))
+        raise InvalidDataError(
+            f"Invalid data found: {found} rows failed validation check.\n"
+            f"Preview of invalid data:\n\n{preview(shown)}",
+            table=target.name,
+            help=f"Change or delete these rows first; checked was: {', '.join(conditions)}.",
         )
-
-
-def preview(rows: pa.Table) -> str:
-    """Draw a few rows as a box.
-
-    >>> import pyarrow as pa
-    >>> print(preview(pa.table({"id": [1, None]})))
-    +----+
-    | id |
-    +----+
-    | 1  |
-    |    |
-    +----+
-    """
-    cells = [list(rows.column_names)]
-    cells += [["" if v is None else str(v) for v in row.values()] for row in rows.to_pylist()]
-    widths = [max(len(row[i]) for row in cells) for i in range(rows.num_columns)]
-    line = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
-    drawn = [
-        "| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"
-        for row in cells
-    ]
-    return "\n".join([line, drawn[0], line, *drawn[1:], line])

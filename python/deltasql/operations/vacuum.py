@@ -98,11 +98,16 @@ def plan_vacuum(
     for txn_id, path, name, at_ms in announced:
         if at_ms <= min(plan.before_ms, now - _INTENT_GRACE // _MILLISECOND):
             plan.intents.append((txn_id, path))
-            plan.sizes.setdefault(name, 0)
+            # An engine may announce a folder of its own and all that comes into it.
+            inside = storage.list(name) if name.endswith("/") else ()
+            found = {each.name: each.size for each in inside} or {name.rstrip("/"): 0}
+            plan.sizes = {**found, **plan.sizes}
     if full:
-        waiting = {name for _, _, name, _ in announced}
+        waiting = tuple(name for _, _, name, _ in announced)
+        known = frozenset(waiting)
+        folders = tuple(name for name in waiting if name.endswith("/"))
         for name, size in search.untracked(foreign):
-            if name not in waiting:
+            if name not in known and not name.startswith(folders):
                 plan.sizes.setdefault(name, size)
     needed = search.needed() if plan.sizes else frozenset()
     plan.sizes = {name: size for name, size in plan.sizes.items() if name not in needed}

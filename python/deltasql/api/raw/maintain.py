@@ -3,21 +3,126 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 from deltasql.api.raw.base import RawBase
+from deltasql.api.raw.properties import write_options
 from deltasql.api.vacuum import vacuum
+from deltasql.operations.optimize import plan_compaction, stage_bins
+from deltasql.operations.zorder import plan_z_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from deltalake import CommitProperties, PostCommitHookProperties
+    import pyarrow as pa
+    from deltalake import CommitProperties, PostCommitHookProperties, WriterProperties
 
     from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.engine.base import WriteOptions
+    from deltasql.model.actions import AddFile
+    from deltasql.operations.optimize import Compaction
+    from deltasql.operations.target import Target
+
+    Rewrite = Callable[[Target, pa.Table, WriteOptions], list[AddFile]]
 
 
 class MaintainSide(RawBase):
     """The maintenance half of deltalake's RawDeltaTable."""
+
+    def compact_optimize(
+        self,
+        partition_filters: Sequence[Any] | None = None,
+        target_size: int | None = None,
+        max_concurrent_tasks: int | None = None,
+        max_spill_size: int | None = None,
+        max_temp_directory_size: int | None = None,
+        min_commit_interval: int | None = None,
+        writer_properties: WriterProperties | None = None,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> str:
+        """Make few large files of many small ones; returns metrics as JSON.
+
+        How many tasks run at once, and where they spill, is a matter of the engine's settings.
+        """
+
+        def plan(target: Target) -> tuple[Compaction, Rewrite | None]:
+            made = plan_compaction(
+                target, partition_filters=partition_filters, target_size=target_size
+            )
+            return made, None
+
+        return self._rewrite(
+            plan,
+            write_options(writer_properties),
+            min_commit_interval,
+            commit_properties,
+            post_commithook_properties,
+        )
+
+    def z_order_optimize(
+        self,
+        z_order_columns: list[str],
+        partition_filters: Sequence[Any] | None = None,
+        target_size: int | None = None,
+        max_concurrent_tasks: int | None = None,
+        max_spill_size: int | None = None,
+        max_temp_directory_size: int | None = None,
+        min_commit_interval: int | None = None,
+        writer_properties: WriterProperties | None = None,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> str:
+        """Bring rows that are near in several columns into the same files; metrics as JSON."""
+
+        def plan(target: Target) -> tuple[Compaction, Rewrite | None]:
+            return plan_z_order(
+                target,
+                z_order_columns,
+                partition_filters=partition_filters,
+                target_size=target_size,
+            )
+
+        return self._rewrite(
+            plan,
+            write_options(writer_properties),
+            min_commit_interval,
+            commit_properties,
+            post_commithook_properties,
+        )
+
+    def _rewrite(
+        self,
+        make: Callable[[Target], tuple[Compaction, Rewrite | None]],
+        options: WriteOptions,
+        interval_s: int | None,
+        commit_properties: CommitProperties | None,
+        post_commithook_properties: PostCommitHookProperties | None,
+    ) -> str:
+        """Rewrite bins of files, in one commit or in one whenever an interval is over."""
+        first, made = self.snapshot, None
+        while made is None or made[0].bins:
+            began_s = time.monotonic()
+
+            def is_enough(since_s: float = began_s) -> bool:
+                return interval_s is not None and time.monotonic() - since_s >= interval_s
+
+            def operate(
+                tx: MultiTableTransaction, planned: Any = made, is_enough: Any = is_enough
+            ) -> tuple[Compaction, Rewrite | None]:
+                # Every commit looks at the version that was planned from: whoever takes one of
+                # its files away in the meantime is found.
+                tx.pin(self.name, first)
+                target = tx.target(self.name)
+                chosen = planned or make(target)
+                stage_bins(
+                    target, chosen[0], options=options, rewrite=chosen[1], is_enough=is_enough
+                )
+                return chosen
+
+            made = self._commit(operate, commit_properties, post_commithook_properties)
+        return json.dumps(made[0].metrics())
 
     def restore(
         self,

@@ -1,0 +1,210 @@
+"""OPTIMIZE: many small files become few large ones; the rows stay as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.engine.base import DEFAULT_FILE_SIZE, WriteOptions
+from deltasql.operations.info import tell
+from deltasql.operations.target import STAGED_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from deltasql.model.actions import AddFile
+    from deltasql.operations.target import Target
+
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
+_LARGEST = 2**63 - 1
+# As stock deltalake writes rewritten files: read often, written once.
+_CODEC, _CODEC_LEVEL = "zstd", 4
+
+
+@dataclass(slots=True)
+class Compaction:
+    """What is to be rewritten: bins of files, each of one partition, and what was done so far."""
+
+    strategy: str
+    target_size: int
+    predicate: list[str]
+    bins: list[pa.Table]
+    considered: int
+    added: list[int] = field(default_factory=list)
+    removed: list[int] = field(default_factory=list)
+    rewritten: list[pa.Table] = field(default_factory=list)
+    partitions: int = 0
+
+    def metrics(self) -> dict[str, Any]:
+        """Return what deltalake tells of it."""
+        keeps_order = self.strategy != "zOrder"
+        in_bins = [len(each) for each in (*self.bins, *self.rewritten)]
+        return {
+            "numFilesAdded": len(self.added),
+            "numFilesRemoved": len(self.removed),
+            "filesAdded": _sizes(self.added),
+            "filesRemoved": _sizes(self.removed),
+            "partitionsOptimized": self.partitions,
+            "numBatches": len(self.removed) if keeps_order else len(self.added),
+            "totalConsideredFiles": self.considered,
+            "totalFilesSkipped": self.considered - sum(in_bins),
+            "preserveInsertionOrder": keeps_order,
+            "plannerStrategy": self.strategy,
+            "preservedStableOrder": keeps_order,
+            "maxBinSpanFiles": max(
+                (len(each) for each in (*self.bins, *self.rewritten)), default=0
+            ),
+        }
+
+
+def plan_compaction(
+    target: Target,
+    *,
+    partition_filters: Sequence[Any] | None = None,
+    target_size: int | None = None,
+) -> Compaction:
+    """Put the files of each partition into bins of about the wanted size.
+
+    Files that are large enough stay, and so does one that is alone in its bin, unless some of its
+    rows are marked as deleted.
+    """
+    wanted = file_size(target, target_size)
+    files, predicate = _chosen(target, partition_filters)
+    bins: list[pa.Table] = []
+    for places in _by_partition(files):
+        bins += [files.take(each) for each in _bins(files, places, wanted)]
+    plan = Compaction("preserveLocality", wanted, predicate, bins, len(files))
+    plan.partitions = len({each["partition"][0].as_py() for each in bins})
+    return plan
+
+
+def plan_rewrite(
+    target: Target,
+    strategy: str,
+    *,
+    partition_filters: Sequence[Any] | None = None,
+    target_size: int | None = None,
+) -> Compaction:
+    """Put all files of each partition into one bin."""
+    files, predicate = _chosen(target, partition_filters)
+    bins = [files.take(places) for places in _by_partition(files)]
+    plan = Compaction(strategy, file_size(target, target_size), predicate, bins, len(files))
+    plan.partitions = len(bins)
+    return plan
+
+
+def stage_bins(
+    target: Target,
+    plan: Compaction,
+    *,
+    options: WriteOptions | None = None,
+    rewrite: Callable[[Target, pa.Table, WriteOptions], list[AddFile]] | None = None,
+    is_enough: Callable[[], bool] = lambda: False,
+) -> None:
+    """Rewrite bins, at least one, until there are none or it is enough for one commit.
+
+    The next commit must look at the same version of the table as this one.
+    """
+    written = rewrite_options(target, options, plan.target_size)
+    step = replace(plan, added=[], removed=[], rewritten=[])
+    while plan.bins:
+        files = plan.bins.pop(0)
+        target.read(files=files)
+        adds = (rewrite or rewrite_rows)(target, files, written)
+        target.remove(files, data_change=False)
+        target.add(adds)
+        for each in (plan, step):
+            each.added += [add.size for add in adds]
+            each.removed += files["size"].to_pylist()
+            each.rewritten.append(files)
+        if is_enough():
+            break
+    if step.rewritten:
+        parameters = {
+            "targetSize": str(plan.target_size),
+            "predicate": json.dumps(plan.predicate, ensure_ascii=False),
+        }
+        step.bins = plan.bins
+        tell(target, "OPTIMIZE", parameters, step.metrics())
+
+
+def rewrite_rows(target: Target, files: pa.Table, options: WriteOptions) -> list[AddFile]:
+    """Write the live rows of files again, in their order."""
+    rows = target.engine.scan(target.live(files))
+    return target.engine.write(rows, target.plan(options, data_change=False))
+
+
+def rewrite_options(target: Target, options: WriteOptions | None, size: int) -> WriteOptions:
+    """Return how rewritten files are written."""
+    wanted = replace(options or WriteOptions(), target_file_size=size)
+    if wanted.compression is None and "delta.parquet.compression.codec" not in target.configuration:
+        return replace(wanted, compression=_CODEC, compression_level=_CODEC_LEVEL)
+    return wanted
+
+
+def file_size(target: Target, asked: int | None) -> int:
+    """Return the bytes a file should have: as asked, as the table says, or the default."""
+    if asked is not None:
+        if asked < 0:
+            raise OverflowError("can't convert negative int to unsigned")
+        if not 1 <= asked <= _LARGEST:
+            raise ValueError(f"target_file_size must be between 1 and {_LARGEST}")
+        return asked
+    text = target.configuration.get("delta.targetFileSize")
+    found = _SIZE.fullmatch(text.strip()) if text else None
+    if found is None:
+        return DEFAULT_FILE_SIZE
+    return int(found[1]) * 1024 ** (" kmgt".index(found[2].lower() or " "))
+
+
+def _chosen(target: Target, filters: Sequence[Any] | None) -> tuple[pa.Table, list[str]]:
+    """Return the files that filters choose, and the filters as the history tells them.
+
+    Files of this transaction stay: their rows are new, which a rewritten file would not tell.
+    """
+    predicate = target.predicate(list(filters)) if filters else None
+    files = target.files(predicate)
+    told = [target.predicate([each]).sql.replace("`", "") for each in filters or ()]
+    return files.filter(pc.not_equal(files["added_version"], STAGED_VERSION)), told
+
+
+def _by_partition(files: pa.Table) -> Iterable[list[int]]:
+    """Return the places of the files of each partition, in the order of the table."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, partition in enumerate(files["partition"].to_pylist()):
+        places[partition].append(place)
+    return places.values()
+
+
+def _bins(files: pa.Table, places: Sequence[int], wanted: int) -> list[list[int]]:
+    """Fill bins one after the other, so that neighbours stay together."""
+    sizes, vectors = files["size"].to_pylist(), files["deletion_vector"].to_pylist()
+    bins: list[list[int]] = []
+    filled = 0
+    for place in places:
+        if sizes[place] >= wanted and not vectors[place]:
+            continue
+        if not bins or filled + sizes[place] > wanted:
+            bins.append([])
+            filled = 0
+        bins[-1].append(place)
+        filled += sizes[place]
+    return [each for each in bins if len(each) > 1 or vectors[each[0]]]
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    total = sum(sizes)
+    facts = {
+        "avg": total / len(sizes) if sizes else 0.0,
+        "max": max(sizes, default=0),
+        "min": min(sizes, default=0),
+        "totalFiles": len(sizes),
+        "totalSize": total,
+    }
+    return json.dumps(facts, separators=(",", ":"))
