@@ -152,5 +152,12 @@ class TransactionClosedError(TxnLogTransactionError):
     default_help = "begin a new one with deltasql.begin(uri)."
 
 
+class MergeAmbiguityError(TxnLogTransactionError):
+    """Several source rows of a merge want to change the same row."""
+
+    default_message = "several source rows of a merge match one row of the table"
+    default_help = "nothing was committed; give the source one row per key."
+
+
 def _known(value: object) -> object:
     return "unknown" if value is None else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.exceptions import TxnLogEngineError, TxnLogSchemaError
-from deltasql.model.schema import DataType, LeafColumn, StructType, nearest, type_name
+from deltasql.model.schema import (
+    DataType,
+    LeafColumn,
+    StructField,
+    StructType,
+    nearest,
+    type_name,
+)
 from deltasql.operations.expressions import Flavour, Scope, assigned_column, scalar
-from deltasql.operations.sql_types import cast_to, field_of, identifier
+from deltasql.operations.sql_types import cast_to, conformed, identifier
 
 if TYPE_CHECKING:
     from deltasql.engine.base import Engine, Relation
@@ -43,7 +50,10 @@ class Assignment:
 
     @property
     def cast(self) -> exp.Expr:
-        return cast_to(self.value.copy(), self.column.type, safe=self.safe)
+        given: DataType | None = self.value.meta.get("delta_type")
+        if given is None:
+            return cast_to(self.value.copy(), self.column.type, safe=self.safe)
+        return conformed(self.value.copy(), given, self.column.type, safe=self.safe)
 
 
 Assignments = Mapping[tuple[str, ...], Assignment]
@@ -86,7 +96,7 @@ def assignments(
 
 
 def new_value(
-    data_type: DataType, path: tuple[str, ...], assigned: Assignments, relation: str
+    data_type: DataType, path: tuple[str, ...], assigned: Assignments, old: exp.Expr
 ) -> exp.Expr:
     """Return a column after the assignments: itself, another value, or a struct with new fields."""
     whole = assigned.get(path)
@@ -94,16 +104,47 @@ def new_value(
         return whole.cast
     inside = any(other[: len(path)] == path for other in assigned)
     if not inside or not isinstance(data_type, StructType):
-        return field_of(path, relation)
-    return exp.Struct(
-        expressions=[
-            exp.PropertyEQ(
-                this=identifier(member.name),
-                expression=new_value(member.type, (*path, member.name), assigned, relation),
-            )
-            for member in data_type.fields
-        ]
-    )
+        return old
+    members = []
+    for member in data_type.fields:
+        present = exp.Dot(this=exp.paren(old.copy()), expression=identifier(member.name))
+        value = new_value(member.type, (*path, member.name), assigned, present)
+        members.append(exp.PropertyEQ(this=identifier(member.name), expression=value))
+    return exp.Struct(expressions=members)
+
+
+def generated_value(
+    expression: exp.Expr, values: Mapping[str, exp.Expr], data_type: DataType
+) -> exp.Expr:
+    """Return a generated column, computed from the new values of the others."""
+
+    def replaced(node: exp.Expr) -> exp.Expr:
+        return exp.paren(values[node.name].copy()) if isinstance(node, exp.Column) else node
+
+    return cast_to(exp.paren(expression.copy().transform(replaced)), data_type)
+
+
+def row_values(
+    schema: StructType,
+    assigned: Assignments,
+    generated: Mapping[str, exp.Expr],
+    old: Callable[[StructField], exp.Expr],
+) -> dict[str, exp.Expr]:
+    """Return the new value of every column; `old` tells what one is that is not set.
+
+    Generated columns that are not set follow those that they are made of.
+    """
+    values = {
+        member.name: new_value(member.type, (member.name,), assigned, old(member))
+        for member in schema.fields
+    }
+    for name, expression in generated.items():
+        member = schema.find(name)
+        uses = {node.name for node in expression.find_all(exp.Column)}
+        follows = any(sets_column(assigned, used) for used in uses)
+        if member is not None and follows and not sets_column(assigned, name):
+            values[name] = generated_value(expression, values, member.type)
+    return values
 
 
 def sets_column(assigned: Assignments, name: str) -> bool:
@@ -111,30 +152,30 @@ def sets_column(assigned: Assignments, name: str) -> bool:
     return any(path[0] == name for path in assigned)
 
 
-@contextmanager
-def explained_casts(
-    engine: Engine, assigned: Sequence[Assignments], rows: Mapping[str, Relation], source: exp.From
-) -> Iterator[None]:
-    """Name the value that does not fit its column, when an engine fails on one.
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Where values are computed: assignments, and the query over relations that feeds them."""
 
-    `source` is where the values are computed, over the relations in `rows`.
-    """
+    assigned: Assignments
+    source: exp.Select
+    relations: Mapping[str, Relation]
+
+
+@contextmanager
+def explained_casts(engine: Engine, *computed: Computed) -> Iterator[None]:
+    """Name the value that does not fit its column, when an engine fails on one."""
     try:
         yield
     except TxnLogEngineError as error:
-        for each in assigned:
-            for assignment in each.values():
+        for each in computed:
+            for assignment in each.assigned.values():
                 if not assignment.safe:
-                    _refuse_misfit(engine, assignment, rows, source, error)
+                    _refuse_misfit(engine, assignment, each, error)
         raise
 
 
 def _refuse_misfit(
-    engine: Engine,
-    assignment: Assignment,
-    rows: Mapping[str, Relation],
-    source: exp.From,
-    cause: TxnLogEngineError,
+    engine: Engine, assignment: Assignment, computed: Computed, cause: TxnLogEngineError
 ) -> None:
     kind = assignment.column.type
     value = assignment.value
@@ -142,10 +183,9 @@ def _refuse_misfit(
         exp.not_(exp.Is(this=exp.paren(value.copy()), expression=exp.null())),
         exp.Is(this=cast_to(value.copy(), kind, safe=True), expression=exp.null()),
     )
-    query = exp.select(exp.alias_(value.copy(), identifier("value")))
-    query.set("from_", source.copy())
+    query = computed.source.select(exp.alias_(value.copy(), identifier("value")), append=False)
     try:
-        found = engine.collect(engine.query(query.where(misfit).limit(1), **rows))
+        found = engine.collect(engine.query(query.where(misfit).limit(1), **computed.relations))
     except TxnLogEngineError:
         return  # it is the expression itself that fails
     if found.num_rows:
@@ -161,5 +201,5 @@ def _refuse_misfit(
 
 
 def _is_copy(name: str, text: str) -> bool:
-    plain = [part.rpartition(".")[2].strip("`\"").casefold() for part in (name, text)]
+    plain = [part.rpartition(".")[2].strip('`"').casefold() for part in (name, text)]
     return plain[0] == plain[1]

@@ -12,11 +12,9 @@ from sqlglot import exp
 from deltasql.engine.base import CHANGE_TYPE
 from deltasql.operations.change_data import keeps_change_data, write_change_data
 from deltasql.operations.checks import checked, rules_of
-from deltasql.operations.sql_types import cast_to, column, identifier
+from deltasql.operations.sql_types import column, identifier
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from deltasql.engine.base import Relation, WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.target import Target
@@ -37,34 +35,23 @@ def has_action(*numbers: int, relation: str | None = None) -> exp.Expr:
     )
 
 
-def finished_rows(target: Target, rows: Relation, given: Collection[str]) -> Relation:
-    """Compute the generated columns of new rows that were not given, and check the rules.
-
-    The rows have ACTION; copied ones stay as they are.
-    """
-    rules = rules_of(target)
-    if not rules:
+def checked_rows(target: Target, rows: Relation) -> Relation:
+    """Return rows with ACTION, the new ones checked by the rules of the table."""
+    if not rules_of(target):
         return rows
-    engine, schema = target.engine, target.schema
-    computed = [name for name in rules.generated if name not in given]
-    if computed:
-        is_new = has_action(UPDATED, INSERTED)
-        columns: list[exp.Expr] = []
-        for member in schema.fields:
-            value: exp.Expr = column(member.name)
-            if member.name in computed:
-                made = cast_to(exp.paren(rules.generated[member.name].copy()), member.type)
-                value = exp.case().when(is_new.copy(), made).else_(value)
-            columns.append(exp.alias_(value, identifier(member.name)))
-        query = exp.select(*columns, column(ACTION)).from_(exp.to_table("r"))
-        whole = engine.query(query, r=rows)
-    else:
-        whole = rows
-    kept = engine.keep(whole)
-    names = [column(name) for name in schema.names]
+    kept = target.engine.keep(rows)
+    names = [column(name) for name in target.schema.names]
     new = exp.select(*names).from_(exp.to_table("r")).where(has_action(UPDATED, INSERTED))
-    checked(target, engine.query(new, r=kept))
+    checked(target, target.engine.query(new, r=kept))
     return kept
+
+
+def write_new_rows(target: Target, rows: Relation, options: WriteOptions | None) -> list[AddFile]:
+    """Write rows that are all new: they need no change data."""
+    final = checked_rows(target, rows)
+    names = [column(name) for name in target.schema.names]
+    query = exp.select(*names).from_(exp.to_table("r"))
+    return target.engine.write(target.engine.query(query, r=final), target.plan(options))
 
 
 def write_changed_rows(

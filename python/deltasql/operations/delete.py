@@ -16,7 +16,6 @@ from deltasql.operations.touched import Stopwatch, chosen, counted_rows, file_ro
 
 if TYPE_CHECKING:
     from deltasql.engine.base import WriteOptions
-    from deltasql.model.predicate import Predicate
     from deltasql.operations.target import Target
 
 
@@ -66,7 +65,9 @@ def _in_partitions(target: Target, files: pa.Table, predicate: str, flavour: Fla
     listed = target.engine.rows(pa.table({**values, FILE: places}))
     condition = scalar(predicate, Scope.of(target.schema, "t"), flavour=flavour)
     query = exp.select(column(FILE)).from_(exp.to_table("t")).where(condition)
-    return chosen(files, target.engine.collect(target.engine.query(query, t=listed))[FILE].to_pylist())
+    return chosen(
+        files, target.engine.collect(target.engine.query(query, t=listed))[FILE].to_pylist()
+    )
 
 
 def _remove_whole(target: Target, files: pa.Table, metrics: dict[str, int]) -> None:

@@ -126,6 +126,16 @@ def assigned_column(name: str, scope: Scope) -> LeafColumn | None:
     return None
 
 
+def set_name(name: str, scope: Scope) -> list[str]:
+    """Return the path that the left side of an assignment names, without its alias."""
+    column = assigned_column(name, scope)
+    if column is not None:
+        return list(column.path)
+    path = _path_of(name)
+    known = {alias.casefold() for alias in scope.aliases}
+    return path[1:] if len(path) > 1 and path[0].casefold() in known else path
+
+
 def columns_of(expression: exp.Expr) -> Iterator[tuple[str, str]]:
     """List the relation and the name of every column in a resolved expression."""
     for node in expression.find_all(exp.Column):

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deltasql.model.schema import ArrayType, DataType, MapType, StructType, decimal_type
+from deltasql.model.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructType,
+    decimal_type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +89,38 @@ def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) ->
     )
 
 
+def conformed(
+    value: exp.Expr, given: DataType, wanted: DataType, *, safe: bool = False
+) -> exp.Expr:
+    """Give a value another type; the members of structs are found by name, missing ones are null.
+
+    >>> wider = StructType((StructField("a", "long"), StructField("b", "long")))
+    >>> conformed(column("x"), StructType((StructField("b", "long"),)), wider).sql("duckdb")
+    'CASE WHEN "x" IS NULL THEN NULL ELSE {\'a\': CAST(NULL AS BIGINT), \'b\': ("x")."b"} END'
+    """
+    if given == wanted:
+        return value
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        members = []
+        for member in wanted.fields:
+            present = given.find(member.name)
+            inner = exp.null() if present is None else _member(value, present.name)
+            kind = "void" if present is None else present.type
+            made = conformed(inner, kind, member.type, safe=safe)
+            members.append(exp.PropertyEQ(this=identifier(member.name), expression=made))
+        missing = exp.Is(this=value.copy(), expression=exp.null())
+        return exp.case().when(missing, exp.null()).else_(exp.Struct(expressions=members))
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        if sql_type(given) != sql_type(wanted):
+            item = exp.to_identifier("item")
+            made = conformed(item, given.element_type, wanted.element_type, safe=safe)
+            return exp.Transform(
+                this=value, expression=exp.Lambda(this=made, expressions=[item.copy()])
+            )
+        return value
+    return cast_to(value, wanted, safe=safe)
+
+
 def identifier(name: str) -> exp.Identifier:
     """Return a name that is taken as it is written."""
     return exp.to_identifier(name, quoted=True)
@@ -105,6 +143,11 @@ def field_of(path: Sequence[str], relation: str | None = None) -> exp.Expr:
     return reference
 
 
+def typed_null(data_type: DataType) -> exp.Expr:
+    """Return null as a value of a type."""
+    return exp.Cast(this=exp.null(), to=sql_type(data_type))
+
+
 def is_true(condition: exp.Expr) -> exp.Expr:
     """Return whether a condition holds: null means no."""
     return exp.func("COALESCE", condition.copy(), exp.false())
@@ -113,6 +156,10 @@ def is_true(condition: exp.Expr) -> exp.Expr:
 def is_not_true(condition: exp.Expr) -> exp.Expr:
     """Return whether a condition is false or null."""
     return exp.not_(is_true(condition))
+
+
+def _member(value: exp.Expr, name: str) -> exp.Expr:
+    return exp.Dot(this=exp.paren(value.copy()), expression=identifier(name))
 
 
 def _nested(kind: exp.DType, inner: list[exp.DataType]) -> exp.DataType:

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deltasql.operations.assignments import assignments, explained_casts, new_value
+from deltasql.operations.assignments import Computed, assignments, explained_casts, row_values
 from deltasql.operations.change_data import keeps_change_data
 from deltasql.operations.changed_rows import (
     ACTION,
     COPIED,
     UPDATED,
     action_of,
-    finished_rows,
+    checked_rows,
     write_changed_rows,
 )
+from deltasql.operations.checks import rules_of
 from deltasql.operations.expressions import Flavour, Scope, normal, scalar
 from deltasql.operations.info import tell
 from deltasql.operations.sql_types import column, identifier, is_true
@@ -103,20 +104,18 @@ def _rewrite(
     if keeps_change_data(target):
         before = engine.keep(before)
     changed = exp.EQ(this=column(ACTION, "t"), expression=action_of(UPDATED))
+    values = row_values(
+        schema, assigned, rules_of(target).generated, lambda member: column(member.name, "t")
+    )
     columns = []
-    for member in schema.fields:
-        present = column(member.name, "t")
-        value = new_value(member.type, (member.name,), assigned, "t")
-        if value != present:
-            value = exp.case().when(changed.copy(), value).else_(present.copy())
-        columns.append(exp.alias_(value, identifier(member.name)))
+    for name, value in values.items():
+        present = column(name, "t")
+        new = value if value == present else exp.case().when(changed.copy(), value).else_(present)
+        columns.append(exp.alias_(new, identifier(name)))
     rewritten = exp.select(*columns, column(ACTION, "t")).from_(exp.to_table("t"))
-    source = exp.From(this=exp.to_table("t"))
-    hits = engine.query(exp.select(exp.Star()).from_(exp.to_table("t")).where(changed), t=before)
-    with explained_casts(engine, [assigned], {"t": hits}, source):
-        after = finished_rows(
-            target, engine.query(rewritten, t=before), {path[0] for path in assigned}
-        )
+    hits = Computed(assigned, exp.select().from_(exp.to_table("t")).where(changed), {"t": before})
+    with explained_casts(engine, hits):
+        after = checked_rows(target, engine.query(rewritten, t=before))
         added = write_changed_rows(target, before, after, options)
     target.add(added)
     target.remove(touched)

@@ -2,8 +2,154 @@
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING, Any
+
 from deltasql.api.raw.base import RawBase
+from deltasql.api.raw.properties import write_options
+from deltasql.model.schema_convert import schema_from_any
+from deltasql.operations.merge import stage_merge
+from deltasql.operations.merge_plan import Clause, MergeSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltalake import CommitProperties, PostCommitHookProperties, WriterProperties
+
+    from deltasql.api.transaction import MultiTableTransaction
+
+
+class MergeBuilder:
+    """Gathers the clauses of a merge: what deltalake's TableMerger calls a PyMergeBuilder."""
+
+    def __init__(
+        self,
+        source: object,
+        arrow_schema: Any,
+        spec: MergeSpec,
+        writer_properties: WriterProperties | None,
+        commit_properties: CommitProperties | None,
+        post_commithook_properties: PostCommitHookProperties | None,
+    ) -> None:
+        self.source, self.arrow_schema, self.spec = source, arrow_schema, spec
+        self.writer_properties = writer_properties
+        self.commit_properties = commit_properties
+        self.post_commithook_properties = post_commithook_properties
+
+    @property
+    def source_alias(self) -> str | None:
+        return self.spec.source_alias
+
+    @property
+    def target_alias(self) -> str | None:
+        return self.spec.target_alias
+
+    @property
+    def merge_schema(self) -> bool:
+        return self.spec.merge_schema
+
+    def when_matched_update(self, updates: Mapping[str, str], predicate: str | None) -> None:
+        self.spec.matched.append(Clause("update", predicate, dict(updates)))
+
+    def when_matched_delete(self, predicate: str | None) -> None:
+        self.spec.matched.append(Clause("delete", predicate))
+
+    def when_not_matched_insert(self, updates: Mapping[str, str], predicate: str | None) -> None:
+        self.spec.not_matched.append(Clause("insert", predicate, dict(updates)))
+
+    def when_not_matched_by_source_update(
+        self, updates: Mapping[str, str], predicate: str | None
+    ) -> None:
+        self.spec.not_matched_by_source.append(Clause("update", predicate, dict(updates)))
+
+    def when_not_matched_by_source_delete(self, predicate: str | None) -> None:
+        self.spec.not_matched_by_source.append(Clause("delete", predicate))
 
 
 class DmlSide(RawBase):
     """The row-changing half of deltalake's RawDeltaTable."""
+
+    def delete(
+        self,
+        predicate: str | None = None,
+        writer_properties: WriterProperties | None = None,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> str:
+        """Delete rows; the metrics come as JSON."""
+        options = write_options(writer_properties, None)
+        metrics = self._commit(
+            lambda tx: tx.delete(self.name, predicate, options=options),
+            commit_properties,
+            post_commithook_properties,
+        )
+        return json.dumps(metrics)
+
+    def update(
+        self,
+        updates: Mapping[str, str],
+        predicate: str | None = None,
+        writer_properties: WriterProperties | None = None,
+        safe_cast: bool = False,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> str:
+        """Set columns of rows; the metrics come as JSON."""
+        options = write_options(writer_properties, None)
+        metrics = self._commit(
+            lambda tx: tx.update(
+                self.name,
+                updates,
+                predicate=predicate,
+                error_on_type_mismatch=not safe_cast,
+                options=options,
+            ),
+            commit_properties,
+            post_commithook_properties,
+        )
+        return json.dumps(metrics)
+
+    def create_merge_builder(
+        self,
+        source: object,
+        batch_schema: Any,
+        predicate: str,
+        source_alias: str | None = None,
+        target_alias: str | None = None,
+        merge_schema: bool = False,
+        writer_properties: WriterProperties | None = None,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+        safe_cast: bool = False,
+        streamed_exec: bool = True,
+        max_spill_size: int | None = None,
+        max_temp_directory_size: int | None = None,
+    ) -> MergeBuilder:
+        """Begin a merge; the engine streams and spills by the settings of the catalog."""
+        spec = MergeSpec(predicate, source_alias, target_alias, merge_schema, safe_cast)
+        return MergeBuilder(
+            source,
+            batch_schema,
+            spec,
+            writer_properties,
+            commit_properties,
+            post_commithook_properties,
+        )
+
+    def merge_execute(self, merge_builder: MergeBuilder) -> str:
+        """Run a merge; the metrics come as JSON."""
+
+        def operate(tx: MultiTableTransaction) -> dict[str, int]:
+            target = tx.target(self.name)
+            return stage_merge(
+                target,
+                target.engine.rows(merge_builder.source),
+                schema_from_any(merge_builder.arrow_schema),
+                merge_builder.spec,
+                options=write_options(merge_builder.writer_properties, None),
+            )
+
+        metrics = self._commit(
+            operate, merge_builder.commit_properties, merge_builder.post_commithook_properties
+        )
+        return json.dumps(metrics)

@@ -1,0 +1,241 @@
+"""MERGE: rows of a source update, delete and insert rows of a table; only touched files change.
+
+The keys of the target are read once, to find the pairs of rows that match. The files of rows
+that change are then read whole and written again; if rows are only inserted, none is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deltasql.engine.base import FILE, ROW
+from deltasql.exceptions import MergeAmbiguityError
+from deltasql.operations.assignments import Computed, explained_casts
+from deltasql.operations.changed_rows import checked_rows, write_changed_rows, write_new_rows
+from deltasql.operations.checks import rules_of
+from deltasql.operations.info import tell
+from deltasql.operations.merge_files import matching_predicate
+from deltasql.operations.merge_plan import MergePlan, MergeSpec, evolve_schema, resolve_merge
+from deltasql.operations.merge_rows import (
+    MATCHES,
+    by_file,
+    decisions,
+    inserted,
+    joined,
+    left_alone,
+    matched_sources,
+    matches,
+    numbered,
+    rewritten,
+    unchanged,
+)
+from deltasql.operations.sql_types import column
+from deltasql.operations.touched import Stopwatch, chosen, counted_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltasql.engine.base import Relation, WriteOptions
+    from deltasql.model.actions import AddFile
+    from deltasql.model.schema import StructType
+    from deltasql.operations.target import Target
+
+
+@dataclass(slots=True)
+class _Metrics:
+    num_source_rows: int = 0
+    num_target_rows_inserted: int = 0
+    num_target_rows_updated: int = 0
+    num_target_rows_deleted: int = 0
+    num_target_rows_copied: int = 0
+    num_output_rows: int = 0
+    num_target_files_scanned: int = 0
+    num_target_files_skipped_during_scan: int = 0
+    num_target_files_added: int = 0
+    num_target_files_removed: int = 0
+    execution_time_ms: int = 0
+    scan_time_ms: int = 0
+    rewrite_time_ms: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def stage_merge(
+    target: Target,
+    source: Relation,
+    source_schema: StructType,
+    spec: MergeSpec,
+    *,
+    options: WriteOptions | None = None,
+) -> dict[str, int]:
+    """Stage a merge and return deltalake's metrics."""
+    clock, metrics = Stopwatch(), _Metrics()
+    if spec.merge_schema:
+        evolve_schema(target, source_schema, spec)
+    evolved = target.staged.metadata is not None
+    plan = resolve_merge(target.schema, source_schema, spec)
+    work = _Merge(target, plan, spec, numbered(target.engine, source), metrics, options)
+    if not spec.clauses:
+        work.list_files()
+    else:
+        work.run(clock)
+    metrics.execution_time_ms = clock.total_ms()
+    if metrics.num_target_files_added or metrics.num_target_files_removed or evolved:
+        tell(target, "MERGE", spec.parameters(), metrics.as_dict())
+    return metrics.as_dict()
+
+
+class _Merge:
+    """One run: the pairs that match, what is decided for each row, the files that come of it."""
+
+    def __init__(
+        self,
+        target: Target,
+        plan: MergePlan,
+        spec: MergeSpec,
+        source: Relation,
+        metrics: _Metrics,
+        options: WriteOptions | None,
+    ) -> None:
+        self.target, self.plan, self.spec = target, plan, spec
+        self.engine, self.source = target.engine, source
+        self.metrics, self.options = metrics, options
+        self.decided: Relation | None = None
+        metrics.num_source_rows = self._count(source)
+
+    def run(self, clock: Stopwatch) -> None:
+        """Find the rows that change, and stage the files without them and with the new ones."""
+        files = self.list_files()
+        scan = self.engine.scan(self.target.live(files), positions=True) if len(files) else None
+        pairs = None if scan is None else self._pairs(scan)
+        touched: pa.Table = files.slice(0, 0)
+        places: list[int] = []
+        if scan is not None and pairs is not None:
+            places = self._decide(files, scan, pairs)
+            touched = chosen(files, places)
+        self.metrics.scan_time_ms = clock.lap_ms()
+        added = self._write(touched, places, pairs)
+        self.target.add(added)
+        if len(touched):
+            self.target.remove(touched)
+        self._count_output(touched, added)
+        self.metrics.rewrite_time_ms = clock.lap_ms()
+
+    def list_files(self) -> pa.Table:
+        """Return the files that are to be read, and tell that they were."""
+        target, metrics = self.target, self.metrics
+        limit = None
+        if not self.plan.not_matched_by_source:
+            limit = matching_predicate(target, self.plan, self.source)
+        files = target.files(limit)
+        target.read(whole_table=limit is None, predicate=limit, files=files)
+        every = len(files) if limit is None else len(target.files())
+        metrics.num_target_files_scanned = len(files)
+        metrics.num_target_files_skipped_during_scan = every - len(files)
+        return files
+
+    def _pairs(self, scan: Relation) -> Relation:
+        plan = self.plan
+        if not plan.matched and not plan.not_matched_by_source:
+            return matched_sources(self.engine, plan, scan, self.source)
+        only_changes = not plan.not_matched and not plan.not_matched_by_source
+        return matches(self.engine, plan, scan, self.source, only_changes=only_changes)
+
+    def _decide(self, files: pa.Table, scan: Relation, pairs: Relation) -> list[int]:
+        """Count what happens to the rows of each file; return the places of those that change."""
+        plan, metrics = self.plan, self.metrics
+        if not plan.matched and not plan.not_matched_by_source:
+            return []
+        self.decided = decisions(self.engine, pairs)
+        counts = by_file(self.engine, self.decided)
+        if not self.spec.deletes_whatever_matches and any(most > 1 for *_, most in counts):
+            raise self._ambiguous(files)
+        if plan.not_matched_by_source:
+            alone = left_alone(self.engine, plan.not_matched_by_source, scan, self.decided)
+            counts += by_file(self.engine, alone)
+        by_branch: Counter[int] = Counter()
+        for _, branch, rows, _ in counts:
+            by_branch[branch] += rows
+        updates, deletes = plan.numbers("update"), plan.numbers("delete")
+        metrics.num_target_rows_updated = sum(by_branch[number] for number in updates)
+        metrics.num_target_rows_deleted = sum(by_branch[number] for number in deletes)
+        return sorted({file for file, *_ in counts})
+
+    def _write(self, touched: pa.Table, places: list[int], pairs: Relation | None) -> list[AddFile]:
+        target, plan, engine = self.target, self.plan, self.engine
+        generated = rules_of(target).generated
+        new = self._inserted(pairs)
+        if not len(touched):
+            if new is None:
+                return []
+            query, relations = new
+            computed = [
+                Computed(each.assigned, exp.select().from_(exp.to_table("s")), {"s": self.source})
+                for each in plan.not_matched
+            ]
+            with explained_casts(engine, *computed):
+                return write_new_rows(target, engine.query(query, **relations), self.options)
+        assert self.decided is not None
+        scan = engine.scan(target.live(touched), positions=True)
+        rows, relations = joined(engine, scan, self.decided, self.source, places)
+        after = rewritten(rows, target.schema, plan, generated)
+        before = engine.query(unchanged(rows, target.schema, plan), **relations)
+        whole: exp.Query = after
+        if new is not None:
+            whole = exp.union(after, new[0], distinct=False)
+            relations = {**relations, **new[1]}
+        branches = (*plan.matched, *plan.not_matched_by_source, *plan.not_matched)
+        computed = [Computed(each.assigned, rows, relations) for each in branches]
+        with explained_casts(engine, *computed):
+            final = checked_rows(target, engine.query(whole, **relations))
+            return write_changed_rows(target, before, final, self.options)
+
+    def _inserted(self, pairs: Relation | None) -> tuple[exp.Select, dict[str, Relation]] | None:
+        """Return the query for new rows, over the source and the pairs."""
+        if not self.plan.not_matched:
+            return None
+        relations = {"x": self.source}
+        if pairs is not None:
+            relations["m"] = pairs
+        generated = rules_of(self.target).generated
+        query = inserted(
+            self.target.schema, self.plan, generated, self.source.columns, all_new=pairs is None
+        )
+        return query, relations
+
+    def _count_output(self, touched: pa.Table, added: list[AddFile]) -> None:
+        metrics = self.metrics
+        metrics.num_target_files_added = len(added)
+        metrics.num_target_files_removed = len(touched)
+        metrics.num_output_rows = sum(
+            json.loads(each.stats or "{}")["numRecords"] for each in added
+        )
+        if len(touched):
+            changed = metrics.num_target_rows_updated + metrics.num_target_rows_deleted
+            metrics.num_target_rows_copied = sum(counted_rows(self.target, touched)) - changed
+        kept = metrics.num_target_rows_copied + metrics.num_target_rows_updated
+        metrics.num_target_rows_inserted = metrics.num_output_rows - kept
+
+    def _ambiguous(self, files: pa.Table) -> MergeAmbiguityError:
+        assert self.decided is not None
+        query = exp.select(column(FILE), column(ROW)).from_(exp.to_table("d")).limit(1)
+        several = exp.GT(this=column(MATCHES), expression=exp.Literal.number(1))
+        found = self.engine.collect(self.engine.query(query.where(several), d=self.decided))
+        path = files["path"][found[FILE][0].as_py()].as_py()
+        row = found[ROW][0].as_py()
+        return MergeAmbiguityError(
+            "MERGE matched a target row with multiple source rows that satisfy duplicate relevant "
+            f"WHEN MATCHED clauses (file: {path}, row ordinal in file: {row})",
+            table=self.target.name,
+            help="Give the source one row per key, or conditions that leave one of them.",
+        )
+
+    def _count(self, rows: Relation) -> int:
+        query = exp.select(exp.Count(this=exp.Star())).from_(exp.to_table("s"))
+        return int(self.engine.collect(self.engine.query(query, s=rows)).column(0)[0].as_py())

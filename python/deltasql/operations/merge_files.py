@@ -1,0 +1,114 @@
+"""Which files of the target a source row can match at all: partitions and ranges of the keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from deltasql.model.filters import filters_to_condition
+from deltasql.model.predicate import PredicateDialect
+from deltasql.model.schema import decimal_type
+from deltasql.operations.expressions import columns_of, conjuncts
+from deltasql.operations.merge_plan import SOURCE, TARGET, MergePlan
+from deltasql.operations.sql_types import identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.engine.base import Relation
+    from deltasql.model.predicate import Predicate
+    from deltasql.model.schema import DataType
+    from deltasql.operations.target import Target
+
+_WHOLE = {"byte", "short", "integer", "long"}
+_ORDERED = {"string", "date", "timestamp", "timestamp_ntz"}
+_LISTED = 1000
+"""Values of a key that are looked up one by one in partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    column: str
+    value: exp.Expr
+
+
+def matching_predicate(target: Target, plan: MergePlan, source: Relation) -> Predicate | None:
+    """Return what every row of the target that matches a source row meets; None without a limit.
+
+    It is false when no source row can match anything.
+    """
+    parts = [part for part in conjuncts(plan.on) if _relations(part) == {TARGET}]
+    conditions: list[exp.Expr] = [_unqualified(part) for part in parts]
+    keys = list(_keys(plan.on))
+    if keys:
+        conditions += _key_conditions(target, keys, source)
+    if not conditions:
+        return None
+    return target.predicate(exp.and_(*conditions).sql(dialect=PredicateDialect))
+
+
+def _key_conditions(target: Target, keys: list[_Key], source: Relation) -> Iterator[exp.Expr]:
+    engine = target.engine
+    ranges = exp.select().from_(exp.to_table(SOURCE))
+    for place, key in enumerate(keys):
+        for name, bound in (("low", exp.Min), ("high", exp.Max)):
+            ranges = ranges.select(
+                exp.alias_(bound(this=key.value.copy()), identifier(f"{name}{place}"))
+            )
+    found = engine.collect(engine.query(ranges, s=source)).to_pylist()[0]
+    for place, key in enumerate(keys):
+        low, high = found[f"low{place}"], found[f"high{place}"]
+        if low is None:
+            yield exp.false()
+            continue
+        filters: list[tuple[str, str, Any]] = [(key.column, ">=", low), (key.column, "<=", high)]
+        if key.column in target.partition_columns:
+            values = _distinct(target, key, source)
+            if values is not None:
+                filters = [(key.column, "in", values)]
+        yield exp.paren(filters_to_condition(filters, target.schema, ()))
+
+
+def _distinct(target: Target, key: _Key, source: Relation) -> list[Any] | None:
+    query = exp.select(exp.alias_(key.value.copy(), identifier("value"))).distinct()
+    query = query.from_(exp.to_table(SOURCE)).limit(_LISTED + 1)
+    found = target.engine.collect(target.engine.query(query, s=source))["value"].to_pylist()
+    return None if len(found) > _LISTED else [value for value in found if value is not None]
+
+
+def _keys(on: exp.Expr) -> Iterator[_Key]:
+    """List the columns of the target that must be equal to something of the source."""
+    for part in conjuncts(on):
+        if not isinstance(part, exp.EQ):
+            continue
+        for mine, other in ((part.this, part.expression), (part.expression, part.this)):
+            column, value = mine.unnest(), other.unnest()
+            if (
+                isinstance(column, exp.Column)
+                and column.table == TARGET
+                and _relations(value) == {SOURCE}
+                and _same_order(column.meta.get("delta_type"), value.meta.get("delta_type"))
+            ):
+                yield _Key(column.name, value)
+
+
+def _same_order(mine: DataType | None, other: DataType | None) -> bool:
+    """Tell whether the least and the greatest value are the same in both types."""
+    if not isinstance(mine, str) or not isinstance(other, str):
+        return False
+    if mine in _WHOLE and other in _WHOLE:
+        return True
+    return mine == other and (mine in _ORDERED or decimal_type(mine) is not None)
+
+
+def _relations(part: exp.Expr) -> set[str]:
+    return {relation for relation, _ in columns_of(part)}
+
+
+def _unqualified(part: exp.Expr) -> exp.Expr:
+    plain = part.copy()
+    for node in plain.find_all(exp.Column):
+        node.set("table", None)
+    return exp.paren(plain)

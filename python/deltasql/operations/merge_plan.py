@@ -1,0 +1,169 @@
+"""What a MERGE is asked to do, and that resolved against the table and the source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, Literal
+
+from deltasql.model.column_mapping import with_new_columns_mapped
+from deltasql.model.protocol import upgraded_protocol
+from deltasql.model.schema import StructField, StructType
+from deltasql.operations.assignments import Assignments, assignments
+from deltasql.operations.expressions import (
+    Flavour,
+    Scope,
+    normal,
+    scalar,
+    set_name,
+)
+from deltasql.operations.schema_merge import merge_schemas
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from deltasql.operations.target import Target
+
+TARGET, SOURCE = "t", "s"
+"""The two sides in every query of a merge."""
+Kind = Literal["update", "delete", "insert"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """WHEN … AND predicate THEN UPDATE, DELETE or INSERT."""
+
+    kind: Kind
+    predicate: str | None = None
+    updates: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The clause as the history of a table has it."""
+        condition = {} if self.predicate is None else {"predicate": normal(self.predicate)}
+        return {"actionType": self.kind, **condition}
+
+
+@dataclass(slots=True)
+class MergeSpec:
+    """The request: how rows match, and the clauses in their order."""
+
+    predicate: str
+    source_alias: str | None = None
+    target_alias: str | None = None
+    merge_schema: bool = False
+    safe_cast: bool = False
+    flavour: Flavour = "datafusion"
+    matched: list[Clause] = field(default_factory=list)
+    not_matched: list[Clause] = field(default_factory=list)
+    not_matched_by_source: list[Clause] = field(default_factory=list)
+
+    @property
+    def clauses(self) -> list[Clause]:
+        return [*self.matched, *self.not_matched, *self.not_matched_by_source]
+
+    @property
+    def deletes_whatever_matches(self) -> bool:
+        """Whether it cannot matter how many source rows match one row."""
+        return [(each.kind, each.predicate) for each in self.matched] == [("delete", None)]
+
+    def parameters(self) -> dict[str, str]:
+        """Return what the history of a table tells of a merge."""
+        return {
+            "mergePredicate": normal(self.predicate),
+            "matchedPredicates": _listed(self.matched),
+            "notMatchedPredicates": _listed(self.not_matched),
+            "notMatchedBySourcePredicates": _listed(self.not_matched_by_source),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A clause, resolved; its number tells it from all others of the merge."""
+
+    number: int
+    kind: Kind
+    condition: exp.Expr | None
+    assigned: Assignments
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """A merge whose every name is known."""
+
+    on: exp.Expr
+    matched: tuple[Branch, ...]
+    not_matched: tuple[Branch, ...]
+    not_matched_by_source: tuple[Branch, ...]
+
+    def numbers(self, kind: Kind) -> set[int]:
+        """Return the numbers of the branches that do one thing."""
+        every = (*self.matched, *self.not_matched, *self.not_matched_by_source)
+        return {branch.number for branch in every if branch.kind == kind}
+
+
+def evolve_schema(target: Target, source: StructType, spec: MergeSpec) -> None:
+    """Add to the table what clauses set and only the source has, in structs too."""
+    names = _aliases(spec)
+    table = Scope({TARGET: target.schema}, names)
+    wanted = {
+        set_name(name, table)[0].casefold()
+        for clause in (*spec.matched, *spec.not_matched)
+        for name in clause.updates
+    }
+    given = StructType(
+        tuple(
+            StructField(member.name, member.type)
+            for member in source.fields
+            if member.name.casefold() in wanted
+        )
+    )
+    merged = merge_schemas(target.schema, given)
+    if merged == target.schema:
+        return
+    mapped, configuration = with_new_columns_mapped(merged, target.configuration)
+    target.change_metadata(
+        replace(target.metadata, schema_string=mapped.to_json(), configuration=configuration),
+        upgraded_protocol(target.protocol, mapped, configuration),
+    )
+
+
+def resolve_merge(schema: StructType, source: StructType, spec: MergeSpec) -> MergePlan:
+    """Resolve every name of a merge."""
+    names = _aliases(spec)
+    both = Scope({TARGET: schema, SOURCE: source}, names)
+    table, rows = Scope({TARGET: schema}, names), Scope({SOURCE: source}, names)
+    numbers = count(1)
+
+    def branches(clauses: Sequence[Clause], scope: Scope) -> Iterator[Branch]:
+        for clause in clauses:
+            condition = None
+            if clause.predicate is not None:
+                condition = scalar(clause.predicate, scope, flavour=spec.flavour)
+            assigned = assignments(
+                clause.updates,
+                table,
+                scope,
+                safe=spec.safe_cast,
+                flavour=spec.flavour,
+                copies_may_be_unknown=True,
+            )
+            yield Branch(next(numbers), clause.kind, condition, assigned)
+
+    return MergePlan(
+        scalar(spec.predicate, both, flavour=spec.flavour),
+        tuple(branches(spec.matched, both)),
+        tuple(branches(spec.not_matched, rows)),
+        tuple(branches(spec.not_matched_by_source, table)),
+    )
+
+
+def _aliases(spec: MergeSpec) -> dict[str, str]:
+    """Return what the sides are called; without an alias they are `target` and `source`."""
+    return {spec.target_alias or "target": TARGET, spec.source_alias or "source": SOURCE}
+
+
+def _listed(clauses: Sequence[Clause]) -> str:
+    return json.dumps([clause.shown for clause in clauses], separators=(",", ":"))
