@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.api.alter_verbs import AlterVerbs
+from deltasql.api.dml_verbs import DmlVerbs
 from deltasql.api.maintain_verbs import MaintainVerbs
 from deltasql.api.write_verbs import WriteVerbs
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from deltasql.operations.target import Target
 
 
-class Verbs(WriteVerbs, AlterVerbs, MaintainVerbs):
+class Verbs(WriteVerbs, DmlVerbs, AlterVerbs, MaintainVerbs):
     """The operations of a MultiTableTransaction; each stages its part of the commit."""
 
     if TYPE_CHECKING:

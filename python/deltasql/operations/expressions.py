@@ -44,16 +44,16 @@ class Scope:
         """Return the scope of one relation, whose name may stay empty."""
         return cls({relation: schema})
 
-    def find(self, path: list[str]) -> tuple[str, LeafColumn] | None:
-        """Return the relation and the column that a path names; None without one."""
+    def find(self, path: list[str]) -> tuple[str, LeafColumn, list[str]] | None:
+        """Return the relation and the column that a path names, and what goes into a map."""
         by_alias = {alias.casefold(): name for alias, name in self.aliases.items()}
         named = by_alias.get(path[0].casefold()) if len(path) > 1 else None
         if named is not None and named in self.relations:
             found = _column_or_outer(self.relations[named], path[1:])
             if found is not None:
-                return named, found
+                return named, found, path[1 + len(found.path) :]
         everywhere = [
-            (name, found)
+            (name, found, path[len(found.path) :])
             for name, schema in self.relations.items()
             if (found := _column_or_outer(schema, path)) is not None
         ]
@@ -183,9 +183,8 @@ def _resolve(parsed: exp.Expr, scope: Scope, text: str) -> exp.Expr:
             continue
         if found is None:
             raise scope.unknown(path, text)
-        relation, leaf = found
+        relation, leaf, left = found
         resolved = field_of(leaf.path, relation or None)
-        left = path[_used(path, leaf) :]
         for name in left:  # the key of a map
             resolved = exp.Bracket(this=resolved, expressions=[exp.Literal.string(name)])
         resolved.meta["delta_type"] = leaf.type if not left else None
@@ -193,13 +192,6 @@ def _resolve(parsed: exp.Expr, scope: Scope, text: str) -> exp.Expr:
     inner: exp.Expr = holder.this
     inner.pop()
     return inner
-
-
-def _used(path: list[str], leaf: LeafColumn) -> int:
-    """Return how many parts of a path name the column, its alias included."""
-    folded = [part.casefold() for part in path]
-    wanted = [part.casefold() for part in leaf.path]
-    return len(wanted) + (0 if folded[: len(wanted)] == wanted else 1)
 
 
 def _column_or_outer(schema: StructType, path: list[str]) -> LeafColumn | None:
