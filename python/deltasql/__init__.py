@@ -20,7 +20,6 @@ from deltalake import (
     Transaction,
     VariantType,
     WriterProperties,
-    convert_to_deltalake,
     enable_nanosecond_timestamps,
     init_tracing,
     rust_core_version,
@@ -48,6 +47,7 @@ from deltasql.model.actions import (
 
 if TYPE_CHECKING:
     from deltasql.api import aio
+    from deltasql.api.convert import convert_to_deltalake
     from deltasql.api.delta_table import DeltaTable
     from deltasql.api.query import QueryBuilder
     from deltasql.api.register import register, unregister
@@ -57,6 +57,7 @@ _LATER = {
     "DeltaTable": "deltasql.api.delta_table",
     "QueryBuilder": "deltasql.api.query",
     "aio": "deltasql.api.aio",
+    "convert_to_deltalake": "deltasql.api.convert",
     "register": "deltasql.api.register",
     "unregister": "deltasql.api.register",
 }
