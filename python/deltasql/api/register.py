@@ -11,7 +11,7 @@ from functools import wraps
 from importlib import import_module
 from typing import Any, cast
 
-from deltasql.api.write import is_ours
+from deltasql.api.raw.opening import is_ours
 
 _guard = threading.Lock()
 _MISSING = object()
