@@ -119,7 +119,10 @@ class Engine(Protocol):
         """
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> Relation:
-        """Return the answer to a query, computed when it is needed."""
+        """Return the answer to a query, computed when it is needed.
+
+        `ROW_NUMBER() OVER ()` gives every row a number of its own, in no order.
+        """
 
     def keep(self, relation: Relation) -> Relation:
         """Compute rows once, for what is read more than once; large ones go to disk."""
