@@ -138,7 +138,6 @@ def _patch_queries(stock: type[Any]) -> None:
 
 
 def _patch_files(stock: type[Any]) -> None:
-    from deltasql.api.raw.opening import open_raw
     from deltasql.api.raw.table import RawTable
 
     init, from_table = stock.__init__, stock.__dict__["from_table"].__func__
@@ -146,7 +145,7 @@ def _patch_files(stock: type[Any]) -> None:
     @wraps(init)
     def opened(self: Any, table_uri: Any, options: Any = None, known_sizes: Any = None) -> None:
         if is_ours(table_uri):
-            raw = open_raw(table_uri, None, options)
+            raw = RawTable.open(table_uri, None, options)
             init(self, raw.table_uri(), _file_options(raw, options), known_sizes)
         else:
             init(self, table_uri, options, known_sizes)
