@@ -6,16 +6,21 @@ import threading
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError
+from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError, VersionNotFoundError
 from deltasql.migrate.foreign import adopt, reject
 from deltasql.mirror import status, targets
 from deltasql.mirror.checkpoint import write_checkpoint
+from deltasql.mirror.cleanup import clean_log
+from deltasql.mirror.compact import compact_log
 from deltasql.mirror.duckdb_catalog import refresh_catalogs
-from deltasql.mirror.publish import Publisher
+from deltasql.mirror.maintain import DEFAULT
+from deltasql.mirror.manifest import write_manifests
+from deltasql.mirror.publish import NO_WISHES, Publisher
 from deltasql.mirror.publisher import BackgroundPublisher
 from deltasql.mirror.reconcile import Reconciler
 from deltasql.mirror.repair import repair
 from deltasql.mirror.verify import verify_table
+from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
 
 if TYPE_CHECKING:
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from deltasql.mirror.status import MirrorStatus, VersionStatus
     from deltasql.mirror.targets import Target
     from deltasql.mirror.verify import VerifyReport, Versions
+    from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
 
 
@@ -55,14 +61,16 @@ class Mirror:
         self, ratified: Sequence[Ratified], post_commit: PostCommit | None = None
     ) -> None:
         """Publish what was just ratified, now or behind the commit's back."""
+        wish = post_commit or DEFAULT
         for each in ratified:
+            wishes = NO_WISHES if wish == DEFAULT else {each.version: wish}
             if self.mode == "sync":
-                self.publisher.publish(each.table, each.version, each.commit)
+                self.publisher.publish(each.table, each.version, each.commit, wishes=wishes)
             elif self.mode == "async":
                 try:
-                    self._background.submit(each.table, each.version)
+                    self._background.submit(each.table, each.version, wish)
                 except RuntimeError:  # no thread can be started: the interpreter is going down
-                    self.publisher.publish(each.table, each.version, each.commit)
+                    self.publisher.publish(each.table, each.version, each.commit, wishes=wishes)
 
     def names_changed(self) -> None:
         """Show tables under the names they have now, where views of them are kept."""
@@ -175,13 +183,38 @@ class Mirror:
             self.publish(table)
         return report
 
-    def checkpoint(self, table: str, *, target: str = targets.OWN) -> CheckpointInfo:
-        """Publish what is missing, then write a checkpoint of the latest version."""
+    def checkpoint(
+        self, table: str, *, target: str = targets.OWN, version: int | None = None
+    ) -> CheckpointInfo:
+        """Publish what is missing, then write a checkpoint of a version, or of the latest."""
         self.publish(table)
         (chosen,) = self._logs(table, target)
-        return write_checkpoint(
-            self._catalog.store, chosen.table, self._storage(chosen), chosen.published_version
-        )
+        wanted = chosen.published_version if version is None else version
+        return write_checkpoint(self._catalog.store, chosen.table, self._storage(chosen), wanted)
+
+    def compact_log(self, table: str, first: int, last: int) -> None:
+        """Publish what is missing, then write the versions first..last as one file, too."""
+        self.publish(table)
+        (own,) = self._logs(table, targets.OWN)
+        if last > own.published_version:
+            raise VersionNotFoundError(
+                f"{table} has no published version {last}",
+                version=last,
+                latest=own.published_version,
+            )
+        compact_log(self._catalog.store, own.table, self._storage(own), first, last)
+
+    def clean_log(self, table: str) -> int:
+        """Delete published log files that are older than the table keeps them; return how many."""
+        (own,) = self._logs(table, targets.OWN)
+        store = self._catalog.store
+        configuration = open_snapshot(store, own.table, self._catalog.cache).metadata.configuration
+        return clean_log(store, own.table, self._storage(own), configuration, even_if_disabled=True)
+
+    def write_manifests(self, snapshot: Snapshot) -> list[str]:
+        """List a version's data files in `_symlink_format_manifest`, for engines without Delta."""
+        settings = self._catalog.config.storage
+        return write_manifests(snapshot, open_storage(snapshot.table.location, settings))
 
     def adopt(self, table: str) -> ForeignReport:
         """Import the commits that another writer put into a table's log past SQL."""

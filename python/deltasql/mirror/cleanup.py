@@ -35,15 +35,22 @@ _WHOLE_CHECKPOINT = re.compile(r"_delta_log/(\d{20})\.checkpoint\.parquet")
 
 
 def clean_log(
-    store: Store, table: TableRow, storage: Storage, configuration: Mapping[str, str]
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    configuration: Mapping[str, str],
+    *,
+    even_if_disabled: bool = False,
 ) -> int:
     """Delete log files older than the table keeps them, oldest first; return how many.
+
+    A property can turn this off, which holds unless it is asked for outright.
 
     A version is readable while its own commit or a later one is within the retention: everything
     from the newest checkpoint at or below that point on stays.
     """
     properties = TableProperties(configuration)
-    if not properties.expired_log_cleanup:
+    if not (properties.expired_log_cleanup or even_if_disabled):
         return 0
     oldest_ms = now_ms() - properties.log_retention // _MILLISECOND
     rows = store.query("head_at_time", table_id=table.table_id, timestamp_ms=oldest_ms)

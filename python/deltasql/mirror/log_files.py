@@ -26,7 +26,7 @@ from deltasql.store.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from deltasql.model.actions import (
         Action,
@@ -101,6 +101,17 @@ def commits_between(
     """
     found = _actions_between(session, table_id, first, last, max_files=max_files)
     return [(version, _core.encode_commit(actions)) for version, actions in found]
+
+
+def actions_between(
+    session: Session, table_id: int, first: int, last: int
+) -> Iterator[tuple[int, list[Action]]]:
+    """Yield the actions of every version of a span, in order."""
+    version = first
+    while version <= last:
+        found = _actions_between(session, table_id, version, last)
+        yield from found
+        version = found[-1][0] + 1
 
 
 def commit_files_between(

@@ -28,6 +28,9 @@ class PostCommit:
     cleanup_expired_logs: bool | None = None
 
 
+DEFAULT = PostCommit()
+
+
 def maintain(
     store: Store,
     table: TableRow,
@@ -38,22 +41,28 @@ def maintain(
     data: bytes | None = None,
     replaces_nothing: bool = False,
     last: int | None = None,
+    wish: PostCommit = DEFAULT,
 ) -> None:
     """Write what helps readers of a version that is published; a failure is only logged.
 
     Every part of it is optional to Delta and can be done again: a reader does with the commit
     files alone. `data` are the bytes of the commit file, read if they are not given;
     `replaces_nothing` as in `write_checksum`. `last` is the end of a span that is published in
-    one go: of the checkpoints that are due in it, readers need only the newest.
+    one go: of the checkpoints that are due in it, readers need only the newest. `wish` is what
+    the commit itself asks for.
     """
     try:
         totals = write_checksum(
             store, table, storage, version, data, replaces_nothing=replaces_nothing
         )
         configuration = totals.facts.configuration
-        if is_due(configuration, version, config, last=last):
+        is_wanted = wish.create_checkpoint and is_due(configuration, version, config, last=last)
+        if is_wanted:
             write_checkpoint(store, table, storage, version)
-            clean_log(store, table, storage, configuration)
+        cleans = is_wanted if wish.cleanup_expired_logs is None else wish.cleanup_expired_logs
+        if cleans:
+            asked = wish.cleanup_expired_logs is True
+            clean_log(store, table, storage, configuration, even_if_disabled=asked)
     except Exception as error:  # optional as a whole, and the commit is ratified
         telemetry.log(
             _log,

@@ -13,6 +13,7 @@ import os
 import threading
 import weakref
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -27,7 +28,7 @@ from deltasql.mirror.log_files import (
     commit_files_between,
     encode_commit,
 )
-from deltasql.mirror.maintain import maintain
+from deltasql.mirror.maintain import DEFAULT, PostCommit, maintain
 from deltasql.mirror.replica import copy_files
 from deltasql.mirror.targets import DELTA, OWN, VIEWS, Target, targets_of
 from deltasql.model.clock import now_ms
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 _log = logging.getLogger(__name__)
+NO_WISHES: Mapping[int, PostCommit] = {}
 
 
 class Stop(Protocol):
@@ -90,14 +92,24 @@ class Publisher:
         self._marks: dict[int, _Mark] = {}
         self._locks: dict[int, threading.Lock] = defaultdict(threading.Lock)
 
-    def publish(self, table: TableRow, version: int, commit: Commit | None = None) -> Reached:
-        """Publish a table up to this version at every target; never raises what can be repeated."""
+    def publish(
+        self,
+        table: TableRow,
+        version: int,
+        commit: Commit | None = None,
+        *,
+        wishes: Mapping[int, PostCommit] = NO_WISHES,
+    ) -> Reached:
+        """Publish a table up to this version at every target; never raises what can be repeated.
+
+        `wishes` say for versions what is to be done after them, where it is not the usual.
+        """
         file = None if commit is None else self._encoded(commit)
         failure: BaseException | None = None
         further: int | None = None
         with telemetry.span("publish", table=table.full_name), telemetry.timed("mirror_latency_ms"):
             try:
-                further = self._publish_next(table, version, file)
+                further = self._publish_next(table, version, file, wishes)
             except self.failures as error:
                 failure = error
             if further == 0:
@@ -112,7 +124,9 @@ class Publisher:
                 self._fail(own, version, failure)
             elif further is None:
                 others.insert(0, own)
-            outcomes = [(each, self.advance(each, version, latest=file)) for each in others]
+            outcomes = [
+                (each, self.advance(each, version, latest=file, wishes=wishes)) for each in others
+            ]
         if failure is not None or any(outcome.error for _, outcome in outcomes):
             return Reached.FAILED
         is_there = all(t.published_version + o.published >= version for t, o in outcomes)
@@ -127,6 +141,7 @@ class Publisher:
         limit: int | None = None,
         stop: Stop | None = None,
         converge: bool = False,
+        wishes: Mapping[int, PostCommit] = NO_WISHES,
     ) -> Outcome:
         """Publish what a target lacks, in order; what stops it is recorded and returned.
 
@@ -140,12 +155,18 @@ class Publisher:
             return Outcome(0)
         if target.kind == DELTA:
             with self._locks[target.table.table_id]:
-                return self._advance_log(target, last, latest, stop, converge)
+                return self._advance_log(target, last, latest, stop, converge, wishes)
         return self._advance_view(target, up_to)
 
     # The table's own log, one version after the one before
 
-    def _publish_next(self, table: TableRow, version: int, file: CommitFile | None) -> int | None:
+    def _publish_next(
+        self,
+        table: TableRow,
+        version: int,
+        file: CommitFile | None,
+        wishes: Mapping[int, PostCommit],
+    ) -> int | None:
         """Publish a commit from memory; returns how many other targets there are.
 
         None when it is not known that the version before it is in place.
@@ -164,7 +185,7 @@ class Publisher:
                 is_new = put_commit(storage, table, file)
                 mark.written = version
         if is_new:
-            self._maintain(table, storage, file)
+            self._maintain(table, storage, file, wishes)
         with lock:
             if mark.recorded < version:
                 further = self._record(table, OWN, mark.recorded, mark.written)
@@ -198,6 +219,7 @@ class Publisher:
         latest: CommitFile | None,
         stop: Stop | None,
         converge: bool,
+        wishes: Mapping[int, PostCommit],
     ) -> Outcome:
         table, before, done = target.table, target.published_version, target.published_version
         try:
@@ -215,7 +237,7 @@ class Publisher:
                     )
                     reached("copied")
                 if put_commit(storage, table, file) or converge:
-                    self._maintain(table, storage, file, last)
+                    self._maintain(table, storage, file, wishes, last)
                 done = file.version
         except self.failures as error:
             self._note(target, before, done)
@@ -282,7 +304,12 @@ class Publisher:
         return further
 
     def _maintain(
-        self, table: TableRow, storage: Storage, file: CommitFile, last: int | None = None
+        self,
+        table: TableRow,
+        storage: Storage,
+        file: CommitFile,
+        wishes: Mapping[int, PostCommit],
+        last: int | None = None,
     ) -> None:
         maintain(
             self._store,
@@ -293,6 +320,7 @@ class Publisher:
             data=file.data,
             replaces_nothing=file.replaces_nothing,
             last=last,
+            wish=wishes.get(file.version, DEFAULT),
         )
 
     def _storage(self, location: str) -> Storage:

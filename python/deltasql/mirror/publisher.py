@@ -12,10 +12,11 @@ import os
 import threading
 import time
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
+from deltasql.mirror.maintain import DEFAULT, PostCommit
 from deltasql.mirror.publish import Reached
 from deltasql.mirror.status import backoff_ms
 
@@ -35,6 +36,7 @@ class _Waiting:
     flushes: int  # how many flushes have seen it tried
     due_s: float = 0.0
     failures: int = 0
+    wishes: dict[int, PostCommit] = field(default_factory=dict)
 
 
 class BackgroundPublisher:
@@ -52,14 +54,17 @@ class BackgroundPublisher:
         self._flushes = 0
         self._is_closing = False
 
-    def submit(self, table: TableRow, version: int) -> None:
-        """Ask that a table be published up to a version."""
+    def submit(self, table: TableRow, version: int, wish: PostCommit = DEFAULT) -> None:
+        """Ask that a table be published up to a version, and what the version wishes after it."""
         with self._changed:
             known = self._waiting.get(table.table_id)
             if known is None:
-                self._waiting[table.table_id] = _Waiting(table, version, self._flushes)
+                known = _Waiting(table, version, self._flushes)
+                self._waiting[table.table_id] = known
             else:
                 known.table, known.version = table, max(known.version, version)
+            if wish != DEFAULT:
+                known.wishes = {**known.wishes, version: wish}
             self._wake()
 
     def flush(self, timeout_s: float | None = None) -> bool:
@@ -105,10 +110,10 @@ class BackgroundPublisher:
                 work = self._next()
                 if work is None:
                     return
-                version, began = work.version, self._flushes
+                version, began, wishes = work.version, self._flushes, work.wishes
             result = Reached.FAILED
             try:
-                result = self._publisher.publish(work.table, version)
+                result = self._publisher.publish(work.table, version, wishes=wishes)
             finally:
                 with self._changed:
                     self._put_back(work, version, began, result)

@@ -197,3 +197,19 @@ class MaintainSide(RawBase):
             full=full,
             keep_versions=keep_versions,
         )
+
+    def create_checkpoint(self) -> None:
+        """Write a checkpoint of the version this handle looks at into the published log."""
+        self.catalog.mirror.checkpoint(self.name, version=self.snapshot.version)
+
+    def cleanup_metadata(self) -> None:
+        """Delete published log files that are older than the table keeps them."""
+        self.catalog.mirror.clean_log(self.name)
+
+    def compact_logs(self, starting_version: int, ending_version: int) -> None:
+        """Write a span of versions as one file of the published log."""
+        self.catalog.mirror.compact_log(self.name, starting_version, ending_version)
+
+    def generate(self) -> None:
+        """Write symlink manifests of the version this handle looks at."""
+        self.catalog.mirror.write_manifests(self.snapshot)
