@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from deltasql.model.actions import Metadata
     from deltasql.model.schema import StructField
 
+_LISTED = ("path", "partition", "deletion_vector", "size", "modification_time")
+
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
@@ -33,6 +35,8 @@ class LiveFile:
     """The partition values as JSON, by physical name."""
     vector: str
     """The deletion vector as JSON; empty without one."""
+    size: int | None
+    modified_ms: int | None
 
 
 class LiveFiles:
@@ -41,15 +45,19 @@ class LiveFiles:
     def __init__(
         self, location: str, metadata: Metadata, listed: pa.Table, settings: StorageSettings
     ) -> None:
-        """`listed` has the columns `path`, `partition` and `deletion_vector` of a scan."""
+        """`listed` has the columns of a scan; sizes and times may be missing."""
         self.location, self._settings = location, settings
         self.schema = StructType.from_json(metadata.schema_string)
         self.column_mapping_mode = column_mapping_mode(metadata.configuration)
         self.partition_columns = tuple(metadata.partition_columns)
-        columns = [listed[name].to_pylist() for name in ("path", "partition", "deletion_vector")]
+        known = listed.column_names
+        columns = [
+            listed[name].to_pylist() if name in known else [None] * listed.num_rows
+            for name in _LISTED
+        ]
         self.files = [
-            LiveFile(path, data_address(location, path), partition or "{}", vector or "")
-            for path, partition, vector in zip(*columns, strict=True)
+            LiveFile(path, data_address(location, path), partition or "{}", vector or "", *rest)
+            for path, partition, vector, *rest in zip(*columns, strict=True)
         ]
 
     @property

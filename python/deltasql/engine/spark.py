@@ -3,111 +3,148 @@
 The schema and the partition values come from the log, never from files or folders. Exactly the
 files of the snapshot are read: a name that Spark would leave out or take for a pattern is found
 before it could cost rows. Only the driver sees the list of files; executors do the reading.
-Nothing here needs py4j, so it also runs on Spark Connect.
+Classic Spark asks an index of ours for the files, so that it lists nothing and filters that are
+applied later still prune; Spark Connect, which has no py4j, gets the names of the files.
 """
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
-from deltasql.exceptions import MissingDriverError, TxnLogEngineError
+from deltasql.engine.base import FILE, ROW
+from deltasql.engine.spark_index import IndexedScan, indexed_frame, partition_name
+from deltasql.engine.spark_schema import quoted, spark_path, spark_schema, spark_type
+from deltasql.engine.spark_session import is_connect, require_pyspark
+from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema import ArrayType, DataType, MapType, StructField, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from deltasql.engine.live_files import LiveFile, LiveFiles
+
+    _Group: TypeAlias = list[tuple[int, LiveFile]]
+    Prune: TypeAlias = Callable[[str], Collection[str]]
 
 _GLOB = frozenset("[]{}*?\\")
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery"
 _LISTED_BY_DRIVER = 1_000_000
 _LISTING_TASKS = 64
 _BROADCAST_ROWS = 5_000_000
-_FILE, _NUMBER, _ROW = "__deltasql_file", "__deltasql_number", "__deltasql_row"
+_PATH = "__deltasql_path"
+_MOST_NUMBERED = 5_000
+_OPTIONS = {
+    "mergeSchema": "false",
+    # Days and moments are those of today's calendar, whatever a session says of old files.
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    # Rows must not go missing because a session forgives missing files.
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+}
 
 
-def scan(spark: SparkSession, files: LiveFiles) -> DataFrame:
-    """Return the rows of these files, with the columns of the table in their order."""
-    _require_pyspark()
-    groups = [
-        [file for file in files.files if bool(file.vector) is has_deletions]
-        for has_deletions in (False, True)
-    ]
-    frames = [_read(spark, files, group) for group in groups if group]
+def scan(
+    spark: SparkSession, files: LiveFiles, *, positions: bool = False, prune: Prune | None = None
+) -> DataFrame:
+    """Return the rows of these files, with the columns of the table in their order.
+
+    With `positions`, FILE and ROW say where each of them is. `prune` returns the paths of files
+    that can match a condition: classic Spark asks it about filters that are applied later.
+    """
+    require_pyspark()
+    groups: tuple[_Group, _Group] = ([], [])
+    for number, file in enumerate(files.files):
+        groups[bool(file.vector)].append((number, file))
+    frames = [_rows(spark, files, group, positions, prune) for group in groups if group]
     if not frames:
-        return spark.createDataFrame([], spark_schema(files.schema))
+        also = [StructField(name, "long") for name in (FILE, ROW) if positions]
+        return spark.createDataFrame([], spark_schema(StructType((*files.schema.fields, *also))))
     first, *others = frames
     for other in others:
         first = first.unionAll(other)
     return first
 
 
-def spark_schema(schema: StructType, column_mapping_mode: str | None = None) -> Any:
-    """Return a schema as Spark has it; with a mapping mode, under its physical names."""
-    from pyspark.sql.types import StructType as SparkStruct
-
-    plain = StructType(tuple(_plain_field(f, column_mapping_mode) for f in schema.fields))
-    return SparkStruct.fromJson(json.loads(plain.to_json()))
-
-
-def _read(spark: SparkSession, files: LiveFiles, group: Sequence[LiveFile]) -> DataFrame:
+def _rows(
+    spark: SparkSession, files: LiveFiles, group: _Group, positions: bool, prune: Prune | None
+) -> DataFrame:
     """Read files that all have a deletion vector, or none of which has."""
+    numbered = positions or bool(group[0][1].vector)
+    known = all(file.size is not None for _, file in group)
+    if is_connect(spark) or not known or (numbered and len(group) > _MOST_NUMBERED):
+        return _read(spark, files, group, positions)
+    return _read_indexed(spark, files, group, positions, prune)
+
+
+def _read_indexed(
+    spark: SparkSession, files: LiveFiles, group: _Group, positions: bool, prune: Prune | None
+) -> DataFrame:
+    """Read files through an index of our own; places and partition values come with it."""
+    from pyspark.sql import functions as F
+
+    mode, vectors = files.column_mapping_mode, bool(group[0][1].vector)
+    partitions = {f.name: place for place, f in enumerate(files.partition_fields())}
+    stored = StructType(tuple(f for f in files.schema.fields if f.name not in partitions))
+    indexed = IndexedScan(files, group, stored, positions or vectors, prune)
+    frame = indexed_frame(spark, indexed, spark_schema(stored, mode), _OPTIONS)
+    columns = {field.name: _renamed(field, mode) for field in stored.fields}
+    for name, place in partitions.items():
+        columns[name] = F.col(partition_name(place))
+    if positions or vectors:
+        columns[FILE] = F.col(FILE)
+        columns[ROW] = frame.metadataColumn("_metadata").getField("row_index")
+    shown = [*files.schema.names, *((FILE, ROW) if positions else ())]
+    if not vectors:
+        return frame.select([columns[name].alias(name) for name in shown])
+    rows = frame.select([column.alias(name) for name, column in columns.items()])
+    left = rows.join(_deleted_rows(spark, files, group), [FILE, ROW], "anti")
+    return left.select([F.col(quoted(name)) for name in shown])
+
+
+def _read(spark: SparkSession, files: LiveFiles, group: _Group, positions: bool) -> DataFrame:
+    """Read files by their names; places and partition values are joined to them."""
     from pyspark.sql import functions as F
 
     mode = files.column_mapping_mode
+    listed = [file for _, file in group]
     partitions = {field.name for field in files.partition_fields()}
     stored = StructType(tuple(f for f in files.schema.fields if f.name not in partitions))
-    frame = _load(spark, spark_schema(stored, mode), [_pattern(spark, f.address) for f in group])
+    frame = _load(spark, spark_schema(stored, mode), [_pattern(spark, f.address) for f in listed])
     columns = {field.name: _renamed(field, mode) for field in stored.fields}
-    constant = len({file.partition for file in group}) == 1
+    constant = len({file.partition for file in listed}) == 1
     if constant:
-        for field, values in files.partition_values(group[:1]):
+        for field, values in files.partition_values(listed[:1]):
             columns[field.name] = _literal(values[0].as_py(), field.type)
-    if constant and not group[0].vector:
-        return frame.select([columns[name].alias(name) for name in files.schema.names])
+    shown = [*files.schema.names, *((FILE, ROW) if positions else ())]
+    if constant and not listed[0].vector and not positions:
+        return frame.select([columns[name].alias(name) for name in shown])
     hidden = frame.metadataColumn("_metadata")
-    columns[_FILE], columns[_ROW] = hidden.getField("file_path"), hidden.getField("row_index")
-    known = _known_files(spark, files, group, _spelled(frame, group), with_values=not constant)
+    columns[_PATH], columns[ROW] = hidden.getField("file_path"), hidden.getField("row_index")
+    known = _known_files(spark, files, group, _spelled(frame, listed), with_values=not constant)
     rows = frame.select([column.alias(name) for name, column in columns.items()])
-    found = rows.join(F.broadcast(known), _FILE, "left").where(
+    found = rows.join(F.broadcast(known), _PATH, "left").where(
         # Spelled in another way than Spark does, a file would lose its rows in silence.
-        F.when(F.col(_NUMBER).isNotNull(), F.lit(True)).otherwise(
-            F.raise_error(F.concat(F.lit("deltasql does not know the file "), F.col(_FILE)))
+        F.when(F.col(FILE).isNotNull(), F.lit(True)).otherwise(
+            F.raise_error(F.concat(F.lit("deltasql does not know the file "), F.col(_PATH)))
         )
     )
-    if group[0].vector:
-        found = found.join(_deleted_rows(spark, files, group), [_NUMBER, _ROW], "anti")
-    return found.select([F.col(quoted(name)) for name in files.schema.names])
+    if listed[0].vector:
+        found = found.join(_deleted_rows(spark, files, group), [FILE, ROW], "anti")
+    return found.select([F.col(quoted(name)) for name in shown])
 
 
 def _load(spark: SparkSession, schema: Any, paths: list[str]) -> DataFrame:
-    reader = (
-        spark.read.schema(schema)
-        # Folders named day=… would give columns of their own.
-        .option("recursiveFileLookup", "true")
-        .option("mergeSchema", "false")
-        # Rows must not go missing because a session forgives missing files.
-        .option("ignoreMissingFiles", "false")
-        .option("ignoreCorruptFiles", "false")
-    )
+    # Folders named day=… would give columns of their own.
+    reader = spark.read.schema(schema).options(recursiveFileLookup="true", **_OPTIONS)
     with _quick_listing(spark, paths):
         frame = reader.parquet(*paths)
         frame.schema  # noqa: B018  (Connect looks at the files only when asked)
     return frame
-
-
-def spark_path(spark: SparkSession, address: str) -> str:
-    """Return an address with the scheme by which Spark finds it."""
-    if address.startswith("/"):
-        return f"file://{address}"
-    if address.startswith("s3://") and spark.conf.get("spark.hadoop.fs.s3.impl", None) is None:
-        return f"s3a{address.removeprefix('s3')}"  # the name of Hadoop's own S3 client
-    return address
 
 
 def _pattern(spark: SparkSession, address: str) -> str:
@@ -168,7 +205,7 @@ def _address(name: str) -> str:
 def _known_files(
     spark: SparkSession,
     files: LiveFiles,
-    group: Sequence[LiveFile],
+    group: _Group,
     spelled: list[str],
     *,
     with_values: bool,
@@ -176,24 +213,25 @@ def _known_files(
     """Return a row for each file: its number, and the partition values of the log."""
     import pyarrow as pa
 
-    fields = [StructField(_FILE, "string"), StructField(_NUMBER, "long")]
-    columns: list[Any] = [pa.array(spelled, pa.string()), pa.array(range(len(group)), pa.int64())]
+    fields = [StructField(_PATH, "string"), StructField(FILE, "long")]
+    numbers = [number for number, _ in group]
+    columns: list[Any] = [pa.array(spelled, pa.string()), pa.array(numbers, pa.int64())]
     if with_values:
-        for field, values in files.partition_values(group):
+        for field, values in files.partition_values([file for _, file in group]):
             fields.append(StructField(field.name, field.type))
             columns.append(values)
     rows = pa.table(columns, names=[field.name for field in fields])
     return spark.createDataFrame(rows, spark_schema(StructType(tuple(fields))))
 
 
-def _deleted_rows(spark: SparkSession, files: LiveFiles, group: Sequence[LiveFile]) -> DataFrame:
+def _deleted_rows(spark: SparkSession, files: LiveFiles, group: _Group) -> DataFrame:
     import pyarrow as pa
     from pyspark.sql import functions as F
 
-    numbers = {file.address: number for number, file in enumerate(group)}
-    deleted = files.deleted(group)
+    numbers = {file.address: number for number, file in group}
+    deleted = files.deleted([file for _, file in group])
     owners = [numbers[address] for address in deleted["filename"].to_pylist()]
-    rows = pa.table({_NUMBER: pa.array(owners, pa.int64()), _ROW: deleted["row_number"]})
+    rows = pa.table({FILE: pa.array(owners, pa.int64()), ROW: deleted["row_number"]})
     frame = spark.createDataFrame(rows)
     return F.broadcast(frame) if rows.num_rows <= _BROADCAST_ROWS else frame
 
@@ -204,7 +242,7 @@ def _renamed(field: StructField, mode: str | None) -> Column:
 
     column = F.col(quoted(field.physical_name(mode)))
     if _has_mapped_members(field.type, mode):
-        return column.cast(spark_schema(StructType((field,))).fields[0].dataType)
+        return column.cast(spark_type(field.type))
     return column
 
 
@@ -222,43 +260,13 @@ def _has_mapped_members(data_type: DataType, mode: str | None) -> bool:
     return False
 
 
-def _plain_field(field: StructField, mode: str | None) -> StructField:
-    """A field that any file can be read with: nullable, without the metadata of the log."""
-    return StructField(field.physical_name(mode), _plain_type(field.type, mode))
-
-
-def _plain_type(data_type: DataType, mode: str | None) -> DataType:
-    if isinstance(data_type, StructType):
-        return StructType(tuple(_plain_field(member, mode) for member in data_type.fields))
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_plain_type(data_type.element_type, mode))
-    if isinstance(data_type, MapType):
-        key, value = data_type.key_type, data_type.value_type
-        return MapType(_plain_type(key, mode), _plain_type(value, mode))
-    return data_type
-
-
 def _literal(value: Any, data_type: DataType) -> Column:
     """A constant of exactly this type; text is cast, since Python's types lose zones."""
     from pyspark.sql import functions as F
 
+    # The name of a type would mean another one where the session says so.
+    kind = spark_type(data_type)
     if value is None or isinstance(value, bytes):
-        return F.lit(value).cast(str(data_type))
+        return F.lit(value).cast(kind)
     text = value.isoformat() if hasattr(value, "isoformat") else str(value)
-    return F.lit(text).cast(str(data_type))
-
-
-def quoted(name: str) -> str:
-    """Quote a name for Spark.
-
-    >>> quoted("a`b")
-    '`a``b`'
-    """
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _require_pyspark() -> None:
-    try:
-        import pyspark  # noqa: F401
-    except ImportError as error:
-        raise MissingDriverError(driver="pyspark", extra="spark") from error
+    return F.lit(text).cast(kind)

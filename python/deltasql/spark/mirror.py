@@ -11,7 +11,7 @@ from deltasql.api.catalog import Catalog
 from deltasql.api.connect import shared
 from deltasql.config import Config
 from deltasql.engine.addresses import root_address
-from deltasql.engine.spark import quoted, spark_path
+from deltasql.engine.spark_schema import quoted, spark_path
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.spark.read import read_snapshot
 from deltasql.uri import DEFAULT_NAMESPACE

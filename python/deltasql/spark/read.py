@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from deltasql.api.connect import shared
 from deltasql.config import Config
 from deltasql.engine.live_files import LiveFiles
-from deltasql.engine.spark import quoted, scan
+from deltasql.engine.spark import scan
+from deltasql.engine.spark_schema import quoted
 from deltasql.exceptions import TxnLogUriError
 from deltasql.spark.condition import spark_condition
 from deltasql.uri import DeltaSqlUri, parse_uri
@@ -56,7 +57,12 @@ def read_snapshot(
     scanned = snapshot.scan(predicate)
     location = snapshot.table.location
     files = LiveFiles(location, snapshot.metadata, scanned.arrow, config.storage)
-    frame = scan(spark, files)
+    frame = scan(spark, files, prune=lambda text: _matching(snapshot, text))
     if scanned.predicate is None:
         return frame
     return frame.where(spark_condition(scanned.predicate))
+
+
+def _matching(snapshot: Snapshot, condition: str) -> set[str]:
+    """Return the paths of files that can match a filter of the query."""
+    return set(snapshot.scan(condition).arrow["path"].to_pylist())

@@ -1,0 +1,148 @@
+"""The columns of a table as Spark writes them into files and folders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, unquote_plus
+
+from deltasql.engine.base import CHANGE_TYPE
+from deltasql.engine.partitions import partition_text
+from deltasql.engine.spark_schema import quoted, spark_type
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.partition_values import parse_partition_value
+from deltasql.model.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    column_mapping_mode,
+)
+from deltasql.model.schema_convert import schema_from_any
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from deltasql.engine.base import WritePlan
+
+_FIELD_ID = "delta.columnMapping.id"
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+
+
+def stored_frame(frame: DataFrame, plan: WritePlan) -> DataFrame:
+    """Return rows as files have them: physical names and ids, partition values as text."""
+    from pyspark.sql import functions as F
+
+    mode = column_mapping_mode(plan.configuration)
+    schema = plan.schema
+    if plan.folder and schema.find(CHANGE_TYPE) is None:
+        schema = StructType((*schema.fields, StructField(CHANGE_TYPE, "string")))
+    given = schema_from_any(frame.schema)
+    columns = []
+    for field in schema.fields:
+        found = given.find(field.name)
+        if found is None:
+            raise TxnLogSchemaError(
+                f"the data has no column {field.name!r}",
+                column=field.name,
+                help="Give the data all columns of the table.",
+            )
+        column = F.col(quoted(found.name))
+        name = field.physical_name(mode)
+        if field.name in plan.partition_columns:
+            columns.append(_folder_text(column, field.type).alias(name))
+            continue
+        _check_members(found.type, field.type, field.name)
+        stored = _stored_field(field, mode)
+        if stored.type != _plain(found.type):
+            column = column.cast(spark_type(stored.type))
+        columns.append(column.alias(name, metadata=dict(stored.metadata)))
+    return frame.select(columns)
+
+
+def partition_of(folders: list[str], plan: WritePlan) -> dict[str, str | None]:
+    """Return the partition values that folders stand for, as the log has them."""
+    mode = column_mapping_mode(plan.configuration)
+    values = {}
+    for folder, name in zip(folders, plan.partition_columns, strict=True):
+        field = plan.schema.find(name)
+        assert field is not None
+        # Spark escapes what we had encoded already.
+        text = unquote(folder.partition("=")[2])
+        value = None if text == _NULL_FOLDER else unquote_plus(text)
+        values[field.physical_name(mode)] = partition_text(parse_partition_value(value, field.type))
+    return values
+
+
+def _folder_text(column: Column, data_type: DataType) -> Column:
+    """Return a partition value as text that is the same in every session and file system."""
+    from pyspark.sql import functions as F
+
+    text = column.cast("string")
+    if data_type == "binary":
+        text = F.validate_utf8(text)
+    elif data_type == "timestamp":
+        text = F.concat(F.replace(_utc(column).cast("string"), F.lit(" "), F.lit("T")), F.lit("Z"))
+    encoded = F.url_encode(text)
+    # The text that stands for null in a folder's name, as a value.
+    as_value = F.lit(f"%5F{_NULL_FOLDER[1:]}")
+    return (
+        F.when(text == "", F.lit(None).cast("string"))
+        .when(text == _NULL_FOLDER, as_value)
+        .otherwise(encoded)
+    )
+
+
+def _utc(moment: Column) -> Column:
+    """Return the clock of UTC at a moment: a cast would show that of the session's zone."""
+    from pyspark.sql import functions as F
+
+    seconds = F.unix_micros(moment).cast("decimal(20,0)") * F.lit("0.000001").cast("decimal(7,6)")
+    zero = F.lit(0)
+    epoch = F.lit("1970-01-01T00:00:00").cast(spark_type("timestamp_ntz"))
+    return epoch + F.make_dt_interval(zero, zero, zero, seconds.cast("decimal(18,6)"))
+
+
+def _stored_field(field: StructField, mode: str | None) -> StructField:
+    number = field.metadata.get(_FIELD_ID) if mode else None
+    metadata = {} if number is None else {"parquet.field.id": number}
+    kind = _stored_type(field.type, mode)
+    return StructField(field.physical_name(mode), kind, metadata=metadata)
+
+
+def _stored_type(data_type: DataType, mode: str | None) -> DataType:
+    if isinstance(data_type, StructType):
+        return StructType(tuple(_stored_field(member, mode) for member in data_type.fields))
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_stored_type(data_type.element_type, mode))
+    if isinstance(data_type, MapType):
+        key, value = data_type.key_type, data_type.value_type
+        return MapType(_stored_type(key, mode), _stored_type(value, mode))
+    return data_type
+
+
+def _plain(data_type: DataType) -> DataType:
+    return _stored_type(data_type, None)
+
+
+def _check_members(given: DataType, wanted: DataType, path: str) -> None:
+    """Refuse structs with other members: Spark would take them by their places."""
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        if [name.casefold() for name in given.names] != [n.casefold() for n in wanted.names]:
+            raise TxnLogSchemaError(
+                f"{path} has the fields {', '.join(given.names)}, not {', '.join(wanted.names)}",
+                column=path,
+                help="Give the data the fields of the table in their order.",
+            )
+        for here, there in zip(given.fields, wanted.fields, strict=True):
+            _check_members(here.type, there.type, f"{path}.{there.name}")
+    elif isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        _check_members(given.element_type, wanted.element_type, path)
+    elif isinstance(given, MapType) and isinstance(wanted, MapType):
+        _check_members(given.key_type, wanted.key_type, path)
+        _check_members(given.value_type, wanted.value_type, path)
+
+
+def column_types(schema: Any) -> dict[str, DataType]:
+    """Return the Delta types of a Spark schema's columns by name."""
+    return {field.name: field.type for field in schema_from_any(schema).fields}

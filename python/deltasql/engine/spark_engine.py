@@ -1,0 +1,210 @@
+"""The engine that runs operations on Spark: executors do the work, the driver sees file names."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from deltasql.engine.arrow import batches
+from deltasql.engine.choose import is_spark_frame
+from deltasql.engine.spark import scan
+from deltasql.engine.spark_schema import spark_schema
+from deltasql.engine.spark_session import (
+    MEANING,
+    active_session,
+    deviations,
+    is_connect,
+    is_same_session,
+    require_pyspark,
+    settings,
+    spark_errors,
+)
+from deltasql.engine.spark_sql import parameter, spark_query
+from deltasql.engine.spark_write import write_files
+from deltasql.exceptions import TxnLogEngineError
+from deltasql.model.schema_convert import schema_from_any, schema_to_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from sqlglot import exp
+
+    from deltasql.config import Config
+    from deltasql.engine.base import Relation, WritePlan
+    from deltasql.engine.live_files import LiveFiles
+    from deltasql.model.actions import AddFile
+
+_LOCAL_BYTES = 1024**3
+
+
+@dataclass(slots=True)
+class SparkRelation:
+    """Rows as a Spark DataFrame."""
+
+    frame: DataFrame
+    columns: tuple[str, ...] = field(init=False)
+    is_foreign: bool = False
+    """Whether a user made it: what it computes is a matter of the session's own settings."""
+
+    def __post_init__(self) -> None:
+        self.columns = tuple(self.frame.columns)
+
+
+class SparkEngine:
+    """Runs relational work on a Spark session, classic or Connect; needs no jar."""
+
+    name = "spark"
+    dialect = "spark"
+
+    def __init__(self, config: Config, session: SparkSession | None = None) -> None:
+        require_pyspark()
+        self._config = config
+        self.spark: SparkSession = active_session() if session is None else session
+        self._connect = is_connect(self.spark)
+        self._cleaning = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._cleaning.close()
+
+    def scan(self, files: LiveFiles, *, positions: bool = False) -> SparkRelation:
+        """Return the live rows of files by Spark's own Parquet scan."""
+        with spark_errors(f"read {files.location}"):
+            return SparkRelation(scan(self.spark, files, positions=positions))
+
+    def rows(self, data: object) -> SparkRelation:
+        """Return a DataFrame of this session as it is, or Arrow data that the driver can hold."""
+        if is_spark_frame(data):
+            frame: Any = data
+            if not is_same_session(frame.sparkSession, self.spark):
+                raise TxnLogEngineError(
+                    "this DataFrame belongs to another Spark session",
+                    engine="spark",
+                    help="Use one session for all DataFrames of a transaction.",
+                )
+            return SparkRelation(frame, is_foreign=True)
+        table = _held(batches(data))
+        delta = schema_from_any(table.schema)
+        plain = table.cast(schema_to_arrow(delta))
+        with spark_errors("take the rows"):
+            return SparkRelation(self.spark.createDataFrame(plain, spark_schema(delta)))
+
+    def query(self, sql: exp.Query, /, **relations: Relation) -> SparkRelation:
+        """Return the answer to a query; it means the same whatever the session's settings."""
+        frames = {name: self._settled(each) for name, each in relations.items()}
+        text = spark_query(sql, relations)
+        used = {parameter(name): frame for name, frame in frames.items()}
+        with spark_errors("understand a query"), settings(self.spark, MEANING):
+            found = self.spark.sql(text, **{k: v for k, v in used.items() if f"{{{k}}}" in text})
+            return SparkRelation(found)
+
+    def keep(self, relation: Relation) -> SparkRelation:
+        """Compute rows once: even random ones are the same ever after, or the job fails."""
+        with self._acting(relation, "compute rows") as frame:
+            kept = frame.localCheckpoint(eager=True)
+        if not self._connect:
+            self._cleaning.callback(_release, kept)
+        return SparkRelation(kept)
+
+    def collect(self, relation: Relation) -> pa.Table:
+        """Return rows as Arrow."""
+        with self._acting(relation, "compute rows") as frame:
+            table = frame.toArrow()
+        return table.cast(_arrow_schema(frame))
+
+    def stream(self, relation: Relation) -> pa.RecordBatchReader:
+        """Return rows as Arrow, a partition of them in memory at a time."""
+        import pyarrow as pa
+
+        with self._acting(relation, "compute rows") as frame:
+            schema = _arrow_schema(frame)
+            packed = frame.mapInArrow(_packed, "batch binary").toLocalIterator()
+
+        def unpacked() -> Iterator[pa.RecordBatch]:
+            with spark_errors("compute rows"):
+                for row in packed:
+                    with pa.ipc.open_stream(bytes(row[0])) as reader:
+                        for batch in reader:
+                            yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+
+        return pa.RecordBatchReader.from_batches(schema, unpacked())
+
+    def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
+        """Write rows as Parquet files with statistics."""
+        with self._acting(relation, f"write to {plan.location}") as frame:
+            return write_files(self.spark, frame, plan, self._config.storage)
+
+    @contextmanager
+    def _acting(self, relation: Relation, doing: str) -> Iterator[DataFrame]:
+        """Run something that computes rows.
+
+        Connect looks at a whole query again whenever it runs, so it needs our settings then.
+        """
+        ours = cast("SparkRelation", relation)
+        meaning = MEANING if self._connect and not ours.is_foreign else {}
+        with spark_errors(doing), settings(self.spark, meaning):
+            yield ours.frame
+
+    def _settled(self, relation: Relation) -> DataFrame:
+        """Return rows whose meaning our settings do not change any more.
+
+        Classic Spark has settled it when a DataFrame is made. Connect does so when it runs:
+        there, rows of a user in a session with other settings are computed first.
+        """
+        ours = cast("SparkRelation", relation)
+        if self._connect and ours.is_foreign and deviations(self.spark, MEANING):
+            with spark_errors("compute rows"):
+                ours.frame = ours.frame.localCheckpoint(eager=True)
+            ours.is_foreign = False
+        return ours.frame
+
+
+def _held(reader: pa.RecordBatchReader) -> pa.Table:
+    """Read a stream into memory, as long as the driver can hold it."""
+    import pyarrow as pa
+
+    held, size = [], 0
+    for batch in reader:
+        held.append(batch)
+        size += batch.nbytes
+        if size > _LOCAL_BYTES:
+            raise TxnLogEngineError(
+                f"more than {_LOCAL_BYTES // 1024**2} MB of rows would go through Spark's driver",
+                engine="spark",
+                help="Let Spark read the rows where they are and hand in a DataFrame.",
+            )
+    return pa.Table.from_batches(held, reader.schema)
+
+
+def _arrow_schema(frame: DataFrame) -> pa.Schema:
+    """Return the Arrow types of Delta: Spark labels moments with the session's zone."""
+    return schema_to_arrow(schema_from_any(frame.schema))
+
+
+def _packed(given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put each batch into one value: rows one by one would be slow to send."""
+    import pyarrow as pa
+
+    for batch in given:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        yield pa.record_batch({"batch": pa.array([sink.getvalue().to_pybytes()], pa.binary())})
+
+
+def _release(frame: Any) -> None:
+    """Free the memory and disk of rows that were kept."""
+    plan = frame._jdf.queryExecution().logical()
+    if hasattr(plan, "rdd"):
+        plan.rdd().unpersist(False)

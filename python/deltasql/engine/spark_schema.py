@@ -1,0 +1,58 @@
+"""Schemas, names and addresses as Spark has them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from deltasql.model.schema import ArrayType, DataType, MapType, StructField, StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def spark_schema(schema: StructType, column_mapping_mode: str | None = None) -> Any:
+    """Return a schema as Spark has it; with a mapping mode, under its physical names."""
+    from pyspark.sql.types import StructType as SparkStruct
+
+    plain = StructType(tuple(_plain_field(f, column_mapping_mode) for f in schema.fields))
+    return SparkStruct.fromJson(json.loads(plain.to_json()))
+
+
+def spark_type(data_type: DataType) -> Any:
+    """Return a type as Spark has it."""
+    return spark_schema(StructType((StructField("x", data_type),))).fields[0].dataType
+
+
+def spark_path(spark: SparkSession, address: str) -> str:
+    """Return an address with the scheme by which Spark finds it."""
+    if address.startswith("/"):
+        return f"file://{address}"
+    if address.startswith("s3://") and spark.conf.get("spark.hadoop.fs.s3.impl", None) is None:
+        return f"s3a{address.removeprefix('s3')}"  # the name of Hadoop's own S3 client
+    return address
+
+
+def quoted(name: str) -> str:
+    """Quote a name for Spark.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _plain_field(field: StructField, mode: str | None) -> StructField:
+    """A field that any file can be read with: nullable, without the metadata of the log."""
+    return StructField(field.physical_name(mode), _plain_type(field.type, mode))
+
+
+def _plain_type(data_type: DataType, mode: str | None) -> DataType:
+    if isinstance(data_type, StructType):
+        return StructType(tuple(_plain_field(member, mode) for member in data_type.fields))
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_plain_type(data_type.element_type, mode))
+    if isinstance(data_type, MapType):
+        key, value = data_type.key_type, data_type.value_type
+        return MapType(_plain_type(key, mode), _plain_type(value, mode))
+    return data_type

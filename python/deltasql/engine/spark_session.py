@@ -1,0 +1,116 @@
+"""What depends on the session of a Spark user: its kind, its settings, its errors."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from deltasql.exceptions import MissingDriverError, TxnLogEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+MEANING = {
+    # A value that does not fit is an error, never a null.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
+"""Settings by which a query of ours means the same in every session."""
+
+WRITING = {
+    # INT96 has neither an order nor statistics.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+}
+"""Settings by which files are written as Delta wants them."""
+
+
+def require_pyspark() -> None:
+    """Refuse to go on without pyspark, and tell how to get it."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise MissingDriverError(driver="pyspark", extra="spark") from error
+
+
+def active_session() -> SparkSession:
+    """Return the session of this process, or say how to start one."""
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
+    found = SparkSession.getActiveSession()
+    if found is None:
+        raise TxnLogEngineError(
+            "there is no Spark session",
+            engine="spark",
+            help="Hand in a Spark DataFrame, or start one: SparkSession.builder.getOrCreate().",
+        )
+    return found
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Tell whether a session talks to a server; nothing there goes through py4j."""
+    return not hasattr(spark, "_jsparkSession")
+
+
+def is_same_session(one: Any, other: Any) -> bool:
+    """Tell whether two handles are of one session."""
+    if one is other:
+        return True
+    if is_connect(one) or is_connect(other):
+        return is_connect(one) and is_connect(other) and one.session_id == other.session_id
+    return bool(one._jsparkSession.equals(other._jsparkSession))
+
+
+@contextmanager
+def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Set what the session has otherwise, and set it back."""
+    before = deviations(spark, wanted)
+    for name in before:
+        spark.conf.set(name, wanted[name])
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def deviations(spark: SparkSession, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that a session has otherwise, with its own values."""
+    found = {name: str(spark.conf.get(name)) for name in wanted}
+    return {name: value for name, value in found.items() if value.lower() != wanted[name].lower()}
+
+
+@contextmanager
+def spark_errors(doing: str) -> Iterator[None]:
+    """Raise what Spark reports as an error of ours, with Spark's own words and the cause."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError:  # a client of Spark Connect needs no JVM
+        Py4JError = PySparkException  # type: ignore[misc, assignment]
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise TxnLogEngineError(
+            f"Spark could not {doing}: {_reason(error)}", engine="spark"
+        ) from error
+
+
+def _reason(error: Any) -> str:
+    """Return the line of an error that tells most: Spark wraps the first one several times."""
+    cause = getattr(error, "java_exception", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    text = str(cause.toString() if cause is not None else error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,51 @@
+"""Queries of operations in Spark's SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_PREFIX = "r_"
+# Spark's TIMESTAMP is what a session says it is; these two are not.
+_MOMENTS = {
+    exp.DType.TIMESTAMPTZ: exp.DType.TIMESTAMPLTZ,
+    exp.DType.TIMESTAMP: exp.DType.TIMESTAMPNTZ,
+}
+
+
+def spark_query(query: exp.Query, relations: Collection[str]) -> str:
+    """Return the text of a query for `SparkSession.sql`, relations as its parameters.
+
+    >>> from sqlglot import parse_one
+    >>> spark_query(parse_one("SELECT a.x, '{' FROM a, b AS c"), ["a", "b"])
+    "SELECT `a`.`x`, '{{' FROM {r_a} AS `a`, {r_b} AS `c`"
+    """
+    tree = query.copy()
+    stands: dict[str, str] = {}
+    for table in list(tree.find_all(exp.Table)):
+        if table.name not in relations or table.db:
+            continue
+        mark = f"__deltasql_{len(stands)}__"
+        stands[f"`{mark}`"] = parameter(table.name)
+        if not table.alias:
+            table.set("alias", exp.TableAlias(this=table.this.copy()))
+        table.set("this", exp.to_identifier(mark, quoted=True))
+    for kind in tree.find_all(exp.DataType):
+        kind.set("this", _MOMENTS.get(kind.this, kind.this))
+    for window in list(tree.find_all(exp.Window)):
+        plain = not window.args.get("order") and not window.args.get("partition_by")
+        if plain and isinstance(window.this, exp.RowNumber):
+            window.replace(exp.func("monotonically_increasing_id"))
+    text = tree.sql(dialect="spark", identify=True).replace("{", "{{").replace("}", "}}")
+    for mark, name in stands.items():
+        text = text.replace(mark, f"{{{name}}}")
+    return text
+
+
+def parameter(relation: str) -> str:
+    """Return the name under which a relation is handed to `SparkSession.sql`."""
+    return f"{_PREFIX}{relation}"

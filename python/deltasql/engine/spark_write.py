@@ -1,0 +1,194 @@
+"""Write rows with Spark's own Parquet writer, and tell the log what was written.
+
+Files go into a new folder below the table's root: nothing there belongs to the table before a
+commit names it, so tasks that are retried, run twice or die leave only what the intent of the
+folder already tells. Statistics come from footers, so the rows are looked at once.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from deltasql.engine.addresses import root_address
+from deltasql.engine.file_shape import file_shape
+from deltasql.engine.footer_stats import footer_statistics
+from deltasql.engine.parquet_options import ParquetOptions
+from deltasql.engine.spark_columns import partition_of, stored_frame
+from deltasql.engine.spark_schema import spark_path
+from deltasql.engine.spark_session import WRITING, settings, spark_errors
+from deltasql.exceptions import TxnLogEngineError
+from deltasql.model.actions import AddFile
+from deltasql.model.schema import column_mapping_mode
+from deltasql.storage import open_storage, parse_location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from deltasql.config import StorageSettings
+    from deltasql.engine.base import WritePlan
+    from deltasql.engine.file_shape import FileShape
+    from deltasql.storage import FileInfo, Storage
+
+_MARKER = "_SUCCESS"
+_BY_DRIVER = 3_000
+_THREADS = 16
+_THREADS_REMOTE = 64
+_PER_TASK = 200
+
+
+def write_files(
+    spark: SparkSession, frame: DataFrame, plan: WritePlan, storage: StorageSettings
+) -> list[AddFile]:
+    """Write rows as files below the table's root and return them; empty ones are left out."""
+    folder = f"{plan.folder}{uuid.uuid4().hex[:12]}"
+    plan.intend([f"{folder}/"])
+    stored = stored_frame(frame, plan)
+    shape = file_shape(plan)
+    mode = column_mapping_mode(plan.configuration)
+    keys = [field.physical_name(mode) for field in _partition_fields(plan)]
+    options = {**_FIXED, **_parquet_options(plan, shape)}
+    target = f"{spark_path(spark, root_address(plan.location))}/{folder}"
+    with spark_errors(f"write to {plan.location}"), settings(spark, WRITING):
+        writer = stored.write.mode("error").options(**options)
+        (writer.partitionBy(*keys) if keys else writer).parquet(target)
+    found, rest = _listed(plan, folder)
+    counted = _statistics(spark, found, plan, shape, storage)
+    empty = [name for name, each in counted.items() if not each.rows]
+    plan.storage.delete_many([*rest, *empty])
+    written = [info for info in found if info.name not in empty]
+    if written:
+        plan.intend([info.name for info in written])
+    return [_add(info, counted[info.name].stats, folder, plan) for info in written]
+
+
+_FIXED = {
+    # Proves that the job is complete, and that this process sees what executors wrote.
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true",
+    # The other algorithm may leave files of an attempt that failed.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+}
+
+
+def _partition_fields(plan: WritePlan) -> list[Any]:
+    return [plan.schema.find(name) for name in plan.partition_columns]
+
+
+def _parquet_options(plan: WritePlan, shape: FileShape) -> dict[str, str]:
+    options = plan.options
+    codec = str(ParquetOptions.of(plan, shape).arguments["compression"])
+    found: dict[str, Any] = {
+        "compression": "lz4_raw" if codec == "lz4" else codec,
+        "parquet.compression.codec.zstd.level": options.compression_level
+        if codec == "zstd"
+        else None,
+        "parquet.block.row.count.limit": options.max_row_group_size,
+        "parquet.page.size": options.data_page_size,
+        "parquet.page.row.count.limit": options.data_page_rows,
+        "parquet.dictionary.page.size": options.dictionary_page_size,
+    }
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def _listed(plan: WritePlan, folder: str) -> tuple[list[FileInfo], list[str]]:
+    """List what a job wrote: the data files, and what is beside them."""
+    found, rest = [], []
+    for info in plan.storage.list(folder):
+        name = info.name.rpartition("/")[2]
+        if name.startswith(("_", ".")):
+            rest.append(info.name)
+        else:
+            found.append(info)
+    if f"{folder}/{_MARKER}" not in rest:
+        raise TxnLogEngineError(
+            f"Spark wrote its files where this process does not find them: {plan.location}",
+            engine="spark",
+            help="The driver, the executors and this process must see the same place: "
+            "use a shared file system or an object store for the table's location.",
+        )
+    return found, rest
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    rows: int
+    stats: str
+
+
+def _statistics(
+    spark: SparkSession,
+    found: list[FileInfo],
+    plan: WritePlan,
+    shape: FileShape,
+    settings_: StorageSettings,
+) -> dict[str, _Counted]:
+    names = [info.name for info in found]
+    tight = plan.configuration.get("delta.enableDeletionVectors") == "true"
+    if len(names) <= _BY_DRIVER:
+        local = parse_location(plan.location).is_local
+        threads = _THREADS if local else _THREADS_REMOTE
+        with ThreadPoolExecutor(threads) as pool:
+            counted = pool.map(lambda name: _counted(plan.storage, name, shape, tight), names)
+            return dict(zip(names, counted, strict=True))
+    return _on_executors(spark, names, plan.location, shape, settings_, tight)
+
+
+def _on_executors(
+    spark: SparkSession,
+    names: list[str],
+    location: str,
+    shape: FileShape,
+    settings_: StorageSettings,
+    tight: bool,
+) -> dict[str, _Counted]:
+    import pyarrow as pa
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        storage = open_storage(location, settings_)
+        for batch in batches:
+            here = batch.column("name").to_pylist()
+            counted = [_counted(storage, name, shape, tight) for name in here]
+            yield pa.record_batch(
+                {
+                    "name": pa.array(here, pa.string()),
+                    "rows": pa.array([each.rows for each in counted], pa.int64()),
+                    "stats": pa.array([each.stats for each in counted], pa.string()),
+                }
+            )
+
+    frame = spark.createDataFrame(pa.table({"name": pa.array(names, pa.string())}))
+    tasks = frame.repartition(len(names) // _PER_TASK + 1)
+    with spark_errors("read the footers of new files"):
+        rows = tasks.mapInArrow(read, "name string, rows long, stats string").toArrow().to_pylist()
+    return {row["name"]: _Counted(row["rows"], row["stats"]) for row in rows}
+
+
+def _counted(storage: Storage, name: str, shape: FileShape, tight: bool) -> _Counted:
+    import pyarrow.parquet as pq
+
+    with storage.open_input(name) as file:
+        footer = pq.read_metadata(file)
+    return _Counted(footer.num_rows, footer_statistics(footer, shape).to_json(tight=tight))
+
+
+def _add(info: FileInfo, stats: str, folder: str, plan: WritePlan) -> AddFile:
+    folders = info.name[len(folder) + 1 :].split("/")[:-1]
+    return AddFile(
+        path=quote(info.name, safe="/=-_.~!$&'()*+,;@"),
+        partition_values=partition_of(folders, plan),
+        size=info.size,
+        modification_time=info.modified_ms,
+        data_change=plan.data_change,
+        stats=None if plan.folder else stats,
+    )
+
+
+def rows_written(adds: Iterable[AddFile]) -> int:
+    """Return how many rows new files have."""
+    return sum(json.loads(add.stats)["numRecords"] for add in adds if add.stats)
