@@ -1,12 +1,10 @@
-"""`convert_to_deltalake`: Parquet files become a table where they are."""
+"""`convert_to_deltalake`: deltalake's function, for `deltasql://` tables and for all others."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-import deltalake
-
-from deltasql.api.raw.opening import is_ours
+from deltasql.api.write import is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,17 +27,13 @@ def convert_to_deltalake(
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
-    """Convert a folder of Parquet files; the `?location=` of our URIs names the folder.
+    """Make a table of a folder of Parquet files, where they are.
 
-    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
-    >>> from deltasql.api.delta_table import DeltaTable
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> pq.write_table(pa.table({"id": [1, 2]}), f"{folder.name}/part-0.parquet")
-    >>> uri = f"deltasql://sqlite/{folder.name}.db?table=sales&location={folder.name}"
-    >>> convert_to_deltalake(uri)
-    >>> DeltaTable(uri).count()
-    2
+    A `deltasql://` URI names the table, and the folder by `?location=`.
     """
+    import deltalake
+    from deltalake._util import deprecate_positional_commit_args
+
     if not is_ours(uri):
         deltalake.convert_to_deltalake(
             uri,
@@ -56,17 +50,15 @@ def convert_to_deltalake(
             post_commithook_properties=post_commithook_properties,
         )
         return
-    from deltalake._util import deprecate_positional_commit_args
-
     from deltasql.api import create
 
-    if partition_by is not None and partition_strategy is None:
-        raise ValueError("partition_by needs a partition_strategy: hive or directory")
-    if partition_strategy not in (None, "hive", "directory"):
-        raise ValueError(f"partition_strategy is hive or directory, got {partition_strategy!r}")
     commit, post = deprecate_positional_commit_args(
         "convert_to_deltalake", args, commit_properties, post_commithook_properties
     )
+    if partition_by is not None and partition_strategy is None:
+        raise ValueError("Partition strategy has to be provided with partition_by.")
+    if partition_strategy not in (None, "hive", "directory"):
+        raise ValueError("Partition strategy must be `hive` or `directory`.")
     create.convert_to_deltalake(
         str(uri),
         partition_by,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import uuid
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from deltasql import telemetry
+from deltasql.api.raw.properties import with_custom_metadata
 from deltasql.api.verbs import Verbs
 from deltasql.commit.staged import ReadSet, Staged, actions_from
 from deltasql.engine.choose import is_spark_frame, open_engine
@@ -25,6 +25,7 @@ from deltasql.mirror.maintain import PostCommit
 from deltasql.model.actions import CommitInfo, SetTransaction
 from deltasql.model.clock import now_ms
 from deltasql.operations.target import Target
+from deltasql.operations.write import is_rows
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.storage import open_storage
 from deltasql.uri import split_table_name
@@ -94,12 +95,17 @@ class MultiTableTransaction(Verbs):
     ) -> None:
         """Stage Delta actions for a table: our classes, JSON dicts, JSON lines, AddAction.
 
+        Rows, as Arrow or a data frame, are written and appended.
+
         `read_version` is the version the actions were computed from: commits after it are
         checked for conflicts. Without it, files that are only added go on top of whatever is
         there (a blind append); anything else is checked against the version of this moment.
         """
+        if is_rows(actions):
+            self.write(table, actions)
+        else:
+            self._stage(table).extend(actions_from(actions))
         staged = self._stage(table)
-        staged.extend(actions_from(actions))
         if reads is not None:
             staged.reads = staged.reads.merge(reads)
         if read_version is not None:
@@ -187,8 +193,11 @@ class MultiTableTransaction(Verbs):
             SetTransaction(each.app_id, each.version, each.last_updated)
             for each in properties.app_transactions or ()
         ]
-        extra = {**staged.info.extra, **(properties.custom_metadata or {})}
-        staged.info = replace(staged.info, extra=extra)
+        staged.info = with_custom_metadata(staged.info, properties.custom_metadata)
+        if properties.max_commit_retries == 0 and not staged.creates:
+            staged.follows_directly = True
+            if staged.read_version is None:
+                staged.read_version = self.snapshot(table).version
 
     def set_post_commit(self, properties: PostCommitHookProperties | None) -> None:
         """Take deltalake's PostCommitHookProperties: what the commit does to the log after it."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Literal
+
+from deltasql.uri import is_deltasql_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +41,6 @@ def write_deltalake(
     >>> uri = f"deltasql://sqlite/{folder.name}/meta.db?table=sales"
     >>> write_deltalake(uri, pa.table({"id": [1, 2]}), mode="append")
     """
-    from deltasql.api.raw.opening import is_ours
     from deltasql.api.raw.write import WriteSide
 
     handle = getattr(table_or_uri, "_table", None)
@@ -63,6 +65,17 @@ def write_deltalake(
         import deltalake
 
         deltalake.write_deltalake(table_or_uri, data, storage_options=storage_options, **write)
+
+
+def is_ours(table_or_uri: object) -> bool:
+    """Tell whether a table's address is meant for us, also one that became a path.
+
+    >>> is_ours("deltasql://sqlite/meta.db?table=t"), is_ours("/lake/sales")
+    (True, False)
+    """
+    if isinstance(table_or_uri, os.PathLike):
+        return os.fspath(table_or_uri).startswith("deltasql:/")
+    return is_deltasql_uri(table_or_uri)
 
 
 def _write_uri(

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TableExistsError
+from deltasql.operations.read import read_rows
 from deltasql.operations.write import check_modes, rows_to_write, stage_write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
 
     from deltasql.engine.base import WriteOptions
     from deltasql.operations.target import Target
@@ -74,3 +77,28 @@ class WriteVerbs:
             partition_by=partition_by,
             options=options,
         )
+
+    def read(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        predicate: str | None = None,
+        *,
+        engine: str | None = None,
+    ) -> pa.Table:
+        """Return rows as this transaction sees them: its own changes are there already.
+
+        What was read must not have changed when a commit to the same table is ratified.
+        """
+        return self.read_batches(table, columns, predicate, engine=engine).read_all()
+
+    def read_batches(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        predicate: str | None = None,
+        *,
+        engine: str | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return the same rows batch by batch, as long as the transaction is open."""
+        return read_rows(self.target(table, engine=engine), columns, predicate)

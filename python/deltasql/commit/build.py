@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deltasql.exceptions import TableChangedError
+from deltasql.exceptions import TableChangedError, VersionTakenError
 from deltasql.store.append import live_name
 
 if TYPE_CHECKING:
@@ -65,4 +65,13 @@ def table_changed(staged: Staged, head: Head | None) -> CommitConflictError:
         table=staged.table.full_name,
         expected_version=staged.read_version,
         actual_version=head.version if head else None,
+    )
+
+
+def version_taken(staged: Staged, head: Head) -> CommitConflictError:
+    return VersionTakenError(
+        "Failed to commit transaction: 0 retries are allowed, and the next version is taken",
+        table=staged.table.full_name,
+        expected_version=staged.read_version,
+        actual_version=head.version,
     )

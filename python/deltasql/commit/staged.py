@@ -53,6 +53,8 @@ class Staged:
     table: TableRow
     creates: bool = False
     read_version: int | None = None
+    follows_directly: bool = False
+    """Whether any commit after the version that was read is in its way."""
     reads: ReadSet = field(default_factory=ReadSet)
     adds: list[AddFile] = field(default_factory=list)
     removes: list[RemoveFile] = field(default_factory=list)
@@ -125,7 +127,7 @@ class Staged:
     @property
     def follows_anything(self) -> bool:
         """Whether no commit can be in its way: an application or a domain must be the only one."""
-        return self.is_blind_append and not (self.txns or self.domains)
+        return self.is_blind_append and not (self.txns or self.domains or self.follows_directly)
 
     @property
     def changes_data(self) -> bool:
@@ -142,7 +144,7 @@ def actions_from(items: object) -> list[Action]:
         return actions_from(items.decode())
     if isinstance(items, str):
         return [_action(json.loads(line)) for line in items.splitlines() if line.strip()]
-    if isinstance(items, Action | Mapping) or _is_add_action(items):
+    if isinstance(items, Action | Mapping) or _is_add_action(items) or _is_remove_action(items):
         return [_action(items)]
     if not isinstance(items, Iterable):
         raise InvalidActionError(
@@ -178,6 +180,15 @@ def _action(item: Any) -> Action:
             data_change=item.data_change,
             stats=item.stats,
         )
+    if _is_remove_action(item):
+        return RemoveFile(
+            path=item.path,
+            deletion_timestamp=item.deletion_timestamp,
+            data_change=item.data_change,
+            extended_file_metadata=item.size is not None and item.partition_values is not None,
+            partition_values=item.partition_values,
+            size=item.size,
+        )
     raise InvalidActionError(
         f"not a Delta action: {type(item).__name__}",
         help="Give actions of deltasql.model.actions, Delta JSON dicts or JSON lines.",
@@ -187,3 +198,7 @@ def _action(item: Any) -> Action:
 def _is_add_action(item: object) -> bool:
     # deltalake.transaction.AddAction, told by its fields: importing deltalake costs half a second.
     return type(item).__name__ == "AddAction" and hasattr(item, "partition_values")
+
+
+def _is_remove_action(item: object) -> bool:
+    return type(item).__name__ == "RemoveAction" and hasattr(item, "deletion_timestamp")

@@ -19,6 +19,7 @@ from deltasql.commit.build import (
     enable_timestamps,
     insert_table,
     table_changed,
+    version_taken,
 )
 from deltasql.commit.conflict import check_conflicts, isolation_for
 from deltasql.commit.ratified import Ratified, already_ratified, ratified_file
@@ -227,6 +228,8 @@ class Committer:
                     version=staged.read_version,
                     latest=head.version,
                 )
+            if staged.follows_directly and staged.read_version < head.version:
+                raise version_taken(staged, head)
             if _may_conflict(staged, staged.read_version, head):
                 winners = load_winners(session, table.table_id, staged.read_version, head)
                 level = state.isolation_level or self._config.table.isolation_level

@@ -35,7 +35,7 @@ def validate_schema(
         column = known.get(name)
         if column is None:
             raise TxnLogSchemaError(
-                f"partition column {name!r} is not in the schema",
+                f"Partition column {name!r} not found in schema",
                 column=name,
                 help=f"{nearest(name, schema.names)}partition_by takes names of columns.",
             )

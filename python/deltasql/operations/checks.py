@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from deltasql.exceptions import InvalidDataError, TxnLogSchemaError
+from deltasql.exceptions import InvalidDataError, TxnLogSchemaError, TxnLogTransactionError
 from deltasql.model.properties import TableProperties
 from deltasql.model.schema import StructType
 from deltasql.operations.expressions import scalar
@@ -54,6 +54,17 @@ def rules_of(target: Target) -> Rules:
     """Return the rules of a table as it is at this moment, staged changes included."""
     constraints = TableProperties(target.configuration).constraints
     return _rules(target.metadata.schema_string, tuple(sorted(constraints.items())))
+
+
+def refuse_append_only(target: Target) -> None:
+    """Refuse to take rows out of a table that only grows, before any file is written."""
+    if TableProperties(target.configuration).append_only:
+        raise TxnLogTransactionError(
+            "The transaction includes Remove action with data change but "
+            "Delta table is append-only",
+            table=target.name,
+            help="Set delta.appendOnly to false to delete or change rows.",
+        )
 
 
 def generated_columns(target: Target) -> Sequence[str]:

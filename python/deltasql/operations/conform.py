@@ -85,6 +85,11 @@ def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
 
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     types = pa.types
+    if types.is_list_view(column.type) or types.is_large_list_view(column.type):
+        # Arrow's own cast of a view leaves offsets out.
+        return pa.array(column.to_pylist(), wanted)
+    if types.is_list(wanted) and not (_is_list(column.type) or types.is_null(column.type)):
+        return _cast(pa.ListArray.from_arrays(range(len(column) + 1), column), wanted)
     if types.is_floating(column.type) and types.is_integer(wanted):
         return pc.trunc(column).cast(wanted)
     if types.is_decimal(wanted) and types.is_integer(column.type):

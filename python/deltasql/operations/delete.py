@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from sqlglot import exp
 
-from deltasql.engine.base import FILE
-from deltasql.operations.change_data import change_type, keeps_change_data, write_change_data
+from deltasql.operations.change_data import (
+    change_type,
+    keeps_change_data,
+    tell_whole_files,
+    write_change_data,
+)
 from deltasql.operations.expressions import Flavour, Scope, normal, scalar
 from deltasql.operations.info import tell
 from deltasql.operations.sql_types import column, is_not_true
-from deltasql.operations.touched import Stopwatch, chosen, counted_rows, file_rows, rows_by_file
+from deltasql.operations.touched import (
+    Stopwatch,
+    chosen,
+    counted_rows,
+    file_rows,
+    in_partitions,
+    rows_by_file,
+)
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from deltasql.engine.base import WriteOptions
     from deltasql.operations.target import Target
 
@@ -46,7 +58,7 @@ def stage_delete(
     if found is None or predicate is None:
         _remove_whole(target, files, metrics)
     elif found.partition_only:
-        _remove_whole(target, _in_partitions(target, files, predicate, flavour), metrics)
+        _remove_whole(target, in_partitions(target, files, predicate, flavour), metrics)
     elif len(files):
         condition = scalar(predicate, Scope.of(target.schema, "t"), flavour=flavour)
         _remove_rows(target, files, condition, options, metrics, clock)
@@ -55,19 +67,6 @@ def stage_delete(
         parameters = {} if predicate is None else {"predicate": normal(predicate)}
         tell(target, "DELETE", parameters, metrics)
     return metrics
-
-
-def _in_partitions(target: Target, files: pa.Table, predicate: str, flavour: Flavour) -> pa.Table:
-    """Return the files whose partition values meet the condition exactly."""
-    live = target.live(files)
-    values = {field.name: array for field, array in live.partition_values(live.files)}
-    places = pa.array(range(len(files)), pa.int64())
-    listed = target.engine.rows(pa.table({**values, FILE: places}))
-    condition = scalar(predicate, Scope.of(target.schema, "t"), flavour=flavour)
-    query = exp.select(column(FILE)).from_(exp.to_table("t")).where(condition)
-    return chosen(
-        files, target.engine.collect(target.engine.query(query, t=listed))[FILE].to_pylist()
-    )
 
 
 def _remove_whole(target: Target, files: pa.Table, metrics: dict[str, int]) -> None:
@@ -79,6 +78,7 @@ def _remove_whole(target: Target, files: pa.Table, metrics: dict[str, int]) -> N
     else:  # the log does not tell, and the files are not opened for it
         del metrics["num_deleted_rows"]
     if len(files):
+        tell_whole_files(target, files, "delete")
         target.remove(files)
 
 
@@ -108,6 +108,8 @@ def _remove_rows(
             _tell_changes(target, touched, condition, options)
         target.add(added)
         metrics["num_added_files"] = len(added)
+    else:
+        tell_whole_files(target, touched, "delete", options)
     target.remove(touched)
     metrics["num_removed_files"] = len(touched)
     metrics["num_deleted_rows"] = sum(deleted)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.engine.base import FILE
+from deltasql.operations.expressions import Flavour, Scope, scalar
 from deltasql.operations.sql_types import column, identifier
 
 if TYPE_CHECKING:
@@ -70,6 +71,21 @@ def counted_rows(target: Target, files: pa.Table) -> list[int]:
         by_place = rows_by_file(target, scan, None)
         counts = {place: by_place.get(number, 0) for number, place in enumerate(unknown)}
     return [counts[place] if count is None else count for place, count in enumerate(known)]
+
+
+def in_partitions(
+    target: Target, files: pa.Table, predicate: str, flavour: Flavour = "datafusion"
+) -> pa.Table:
+    """Return the files whose partition values meet the condition exactly."""
+    live = target.live(files)
+    values = {field.name: array for field, array in live.partition_values(live.files)}
+    places = pa.array(range(len(files)), pa.int64())
+    listed = target.engine.rows(pa.table({**values, FILE: places}))
+    condition = scalar(predicate, Scope.of(target.schema, "t"), flavour=flavour)
+    query = exp.select(column(FILE)).from_(exp.to_table("t")).where(condition)
+    return chosen(
+        files, target.engine.collect(target.engine.query(query, t=listed))[FILE].to_pylist()
+    )
 
 
 def chosen(files: pa.Table, places: Iterable[int]) -> pa.Table:

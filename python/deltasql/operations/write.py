@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.engine.arrow import batches
-from deltasql.engine.base import FILE
 from deltasql.engine.choose import is_spark_frame
 from deltasql.engine.parquet import write_batches
 from deltasql.exceptions import TxnLogConfigError, TxnLogSchemaError, TxnLogTransactionError
@@ -19,18 +18,25 @@ from deltasql.model.column_mapping import with_new_columns_mapped
 from deltasql.model.protocol import required_features, upgraded_protocol, writer_features
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.model.schema_rules import validate_schema
+from deltasql.operations.change_data import (
+    change_type,
+    keeps_change_data,
+    write_change_data,
+)
 from deltasql.operations.checks import (
     checked,
     checked_batches,
     generated_columns,
+    refuse_append_only,
     rules_of,
     with_generated,
 )
 from deltasql.operations.conform import arrow_schema, check_names, conformer
-from deltasql.operations.expressions import normal, scalar
+from deltasql.operations.expressions import Scope, normal, scalar
 from deltasql.operations.info import tell
 from deltasql.operations.schema_merge import merge_schemas, nullable
 from deltasql.operations.sql_types import cast_to, column, is_not_true, is_true
+from deltasql.operations.touched import chosen, counted_rows, in_partitions, rows_by_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -42,6 +48,8 @@ if TYPE_CHECKING:
 
 MODES = {"append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists", "ignore": "Ignore"}
 SCHEMA_MODES = ("overwrite", "merge")
+_OLD = "t"
+"""The rows of the table, in queries."""
 
 
 def stage_write(
@@ -102,6 +110,14 @@ def check_modes(mode: str, schema_mode: str | None = None) -> None:
         )
 
 
+def is_rows(data: object) -> bool:
+    """Tell whether something is rows, and not actions of the log."""
+    if isinstance(data, list | tuple):
+        return bool(data) and is_rows(data[0])
+    interfaces = ("__arrow_c_stream__", "__arrow_c_array__", "to_arrow_reader")
+    return is_spark_frame(data) or any(hasattr(data, name) for name in interfaces)
+
+
 def rows_to_write(data: object) -> Any:
     """Return rows that know their `schema` and can be written: a Spark frame, or a reader."""
     return data if is_spark_frame(data) else batches(data)
@@ -134,10 +150,11 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Replaced:
-    """The files that leave the table, and the rows of them that stay in it."""
+    """The files that leave the table; where some of their rows stay, which ones go."""
 
     files: pa.Table | None = None
-    survivors: Relation | None = None
+    scan: Relation | None = None
+    matching: exp.Expr = field(default_factory=exp.true)
 
 
 def _refuse_other_partitions(
@@ -213,27 +230,25 @@ def _refuse_missing_feature(target: Target, given: StructType) -> None:
 def _replaced(target: Target, mode: str, predicate: str | None) -> _Replaced:
     if mode != "overwrite":
         return _Replaced()
+    refuse_append_only(target)
     if predicate is None:
         files = target.files()
         target.read(files=files)
         return _Replaced(files)
     pruning = target.predicate(predicate)
     found = target.files(pruning)
-    condition = scalar(predicate, target.schema)
     if pruning.partition_only or not len(found):
-        target.read(predicate=pruning, files=found)
-        return _Replaced(found)
-    engine = target.engine
-    scan = engine.scan(target.live(found), positions=True)
-    touched = exp.select(column(FILE)).distinct().from_("scan").where(is_true(condition))
-    places = sorted(engine.collect(engine.query(touched, scan=scan)).column(0).to_pylist())
-    files = found.take(places)
-    target.read(predicate=pruning, files=files)
-    if not places:
+        files = in_partitions(target, found, predicate) if len(found) else found
+        target.read(predicate=pruning, files=files)
         return _Replaced(files)
-    names = [column(name) for name in target.schema.names]
-    kept = exp.select(*names).from_("scan").where(is_not_true(condition))
-    return _Replaced(files, engine.query(kept, scan=engine.scan(target.live(files))))
+    engine = target.engine
+    condition = scalar(predicate, Scope.of(target.schema, _OLD))
+    matched = rows_by_file(target, engine.scan(target.live(found), positions=True), condition)
+    files = chosen(found, matched)
+    target.read(predicate=pruning, files=files)
+    if sum(matched.values()) == sum(counted_rows(target, files)):
+        return _Replaced(files)
+    return _Replaced(files, engine.scan(target.live(files)), condition)
 
 
 def _write(
@@ -244,21 +259,47 @@ def _write(
     options: WriteOptions | None,
 ) -> list[AddFile]:
     condition = None if predicate is None else scalar(predicate, target.schema)
-    plan = target.plan(options)
-    if rows.reader is None:
-        relation = _conformed(target, rows, condition)
-        if replaced.survivors is not None:
-            columns = [column(name) for name in target.schema.names]
-            both = exp.union(
-                exp.select(*columns).from_("new"), exp.select(*columns).from_("old"), distinct=False
-            )
-            relation = target.engine.query(both, new=relation, old=replaced.survivors)
-        return target.engine.write(relation, plan)
+    tells_changes = replaced.scan is not None and keeps_change_data(target)
+    if rows.reader is None or tells_changes:
+        return _write_relation(target, rows, condition, replaced, options)
     wanted = arrow_schema(target.metadata.schema_string)
     stream = _conformed_batches(target, rows, wanted, condition)
-    if replaced.survivors is not None:
-        stream = _chained(stream, target.engine.stream(replaced.survivors), wanted)
-    return write_batches(pa.RecordBatchReader.from_batches(wanted, stream), plan)
+    if replaced.scan is not None:
+        kept = target.engine.query(_survivors(target, replaced), t=replaced.scan)
+        stream = _chained(stream, target.engine.stream(kept), wanted)
+    return write_batches(pa.RecordBatchReader.from_batches(wanted, stream), target.plan(options))
+
+
+def _write_relation(
+    target: Target,
+    rows: _Rows,
+    condition: exp.Expr | None,
+    replaced: _Replaced,
+    options: WriteOptions | None,
+) -> list[AddFile]:
+    engine = target.engine
+    new = _conformed(target, rows, condition)
+    if replaced.scan is None:
+        return engine.write(new, target.plan(options))
+    columns = [column(name) for name in target.schema.names]
+    inserts = exp.select(*columns).from_(exp.to_table("new"))
+    both = exp.union(inserts, _survivors(target, replaced), distinct=False)
+    added = engine.write(engine.query(both, new=new, t=replaced.scan), target.plan(options))
+    if keeps_change_data(target):
+        old = [column(name, _OLD) for name in target.schema.names]
+        gone = exp.select(*old, change_type("delete")).from_(exp.to_table(_OLD))
+        changes = exp.union(
+            inserts.select(change_type("insert")),
+            gone.where(is_true(replaced.matching)),
+            distinct=False,
+        )
+        write_change_data(target, engine.query(changes, new=new, t=replaced.scan), options)
+    return added
+
+
+def _survivors(target: Target, replaced: _Replaced) -> exp.Select:
+    old = [column(name, _OLD) for name in target.schema.names]
+    return exp.select(*old).from_(exp.to_table(_OLD)).where(is_not_true(replaced.matching))
 
 
 def _conformed_batches(
@@ -291,14 +332,19 @@ def _chained(
 
 
 def _conformed(target: Target, rows: _Rows, condition: exp.Expr | None) -> Relation:
-    """Return the rows of a relation with the table's columns, checked."""
-    assert rows.relation is not None
+    """Return the rows of a relation with the table's columns, checked and counted."""
     engine = target.engine
+    if rows.relation is None:
+        wanted = arrow_schema(target.metadata.schema_string)
+        stream = _conformed_batches(target, rows, wanted, condition)
+        return engine.keep(engine.rows(pa.RecordBatchReader.from_batches(wanted, stream)))
     complete = with_generated(target, rows.relation, engine=engine)
     columns = [
-        exp.alias_(cast_to(column(f.name), f.type), f.name, quoted=True)
-        if f.name in complete.columns
-        else exp.alias_(cast_to(exp.null(), f.type), f.name, quoted=True)
+        exp.alias_(
+            cast_to(column(f.name) if f.name in complete.columns else exp.null(), f.type),
+            f.name,
+            quoted=True,
+        )
         for f in target.schema.fields
     ]
     shaped = engine.query(exp.select(*columns).from_("rows"), rows=complete)

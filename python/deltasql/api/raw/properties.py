@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.base import WriteOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from deltalake import ColumnProperties, WriterProperties
 
+    from deltasql.model.actions import CommitInfo
+
+_GENERATED = ("timestamp", "inCommitTimestamp", "operation", "engineInfo", "txnId")
+_LEVELS = ("Serializable", "WriteSerializable", "SnapshotIsolation")
+_IGNORED = ("operationMetrics", "version")
 _CODEC = re.compile(r"(\w+?)(?:\((\d+)\))?")
 
 
@@ -47,6 +52,63 @@ def write_options(
             if (bloom := each.bloom_filter_properties) and bloom.set_bloom_filter_enabled
         },
     )
+
+
+def with_custom_metadata(info: CommitInfo, custom: object) -> CommitInfo:
+    """Add a user's own entries to what a commit tells, as CommitProperties allows them.
+
+    >>> from deltasql.model.actions import CommitInfo
+    >>> with_custom_metadata(CommitInfo(), {"ticket": 7, "userMetadata": "nightly"}).body()
+    {'userMetadata': 'nightly', 'ticket': 7}
+    """
+    if custom is None:
+        return info
+    if not isinstance(custom, Mapping):
+        raise ValueError("CommitProperties.custom_metadata must be a mapping")
+    for key, value in custom.items():
+        _check_custom(key, value)
+    own = {key: value for key, value in custom.items() if key not in _IGNORED}
+    parameters = own.pop("operationParameters", {})
+    texts = {key: _as_text(value) for key, value in parameters.items()}
+    return replace(
+        info,
+        operation_parameters={**texts, **(info.operation_parameters or {})} or None,
+        user_metadata=own.pop("userMetadata", info.user_metadata),
+        extra={**info.extra, **own},
+    )
+
+
+def _check_custom(key: object, value: object) -> None:
+    place = f"CommitProperties.custom_metadata[{key!r}]"
+    if not isinstance(key, str):
+        raise ValueError("CommitProperties.custom_metadata keys must be strings")
+    if key in _GENERATED:
+        raise ValueError(
+            f"CommitProperties.custom_metadata key {key!r} is generated and cannot be set"
+        )
+    is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    rules = {
+        "operationParameters": (isinstance(value, Mapping), "a JSON object"),
+        "readVersion": (is_number, "a non-negative integer"),
+        "isolationLevel": (value in _LEVELS, "a valid IsolationLevel string"),
+        "isBlindAppend": (isinstance(value, bool), "a boolean"),
+        **{name: (isinstance(value, str), "a string") for name in ("userId", "userName")},
+        "userMetadata": (isinstance(value, str), "a string"),
+    }
+    holds, what = rules.get(key, (True, ""))
+    if not holds:
+        raise ValueError(f"{place} must be {what}")
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"CommitProperties.custom_metadata value for {key!r} must be JSON-serializable: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
 def _codec(text: str | None) -> tuple[str | None, int | None]:

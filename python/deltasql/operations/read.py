@@ -1,0 +1,48 @@
+"""READ: the rows of a table inside of a transaction, with what was staged so far."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.schema import nearest
+from deltasql.operations.conform import arrow_schema, conformer
+from deltasql.operations.expressions import scalar
+from deltasql.operations.sql_types import column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.operations.target import Target
+
+
+def read_rows(
+    target: Target, columns: Sequence[str] | None = None, predicate: str | None = None
+) -> pa.RecordBatchReader:
+    """Return the rows for which a predicate is true; a commit that changes them is a conflict."""
+    pruning = None if predicate is None else target.predicate(predicate)
+    files = target.files(pruning)
+    target.read(whole_table=pruning is None, predicate=pruning, files=files)
+    whole = arrow_schema(target.metadata.schema_string)
+    names = list(whole.names) if columns is None else list(columns)
+    for name in names:
+        if name not in whole.names:
+            raise TxnLogSchemaError(
+                f"No field named {name}",
+                table=target.name,
+                column=name,
+                help=f"{nearest(name, whole.names)}The columns are {', '.join(whole.names)}.",
+            )
+    query = exp.select(*(column(name) for name in names)).from_("rows")
+    if predicate is not None:
+        query = query.where(scalar(predicate, target.schema))
+    engine = target.engine
+    found = engine.stream(engine.query(query, rows=engine.scan(target.live(files))))
+    wanted = pa.schema([whole.field(name) for name in names])
+    conform = conformer(found.schema, wanted)
+    if conform is None:
+        return found
+    return pa.RecordBatchReader.from_batches(wanted, map(conform, found))
