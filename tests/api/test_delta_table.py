@@ -1,0 +1,289 @@
+"""Opening a table by URI: the class, its versions, its errors."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+import deltasql
+from deltasql import DeltaTable, write_deltalake
+from deltasql.api.raw.table import RawTable
+from deltasql.exceptions import TxnLogUriError, VersionNotFoundError
+
+if TYPE_CHECKING:
+    from tests.api.conftest import Address
+
+
+def numbers(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64())})
+
+
+@pytest.fixture
+def uri(address: Address) -> str:
+    """A table with three versions, one row each."""
+    text = address("sales")
+    write_deltalake(text, numbers(0))
+    for version in (1, 2):
+        write_deltalake(text, numbers(version), mode="append")
+    return text
+
+
+def with_parameter(uri: str, text: str) -> str:
+    return f"{uri}{'&' if '?' in uri else '?'}{text}"
+
+
+# The class
+
+
+def parameters(function: Any) -> list[tuple[str, object, str]]:
+    found = inspect.signature(function).parameters.values()
+    return [(each.name, each.kind, repr(each.default)) for each in found]
+
+
+def test_every_method_has_the_signature_of_deltalake() -> None:
+    for name, stock in inspect.getmembers(deltalake.DeltaTable):
+        own = getattr(DeltaTable, name)
+        if name.startswith("__") and name not in ("__init__", "__datafusion_table_provider__"):
+            continue
+        if isinstance(stock, property):
+            assert isinstance(own, property), name
+        else:
+            assert parameters(own) == parameters(stock), name
+    assert parameters(deltasql.QueryBuilder.register) == parameters(deltalake.QueryBuilder.register)
+
+
+def test_merge_alter_and_optimize_have_the_methods_of_deltalake(uri: str) -> None:
+    table = DeltaTable(uri)
+    merger = table.merge(numbers(1), "t.id = s.id", source_alias="s", target_alias="t")
+    for own, stock in (
+        (merger, deltalake.table.TableMerger),
+        (table.alter, deltalake.table.TableAlterer),
+        (table.optimize, deltalake.table.TableOptimizer),
+    ):
+        assert isinstance(own, stock)
+        for name, method in inspect.getmembers(stock, inspect.isfunction):
+            assert parameters(getattr(type(own), name)) == parameters(method), name
+
+
+def test_the_handle_answers_whatever_a_raw_table_does() -> None:
+    stock = deltalake._internal.RawDeltaTable
+    asked = {name for name in dir(stock) if not name.startswith("_")}
+    assert asked - set(dir(RawTable)) == set()
+    for name in sorted(asked):
+        own, theirs = getattr(RawTable, name), getattr(stock, name)
+        if callable(theirs):
+            # By name, since its stub and its binary have them in different orders.
+            expected = {each[0] for each in parameters(theirs)} - {"field_name"}
+            assert expected <= {each[0] for each in parameters(own)}, name
+    # Daft and dask call this one by position.
+    transaction = parameters(RawTable.create_write_transaction)
+    assert [each[0] for each in transaction] == [
+        each[0] for each in parameters(stock.create_write_transaction)
+    ]
+
+
+def test_a_table_is_an_instance_of_deltalakes_class(uri: str) -> None:
+    table = DeltaTable(uri)
+    assert isinstance(table, deltalake.DeltaTable)
+    assert repr(table) == "DeltaTable()"
+    assert table == DeltaTable(uri)
+    assert table.__hash__ is None
+    assert "secret" not in repr(table._table)
+
+
+def test_options_that_are_no_more_warn(uri: str) -> None:
+    for option in ({"without_files": True}, {"log_buffer_size": 4}, {"skip_stats": True}):
+        with pytest.warns(DeprecationWarning, match=next(iter(option))) as caught:
+            DeltaTable(uri, **option)
+        assert [Path(each.filename) for each in caught] == [Path(__file__)]
+    with pytest.warns(DeprecationWarning, match="table_config"):
+        assert DeltaTable(uri).table_config.without_files is False
+
+
+def test_the_uri_of_an_open_table_is_its_folder(uri: str) -> None:
+    table = DeltaTable(uri)
+    assert table.table_uri.startswith("file:///")
+    assert table.table_uri.endswith("/sales/")
+    assert deltalake.DeltaTable(table.table_uri).version() == 2
+    assert DeltaTable(table.table_uri).version() == 2
+
+
+def test_the_folder_is_no_way_past_the_database(uri: str) -> None:
+    place = DeltaTable(uri).table_uri
+    for by_path in (deltalake.write_deltalake, write_deltalake):
+        with pytest.raises(CommitFailedError, match="InCommitTimestamp"):
+            by_path(place, numbers(9), mode="append")
+    assert DeltaTable(uri).version() == 2
+
+
+def test_a_pickle_opens_the_same_version_again(uri: str) -> None:
+    table = DeltaTable(uri, version=1)
+    copy = pickle.loads(pickle.dumps(table))
+    assert isinstance(copy, DeltaTable)
+    assert (copy.version(), copy.table_uri) == (1, table.table_uri)
+    assert copy.to_pyarrow_table() == table.to_pyarrow_table()
+
+
+def test_a_path_opens_a_table_of_deltalake(tmp_path: Path) -> None:
+    place = tmp_path / "plain"
+    deltalake.write_deltalake(place, numbers(1, 2))
+    for address in (str(place), place):
+        table = DeltaTable(address)
+        assert type(table._table) is deltalake._internal.RawDeltaTable
+        assert table.count() == 2
+        assert table.to_pyarrow_table().num_rows == 2
+        assert DeltaTable.is_deltatable(address)
+        assert pickle.loads(pickle.dumps(table)).version() == 0
+    created = DeltaTable.create(tmp_path / "other", pa.schema([("id", pa.int64())]))
+    assert type(created) is DeltaTable
+    assert not DeltaTable.is_deltatable(tmp_path / "nothing")
+    with pytest.raises(TableNotFoundError):
+        DeltaTable(tmp_path / "nothing")
+
+
+def test_opening_needs_neither_pandas_nor_duckdb(address: Address) -> None:
+    uri = address("sales")
+    write_deltalake(uri, numbers(1))
+    code = (
+        "import sys, deltasql; table = deltasql.DeltaTable(sys.argv[1]); table.version();"
+        "print(sorted({'pandas', 'polars', 'pyspark'} & set(sys.modules)))"
+    )
+    if uri.startswith("deltasql://duckdb"):
+        deltasql.api.connect.close_all()  # one process at a time
+    done = subprocess.run(
+        [sys.executable, "-c", code, uri], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+# Tables that are not there
+
+
+def test_a_missing_table_is_not_found_and_nothing_is_created(address: Address) -> None:
+    write_deltalake(address("sales"), numbers(1))
+    for missing in (address("salse"), "deltasql://sqlite//no/such/meta.db?table=sales"):
+        assert DeltaTable.is_deltatable(missing) is False
+        with pytest.raises(TableNotFoundError, match="does not exist"):
+            DeltaTable(missing)
+    assert not Path("/no/such").exists()
+    assert DeltaTable.is_deltatable(address("sales")) is True
+
+
+def test_a_database_that_is_not_there_stays_so(tmp_path: Path) -> None:
+    uri = f"deltasql://sqlite/{tmp_path}/new.db?table=t"
+    assert DeltaTable.is_deltatable(uri) is False
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_uri_has_to_name_a_table_and_be_text(tmp_path: Path) -> None:
+    with pytest.raises(TxnLogUriError, match="names a catalog"):
+        DeltaTable(f"deltasql://sqlite/{tmp_path}/meta.db")
+    with pytest.raises(TxnLogUriError, match="double slashes"):
+        DeltaTable(Path(f"deltasql://sqlite/{tmp_path}/meta.db?table=t"))
+
+
+# Versions
+
+
+def test_a_version_is_chosen_by_argument_or_uri(uri: str) -> None:
+    assert DeltaTable(uri).version() == 2
+    assert DeltaTable(uri, version=0).version() == 0
+    assert DeltaTable(with_parameter(uri, "version=1")).version() == 1
+    assert DeltaTable(with_parameter(uri, "version=1"), version=0).version() == 0
+    assert DeltaTable(uri, version=1).to_pyarrow_table()["id"].to_pylist() == [1, 0]
+
+
+def test_a_moment_is_chosen_by_uri(uri: str) -> None:
+    table = DeltaTable(uri)
+    at = datetime.fromtimestamp(table.history()[1]["timestamp"] / 1000, UTC)
+    text = at.isoformat().replace("+00:00", "Z")
+    assert DeltaTable(with_parameter(uri, f"timestamp={text}")).version() == 1
+    with pytest.raises(VersionNotFoundError):
+        DeltaTable(with_parameter(uri, "timestamp=2001-01-01T00:00:00Z"))
+
+
+def test_a_handle_travels_in_time(uri: str) -> None:
+    table = DeltaTable(uri)
+    commits = {each["version"]: each["timestamp"] for each in table.history()}
+    for version, milliseconds in commits.items():
+        moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+        for way in (version, moment, moment.isoformat(), moment.replace(tzinfo=None)):
+            table.load_as_version(way)
+            assert table.version() == version
+    table.load_as_version(datetime(2001, 1, 1, tzinfo=UTC))
+    assert table.version() == 0
+    table.load_as_version(datetime.now(UTC) + timedelta(days=1))
+    assert table.version() == 2
+    table.load_as_version(0)
+    assert table._table.get_latest_version() == 2
+    table.update_incremental()
+    assert table.version() == 2
+
+
+def test_a_version_that_is_not_there_is_an_error_with_its_facts(uri: str) -> None:
+    table = DeltaTable(uri)
+    with pytest.raises(VersionNotFoundError, match="version 99 is not available") as caught:
+        table.load_as_version(99)
+    assert (caught.value.version, caught.value.latest) == (99, 2)
+    assert isinstance(caught.value, DeltaError)
+    with pytest.raises(DeltaError, match="not the same as the specified end version 99"):
+        DeltaTable(uri, version=99)
+    for refused in (lambda: table.load_as_version(-1), lambda: DeltaTable(uri, version=-1)):
+        with pytest.raises(OverflowError):
+            refused()
+    with pytest.raises(DeltaError):
+        table.load_as_version(2**63)
+    for text in ("yesterday", "2020-01-01", "2020-01-01T00:00:00"):
+        with pytest.raises(ValueError, match="Failed to parse datetime string"):
+            table.load_as_version(text)
+    with pytest.raises(TypeError):
+        table.load_as_version(1.5)  # type: ignore[arg-type]
+    assert table.version() == 2
+
+
+# What it is and how it came to be
+
+
+def test_schema_metadata_and_protocol_are_those_of_the_log(uri: str) -> None:
+    own, stock = DeltaTable(uri), deltalake.DeltaTable(DeltaTable(uri).table_uri)
+    assert own.schema() == stock.schema()
+    assert own.protocol() == stock.protocol()
+    assert str(own.metadata()) == str(stock.metadata())
+    assert own._table.table_config() == stock._table.table_config()
+
+
+def test_history_is_that_of_the_log_and_ends_at_the_handles_version(uri: str) -> None:
+    own, stock = DeltaTable(uri), deltalake.DeltaTable(DeltaTable(uri).table_uri)
+    assert own.history() == stock.history()
+    assert own.history(2) == stock.history(2)
+    assert own.history(0) == []
+    older = DeltaTable(uri, version=1)
+    assert [each["version"] for each in older.history()] == [1, 0]
+    assert older.history(1) == own.history()[1:2]
+    assert json.loads(own._table.history(1)[1][0])["operation"] == "WRITE"
+
+
+def test_history_is_fetched_by_pages(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = DeltaTable(uri)
+    whole = table.history()
+    monkeypatch.setattr("deltasql.snapshot.snapshot.HISTORY_PAGE", 2)
+    assert table.history() == whole
+
+
+def test_transaction_versions_are_those_of_the_handles_version(uri: str) -> None:
+    properties = deltasql.CommitProperties(app_transactions=[deltasql.Transaction("app", 7)])
+    write_deltalake(uri, numbers(3), mode="append", commit_properties=properties)
+    assert DeltaTable(uri).transaction_version("app") == 7
+    assert DeltaTable(uri).transaction_version("other") is None
+    assert DeltaTable(uri, version=2).transaction_version("app") is None

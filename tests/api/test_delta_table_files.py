@@ -1,0 +1,233 @@
+"""Listings of files: the same files, in the same order, with the same columns as deltalake."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake.exceptions import DeltaError
+
+from deltasql import DeltaTable, write_deltalake
+
+if TYPE_CHECKING:
+    from tests.api.conftest import Address
+
+DAYS = ["2024-05-01", "2024-05-02", None]
+
+
+def both(uri: str) -> tuple[DeltaTable, deltalake.DeltaTable]:
+    own = DeltaTable(uri)
+    return own, deltalake.DeltaTable(own.table_uri)
+
+
+def write_visits(uri: str) -> None:
+    """Write nine files in three commits: texts that need encoding, days and nulls as partitions."""
+    for commit in range(3):
+        rows = pa.table(
+            {
+                "id": pa.array([10 * commit + n for n in range(3)], pa.int64()),
+                "where": ["Köln", "a b/c%20", None],
+                "day": pa.array([date.fromisoformat(d) if d else None for d in DAYS], pa.date32()),
+                "deep": [{"x": commit, "y": {"z": f"v{commit}"}}] * 3,
+            }
+        )
+        write_deltalake(uri, rows, mode="append", partition_by=["where", "day"])
+
+
+@pytest.fixture
+def partitioned(address: Address) -> str:
+    """The visits on every backend."""
+    write_visits(address("visits"))
+    return address("visits")
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The visits in SQLite, for tests that only look at them."""
+    uri = f"deltasql://sqlite/{tmp_path_factory.mktemp('visits')}/meta.db?table=visits"
+    write_visits(uri)
+    return uri
+
+
+def test_files_come_in_the_order_of_deltalake(partitioned: str) -> None:
+    own, stock = both(partitioned)
+    assert len(own.file_uris()) == 9
+    assert own.file_uris() == stock.file_uris()
+    assert own._table.files() == stock._table.files()
+    assert own._table.get_add_file_sizes() == stock._table.get_add_file_sizes()
+    paths = own.get_add_actions()["path"].to_pylist()
+    assert paths == stock.get_add_actions()["path"].to_pylist()
+
+
+def test_partitions_are_those_of_deltalake(partitioned: str) -> None:
+    own, stock = both(partitioned)
+    assert own._table.get_active_partitions() == stock._table.get_active_partitions()
+    assert {"where": "Köln", "day": "2024-05-01"} in own.partitions()
+    with pytest.warns(DeprecationWarning, match="partition_filters"):
+        assert own.partitions([("where", "=", "Köln")]) == [{"where": "Köln", "day": "2024-05-01"}]
+
+
+def test_a_table_without_partitions_has_none(address: Address) -> None:
+    write_deltalake(address("t"), pa.table({"id": [1]}))
+    own, stock = both(address("t"))
+    assert own.partitions() == [] == stock.partitions()
+    assert own._table.get_active_partitions() == stock._table.get_active_partitions()
+
+
+PREDICATES: list[Any] = [
+    "id = 10",
+    "id > 11 OR `where` = 'Köln'",
+    "day = '2024-05-01'",
+    "day IS NULL",
+    "`where` IS NOT NULL AND id < 10",
+    "`where` IN ('Köln', 'x')",
+    "NOT (`where` = 'Köln')",
+    "id BETWEEN 10 AND 19",
+    "deep.x = 1",
+    [("where", "=", "Köln")],
+    [("where", "!=", "Köln")],
+    [("where", "in", ["Köln", "a b/c%20"])],
+    [("where", "not in", ["Köln"])],
+    [("where", "=", "")],
+    [("day", ">=", date(2024, 5, 2))],
+    [("day", "=", "2024-05-01"), ("id", "<", 5)],
+    [[("day", "=", "2024-05-01")], [("where", "=", ""), ("id", ">=", 20)]],
+    [],
+]
+
+
+@pytest.mark.parametrize("predicate", PREDICATES, ids=str)
+def test_a_predicate_prunes_as_in_deltalake(visits: str, predicate: Any) -> None:
+    own, stock = both(visits)
+    expected = stock.file_uris(file_pruning_predicate=predicate)
+    assert own.file_uris(file_pruning_predicate=predicate) == expected
+    dataset = own.to_pyarrow_dataset(file_pruning_predicate=predicate)
+    assert dataset.files == stock.to_pyarrow_dataset(file_pruning_predicate=predicate).files
+
+
+def test_a_predicate_that_makes_no_sense_is_an_error(visits: str) -> None:
+    table = DeltaTable(visits)
+    wrong: list[Any] = ["nope = 1", "id +", "", [("id", "like", "1")], [("nope", "=", 1)]]
+    for predicate in wrong:
+        with pytest.raises(DeltaError):
+            table.file_uris(file_pruning_predicate=predicate)
+    with pytest.raises(ValueError, match="not a mix"):
+        table.file_uris(file_pruning_predicate=[("id", "=", 1), [("id", "=", 2)]])
+    with pytest.raises(ValueError, match="partitions"):
+        table.to_pyarrow_dataset(partitions=[("id", "=", 1)], file_pruning_predicate="id = 1")
+
+
+def test_add_actions_have_the_columns_and_types_of_deltalake(address: Address) -> None:
+    uri = address("typed")
+    moment = datetime(2024, 5, 1, 10, 30, 15, 123456, UTC)
+    rows = pa.table(
+        {
+            "long": pa.array([1, 5], pa.int64()),
+            "byte": pa.array([1, None], pa.int8()),
+            "float": pa.array([1.5, -2.0], pa.float32()),
+            "text": ["a", "b" * 50],
+            "flag": [True, False],
+            "raw": [b"x", b"y"],
+            "day": [date(2024, 5, 1), date(1969, 12, 31)],
+            "at": pa.array([moment, moment], pa.timestamp("us", "UTC")),
+            "local": pa.array([moment.replace(tzinfo=None)] * 2, pa.timestamp("us")),
+            "nothing": pa.array([None, None], pa.string()),
+            "list": [[1], [2, 3]],
+            "map": pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int64())),
+            "deep": [{"x": 1, "y": {"z": "a"}}, {"x": None, "y": None}],
+            "part": pa.array([1, 1], pa.int32()),
+        }
+    )
+    write_deltalake(uri, rows, partition_by=["part"])
+    write_deltalake(uri, rows.slice(0, 1), mode="append")
+    own, stock = both(uri)
+    for flatten in (False, True):
+        expected = pa.table(stock.get_add_actions(flatten))
+        found = pa.table(own.get_add_actions(flatten))
+        assert found.schema == expected.schema
+        assert found.to_pylist() == expected.to_pylist()
+        assert found.equals(expected)
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        {"delta.dataSkippingNumIndexedCols": "1"},
+        {"delta.dataSkippingNumIndexedCols": "0"},
+        {"delta.dataSkippingStatsColumns": "b,deep.x"},
+    ],
+    ids=str,
+)
+def test_statistics_are_of_the_columns_the_table_names(
+    sqlite_address: Address, configuration: dict[str, str]
+) -> None:
+    uri = sqlite_address("t")
+    rows = pa.table({"a": [1], "b": ["x"], "deep": [{"x": 1, "y": 2}]})
+    write_deltalake(uri, rows, configuration=configuration)
+    own, stock = both(uri)
+    assert pa.table(own.get_add_actions()).equals(pa.table(stock.get_add_actions()))
+    assert own._table.get_num_index_cols() == stock._table.get_num_index_cols()
+    assert own._table.get_stats_columns() == stock._table.get_stats_columns()
+
+
+def test_an_empty_table_lists_nothing_with_the_same_columns(sqlite_address: Address) -> None:
+    uri = sqlite_address("t")
+    schema = pa.schema([("a", pa.int64()), ("p", pa.string())])
+    DeltaTable.create(uri, schema, partition_by=["p"])
+    own, stock = both(uri)
+    assert pa.table(own.get_add_actions()).equals(pa.table(stock.get_add_actions()))
+    assert own.file_uris() == own.partitions() == []
+    assert own.count() == 0
+    assert own.to_pyarrow_table().equals(stock.to_pyarrow_table())
+    assert pa.table(own.scan()).equals(pa.table(stock.scan()))
+
+
+def test_count_is_the_sum_of_known_rows(address: Address, tmp_path: Any) -> None:
+    uri = address("t")
+    write_deltalake(uri, pa.table({"id": [1, 2]}))
+    without = {
+        "add": {
+            "path": "other.parquet",
+            "partitionValues": {},
+            "size": 1,
+            "modificationTime": 1,
+            "dataChange": True,
+        }
+    }
+    table = DeltaTable(uri)
+    with table._table.catalog.begin() as tx:
+        tx.stage_table("t", [without])
+    own, stock = both(uri)
+    assert own.count() == stock.count() == 2
+    assert pa.table(own.get_add_actions()).equals(pa.table(stock.get_add_actions()))
+
+
+def test_a_dataset_with_nulls_and_nan_finds_every_row(address: Address) -> None:
+    """Bounds speak of values: rows without one are in a file beside them."""
+    uri = address("t")
+    rows = pa.table(
+        {
+            "n": pa.array([1, None, 5], pa.int64()),
+            "x": pa.array([1.0, float("nan"), 5.0], pa.float64()),
+            "s": ["a", None, "e"],
+        }
+    )
+    write_deltalake(uri, rows)
+    write_deltalake(uri, pa.table({"n": [10], "x": [10.0], "s": ["z"]}), mode="append")
+    dataset = DeltaTable(uri).to_pyarrow_dataset()
+    everything = dataset.to_table()
+    n, x, s = pc.field("n"), pc.field("x"), pc.field("s")
+    conditions = [n.is_null(), n.is_valid(), ~(n <= 5), n >= 1, x.is_nan(), x > 7]
+    conditions += [s.is_null(), s > "q", ~(s < "q"), (n == 99) | s.is_null(), n == 10]
+    for condition in conditions:
+        expected = everything.filter(condition)
+        # As text, since a NaN equals nothing.
+        found = dataset.to_table(filter=condition)
+        assert str(found.to_pylist()) == str(expected.to_pylist()), condition
+    assert len(list(dataset.get_fragments(n > 7))) == 1
+    assert len(list(dataset.get_fragments(s == "z"))) == 1
+    assert len(list(dataset.get_fragments(n.is_null()))) == 1
