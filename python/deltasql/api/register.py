@@ -6,15 +6,18 @@ hold references to both. Everything that is not ours goes on to what was there b
 
 from __future__ import annotations
 
+import sys
 import threading
 from functools import wraps
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, cast
 
 from deltasql.api.raw.opening import is_ours
 
 _guard = threading.Lock()
 _MISSING = object()
+_SCHEME = "deltasql"
 _replaced: list[tuple[Any, str, object]] = []
 
 
@@ -36,6 +39,7 @@ def register() -> None:
     with _guard:
         if not _replaced:
             _patch_all()
+            _tell_scheme()
 
 
 def unregister() -> None:
@@ -47,6 +51,7 @@ def unregister() -> None:
                 delattr(owner, name)
             else:
                 setattr(owner, name, before)
+        _forget_scheme()
 
 
 def is_registered() -> bool:
@@ -163,6 +168,21 @@ def _patch_files(stock: type[Any]) -> None:
 def _file_options(raw: Any, options: dict[str, str] | None) -> dict[str, str] | None:
     known = raw.catalog.config.storage.plain_options(raw.row.location)
     return {**known, **(options or {})} or None
+
+
+def _tell_scheme() -> None:
+    """Let fsspec know where the files of a table are, where it is installed: dask asks it."""
+    if find_spec("fsspec") is not None:
+        fsspec = import_module("fsspec")
+        place = "deltasql.api.fsspec_files.DeltaSqlFileSystem"
+        fsspec.register_implementation(_SCHEME, place, clobber=True)
+
+
+def _forget_scheme() -> None:
+    registry = sys.modules.get("fsspec.registry")
+    if registry is not None:
+        registry.known_implementations.pop(_SCHEME, None)
+        registry._registry.pop(_SCHEME, None)
 
 
 def _replace(owner: Any, name: str, value: object) -> None:

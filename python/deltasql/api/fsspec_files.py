@@ -1,0 +1,31 @@
+"""`deltasql://` for fsspec: the local files of a table, which dask asks for by its URI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fsspec.implementations.local import LocalFileSystem
+
+from deltasql.api.raw.opening import is_ours, open_raw
+from deltasql.engine.addresses import root_address
+from deltasql.exceptions import TxnLogStorageError
+from deltasql.storage import parse_location
+
+
+class DeltaSqlFileSystem(LocalFileSystem):  # type: ignore[misc]
+    """The local file system; the URI of a table means the folder of its files."""
+
+    protocol = "deltasql"
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if not is_ours(path):
+            return super()._strip_protocol(path)
+        location = open_raw(path).row.location
+        if not parse_location(location).is_local:
+            raise TxnLogStorageError(
+                f"the files of this table are at {location}",
+                location=location,
+                help="Open its table_uri, which names the bucket, with the library instead.",
+            )
+        return root_address(location)

@@ -1,0 +1,282 @@
+"""Async catalogs: the loop is never blocked, and a cancelled task leaves nothing half-done."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import deltasql
+from deltasql import phases
+from deltasql.exceptions import (
+    StoreClosedError,
+    TxnLogTableNotFoundError,
+    VersionNotFoundError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from deltasql.api.aio import AsyncCatalog
+    from deltasql.uri import DeltaSqlUri
+
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+FUTURE_MS = 2**60
+PATIENCE_S = 30
+
+
+@pytest.fixture
+def play(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Callable[[Any], None]:
+    """Run a coroutine function on an open catalog with one empty table."""
+
+    def run(body: Callable[[AsyncCatalog], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with opened(catalog_uri, tmp_path) as catalog:
+                await body(catalog)
+
+        asyncio.run(main())
+
+    return run
+
+
+@asynccontextmanager
+async def opened(uri: DeltaSqlUri, folder: Path) -> AsyncIterator[AsyncCatalog]:
+    settings: dict[str, Any] = {
+        "mirror": {"mode": "off"},
+        "table": {"data_root": str(folder / "lake")},
+    }
+    async with deltasql.aio.connect(uri, **settings) as catalog:
+        await catalog.create_table("t", ROWS.schema)
+        yield catalog
+
+
+def test_open_read_write_commit_history(play: Any) -> None:
+    async def body(catalog: AsyncCatalog) -> None:
+        async with catalog.begin() as tx:
+            await tx.create_table("u", ROWS.schema)
+            await tx.write("t", ROWS)
+            await tx.write("u", ROWS)
+        assert tx.versions == {"t": 1, "u": 0}
+        table = await catalog.table("t")
+        assert await table.write(ROWS, mode="overwrite") == 2
+        assert [row.version for row in await table.history()] == [2, 1, 0]
+        assert [row.version for row in await table.history(1)] == [2]
+        assert (await table.files()).num_rows == 1
+        assert (await table.to_arrow(predicate="id > 1"))["id"].to_pylist() == [2, 3]
+        assert (await table.to_pandas(["id"]))["id"].tolist() == [1, 2, 3]
+        assert [t.full_name for t in await catalog.tables()] == ["t", "u"]
+        old = await catalog.table("t", 0)
+        assert (await old.version(), (await old.to_arrow()).num_rows) == (0, 0)
+        assert (await table.schema()).names == ("id",)
+        assert await table.run(lambda dt: dt.version()) == 2
+
+    play(body)
+
+
+def test_rows_and_changes_come_batch_by_batch(play: Any) -> None:
+    async def body(catalog: AsyncCatalog) -> None:
+        table = await catalog.table("t")
+        await table.write(ROWS)
+        seen = [number async for batch in table.scan() for number in batch["id"].to_pylist()]
+        assert sorted(seen) == [1, 2, 3]
+        kinds = [
+            kind async for batch in table.changes(0) for kind in batch["_change_type"].to_pylist()
+        ]
+        assert kinds == ["insert"] * 3
+
+    play(body)
+
+
+def test_errors_are_those_of_the_catalog(play: Any) -> None:
+    async def body(catalog: AsyncCatalog) -> None:
+        assert not await catalog.exists("nope")
+        with pytest.raises(TxnLogTableNotFoundError, match="nope"):
+            await catalog.table("nope")
+        with pytest.raises(VersionNotFoundError, match="no version 7"):
+            await catalog.table("t", 7)
+        with pytest.raises(RuntimeError, match="mine"):
+            async with catalog.begin() as tx:
+                await tx.write("t", ROWS)
+                raise RuntimeError("mine")
+        await nothing_is_left(catalog)
+
+    play(body)
+
+
+def test_many_readers_share_few_connections(play: Any) -> None:
+    async def body(catalog: AsyncCatalog) -> None:
+        table = await catalog.table("t")
+        answers = await asyncio.gather(*(table.version() for _ in range(50)))
+        assert answers == [0] * 50
+
+    play(body)
+
+
+def test_writers_at_once_all_commit(play: Any) -> None:
+    async def body(catalog: AsyncCatalog) -> None:
+        table = await catalog.table("t")
+        versions = await asyncio.gather(*(table.write(ROWS) for _ in range(6)))
+        assert sorted(versions) == [1, 2, 3, 4, 5, 6]
+
+    play(body)
+
+
+def test_cancelled_in_mid_data_leaves_no_file_and_no_intent(play: Any) -> None:
+    async def body(catalog: AsyncCatalog) -> None:
+        half, cancelled = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def data() -> Iterator[pa.RecordBatch]:
+            yield from ROWS.to_batches()
+            loop.call_soon_threadsafe(half.set)
+            assert cancelled.wait(PATIENCE_S)
+            yield from ROWS.to_batches()
+
+        async def write() -> None:
+            async with catalog.begin() as tx:
+                await tx.write("t", pa.RecordBatchReader.from_batches(ROWS.schema, data()))
+
+        task = asyncio.create_task(write())
+        await half.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        cancelled.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await nothing_is_left(catalog)
+
+    play(body)
+
+
+@pytest.mark.parametrize("phase", ["locked", "committing", "ratified"])
+def test_cancelled_during_commit_is_all_or_nothing(play: Any, phase: str) -> None:
+    async def body(catalog: AsyncCatalog) -> None:
+        arrived, cancelled = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def at(reached: str) -> None:
+            if reached == phase and not cancelled.is_set():
+                # Waits for the loop: one that was blocked would never come to cancel.
+                loop.call_soon_threadsafe(arrived.set)
+                assert cancelled.wait(PATIENCE_S)
+
+        await catalog.create_table("u", ROWS.schema)
+        tx = catalog.begin()
+
+        async def commit() -> None:
+            async with tx:
+                await tx.write("t", ROWS)
+                await tx.write("u", ROWS)
+
+        with phases.hooked(at):
+            task = asyncio.create_task(commit())
+            await arrived.wait()
+            task.cancel()
+            await asyncio.sleep(0)
+            cancelled.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert tx.versions == {"t": 1, "u": 1}
+        for name in ("t", "u"):
+            table = await catalog.table(name)
+            assert (await table.to_arrow()).num_rows == ROWS.num_rows
+        assert await catalog.run(lambda sync: sync.store.intents_before(FUTURE_MS)) == []
+
+    play(body)
+
+
+def test_cancelled_before_its_turn_never_begins(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with deltasql.aio.connect(catalog_uri, threads=1) as catalog:
+            begun, go = threading.Event(), threading.Event()
+            loop = asyncio.get_running_loop()
+            arrived = asyncio.Event()
+
+            def hold(_: object) -> None:
+                loop.call_soon_threadsafe(arrived.set)
+                assert go.wait(PATIENCE_S)
+
+            first = asyncio.create_task(catalog.run(hold))
+            await arrived.wait()
+            second = asyncio.create_task(catalog.run(lambda _: begun.set()))
+            await asyncio.sleep(0)
+            second.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await second
+            go.set()
+            await first
+            assert not begun.is_set()
+
+    asyncio.run(main())
+
+
+def test_loop_goes_on_while_rows_are_written_and_read(play: Any) -> None:
+    async def body(catalog: AsyncCatalog) -> None:
+        many = pa.table({"id": pa.array(range(1_000_000), pa.int64())})
+        table = await catalog.table("t")
+        await table.write(ROWS)  # imports are done
+        await table.to_arrow()
+        stalls: list[float] = []
+
+        async def tick() -> None:
+            while True:
+                before = time.perf_counter()
+                await asyncio.sleep(0.001)
+                stalls.append(time.perf_counter() - before)
+
+        ticking = asyncio.create_task(tick())
+        began = time.perf_counter()
+        await table.write(many)
+        await table.to_arrow()
+        await table.history()
+        took = time.perf_counter() - began
+        ticking.cancel()
+        assert max(stalls) < max(0.25, took / 2)
+        assert len(stalls) > 5
+
+    play(body)
+
+
+def test_a_closed_catalog_says_so(sqlite_uri: DeltaSqlUri) -> None:
+    async def main() -> None:
+        catalog = await deltasql.aio.connect(sqlite_uri)
+        await catalog.close()
+        await catalog.close()
+        with pytest.raises(StoreClosedError, match="not open"):
+            await catalog.tables()
+
+    asyncio.run(main())
+
+
+def test_log_in_postgres_is_read_without_a_thread(
+    postgres_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with opened(postgres_uri, tmp_path) as catalog:
+            await (await catalog.table("t")).write(ROWS)
+
+            async def refused(*_: object, **__: object) -> None:
+                raise AssertionError("a thread was used")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(catalog.worker, "run", refused)
+                table = await catalog.table("t")
+                assert await table.version() == 1
+                assert [row.version for row in await table.history()] == [1, 0]
+                assert (await table.files()).num_rows == 1
+                assert len(await catalog.tables()) == 1
+
+    asyncio.run(main())
+
+
+async def nothing_is_left(catalog: AsyncCatalog) -> None:
+    table = await catalog.table("t")
+    assert await table.version() == 0
+    assert list(Path(table.location).rglob("*.parquet")) == []
+    assert await catalog.run(lambda sync: sync.store.intents_before(FUTURE_MS)) == []

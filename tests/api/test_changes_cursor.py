@@ -1,0 +1,141 @@
+"""A cursor hands out a snapshot, then what follows, and goes on from where it was."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from deltasql.api import changes
+from deltasql.exceptions import TableChangedError, VersionNotFoundError
+
+if TYPE_CHECKING:
+    from deltasql import Catalog
+    from deltasql.api.changes import ChangeCursor
+
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+def write(catalog: Catalog, ids: list[int], mode: str = "append") -> None:
+    with catalog.begin() as tx:
+        tx.write("t", pa.table({"id": pa.array(ids, pa.int64())}), mode=mode)
+
+
+def state(cursor: ChangeCursor, before: Counter[Any] | None = None) -> Counter[Any]:
+    """What a consumer holds that applies all that comes."""
+    held = Counter(before or {})
+    for batch in cursor:
+        for row in batch.to_pylist():
+            held[row["id"]] += 1 if row["_change_type"] == "insert" else -1
+    return +held
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Catalog:
+    catalog.create_table("t", SCHEMA)
+    write(catalog, [1, 2])
+    write(catalog, [3])
+    return catalog
+
+
+def test_snapshot_then_tail_is_the_table(table: Catalog) -> None:
+    cursor = table.cursor("t")
+    held = state(cursor)
+    assert held == {1: 1, 2: 1, 3: 1}
+    assert state(cursor) == {}
+    write(table, [4])
+    write(table, [1, 9], mode="overwrite")
+    assert state(cursor, held) == {1: 1, 9: 1}
+
+
+def test_rows_of_the_snapshot_are_inserts_of_its_version(table: Catalog) -> None:
+    (version,) = {
+        version for batch in table.cursor("t") for version in batch["_commit_version"].to_pylist()
+    }
+    assert version == 2
+
+
+def test_a_version_starts_without_a_snapshot(table: Catalog) -> None:
+    assert state(table.cursor("t", 2)) == {3: 1}
+    assert state(table.cursor("t", 3)) == {}
+    cursor = table.cursor("t", 3)
+    write(table, [5])
+    assert state(cursor) == {5: 1}
+
+
+def test_every_position_goes_on_with_what_follows(
+    table: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "_PART_BYTES", 1)  # each file is a part of its own
+    cursor = table.cursor("t")
+    write(table, [4])
+    write(table, [1, 5], mode="overwrite")
+    write(table, [6, 7])
+    handed_out = [(batch.to_pylist(), cursor.position) for batch in cursor]
+    assert len({position for _, position in handed_out}) == len(handed_out)
+    for number, (_, position) in enumerate(handed_out):
+        resumed = table.cursor("t", position)
+        rest = [row for batch in resumed for row in batch.to_pylist()]
+        expected = [row for batch, _ in handed_out[number + 1 :] for row in batch]
+        assert Counter(map(_key, rest)) == Counter(map(_key, expected))
+        assert resumed.position == handed_out[-1][1]
+
+
+def test_a_stop_within_a_version_repeats_it_and_leaves_nothing_out(
+    table: Catalog,
+) -> None:
+    many = 300_000
+    write(table, list(range(many)))
+    cursor = table.cursor("t", 3)
+    taken = list(islice(iter(cursor), 1))
+    assert 0 < taken[0].num_rows < many
+    again = sum(batch.num_rows for batch in table.cursor("t", cursor.position))
+    assert again == many
+
+
+def test_position_is_small_json_and_moves_over_versions_without_rows(table: Catalog) -> None:
+    cursor = table.cursor("t")
+    assert json.loads(cursor.position)["snapshot_files"] == 0
+    state(cursor)
+    with table.begin() as tx:
+        tx.stage_table("t", [], operation="NOTHING")
+    state(cursor)
+    assert json.loads(cursor.position) == {"table": table.table("t").row.table_uuid, "version": 3}
+
+
+def test_columns_and_predicate_hold_for_snapshot_and_tail(table: Catalog) -> None:
+    cursor = table.cursor("t", columns=["id"], predicate="id > 1")
+    first = [batch.to_pydict() for batch in cursor]
+    write(table, [0, 8])
+    assert pa.Table.from_batches(list(cursor)).to_pydict() == {"id": [8]}
+    assert sorted(number for batch in first for number in batch["id"]) == [2, 3]
+
+
+def test_position_of_a_table_that_was_replaced_is_refused(table: Catalog) -> None:
+    position = table.cursor("t").position
+    table.drop("t")
+    table.create_table("t", SCHEMA)
+    with pytest.raises(TableChangedError, match="another table"):
+        table.cursor("t", position)
+    with pytest.raises(ValueError, match="'snapshot', a version or a cursor's position"):
+        table.cursor("t", "{}")
+
+
+def test_a_snapshot_whose_files_were_deleted_is_refused(table: Catalog) -> None:
+    cursor = table.cursor("t")
+    write(table, [9], mode="overwrite")
+    live = {Path(table.table("t").location) / path for path in table.table("t").scan().paths()}
+    for file in set(Path(table.table("t").location).glob("*.parquet")) - live:
+        file.unlink()
+    with pytest.raises(VersionNotFoundError, match="begin with a snapshot"):
+        list(cursor)
+    assert state(table.cursor("t")) == {9: 1}
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return (row["id"], row["_change_type"], row["_commit_version"])
