@@ -13,6 +13,7 @@ from deltasql.api.changes import ChangeCursor, changes
 from deltasql.api.mirror import Mirror
 from deltasql.api.table import CatalogTable
 from deltasql.api.transaction import MultiTableTransaction
+from deltasql.api.vacuum import vacuum
 from deltasql.commit.transaction import Committer
 from deltasql.config import Config
 from deltasql.exceptions import (
@@ -34,7 +35,7 @@ from deltasql.store.store import open_store
 from deltasql.uri import join_table_name, parse_uri, split_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
 
@@ -270,6 +271,28 @@ class Catalog:
         return ChangeCursor(self, row, start, columns=columns, predicate=predicate)
 
     # Care
+
+    def optimize(self, name: str, *, z_order: Sequence[str] = (), **options: Any) -> dict[str, Any]:
+        """Make few large files of many small ones, sorted by columns if wanted; returns metrics.
+
+        `options` are those of `MultiTableTransaction.optimize`.
+        """
+        with self.begin() as tx:
+            if z_order:
+                return tx.z_order(name, z_order, **options)
+            return tx.optimize(name, **options)
+
+    def vacuum(self, name: str, **options: Any) -> list[str]:
+        """Delete what no retained version of a table needs; returns the files.
+
+        `options` are those of `deltalake.DeltaTable.vacuum`; by default nothing is deleted yet.
+        """
+
+        def commit(operate: Callable[[MultiTableTransaction], None]) -> None:
+            with self.begin() as tx:
+                operate(tx)
+
+        return vacuum(self, self.resolve(name, fresh=True), commit, **options)
 
     def health(self) -> Health:
         """Ask the database for an answer and return what was found."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow.fs as pa_fs
     from arro3.core.types import ArrowSchemaExportable
     from deltalake import CommitProperties, PostCommitHookProperties, Schema
-    from deltalake.table import FilePruningPredicateType, FilterType
+    from deltalake.table import FilePruningPredicateType, FilterType, TableAlterer
     from pyarrow.dataset import Dataset, Expression, ParquetReadOptions
 
 _NO_EFFECT = {
@@ -137,6 +138,34 @@ class DeltaTable(deltalake.DeltaTable):
             post,
         )
         return cls(table_uri, storage_options=storage_options)
+
+    @property
+    def alter(self) -> TableAlterer:
+        """ALTER TABLE; tables of ours can also rename and drop columns."""
+        if self._raw is None:
+            return super().alter
+        from deltasql.api.alterer import Alterer
+
+        return Alterer(self)
+
+    def undo(
+        self,
+        *,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> dict[str, Any]:
+        """Take back the last commit by a new one; undoing that brings it back."""
+        raw = self._raw
+        if raw is None:
+            return self.restore(
+                self.version() - 1,
+                commit_properties=commit_properties,
+                post_commithook_properties=post_commithook_properties,
+            )
+        metrics: dict[str, Any] = json.loads(
+            raw.undo(commit_properties, post_commithook_properties)
+        )
+        return metrics
 
     def count(self) -> int:
         """Return the number of rows by the statistics of files; one without them counts as none."""
