@@ -32,6 +32,7 @@ _TYPES = {
     "date": "DATE",
     "timestamp": "TIMESTAMP WITH TIME ZONE",
     "timestamp_ntz": "TIMESTAMP",
+    "void": "INTEGER",  # as Parquet keeps what is always null
 }
 _GLOB = frozenset("*?[")
 

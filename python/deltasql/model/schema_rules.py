@@ -39,7 +39,7 @@ def validate_schema(
                 column=name,
                 help=f"{nearest(name, schema.names)}partition_by takes names of columns.",
             )
-        if not isinstance(column.type, str) or column.type == "variant":
+        if not isinstance(column.type, str) or column.type in ("variant", "void"):
             raise TxnLogSchemaError(
                 f"cannot partition by {name!r}: its type is {type_name(column.type)}",
                 column=name,
@@ -93,7 +93,7 @@ def _check_type(data_type: DataType, path: tuple[str, ...], *, legal_names_only:
     elif isinstance(data_type, MapType):
         _check_type(data_type.key_type, (*path, "key"), legal_names_only=legal_names_only)
         _check_type(data_type.value_type, (*path, "value"), legal_names_only=legal_names_only)
-    elif not is_primitive(data_type):
+    elif data_type != "void" and not is_primitive(data_type):
         raise TxnLogSchemaError(
             f"column {'.'.join(path)!r} has type {data_type!r}, which Delta does not have",
             column=".".join(path),

@@ -68,6 +68,8 @@ def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
     """
     if column.type == wanted:
         return column
+    if pa.types.is_null(wanted) and column.null_count == len(column):
+        return pa.nulls(len(column))
     if isinstance(column.type, pa.BaseExtensionType):
         return cast_column(column.storage, wanted, name)
     _refuse_narrower(column.type, wanted, name)

@@ -15,6 +15,7 @@ from deltasql.exceptions import TxnLogMirrorError, TxnLogSchemaError
 from deltasql.mirror.targets import OWN
 from deltasql.model.schema import nearest
 from deltasql.model.schema_convert import schema_to_arrow
+from deltasql.operations.conform import cast_column
 from deltasql.operations.expressions import Scope, scalar
 from deltasql.storage.location import location_url
 
@@ -139,7 +140,7 @@ def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if not schema.names:
         return batch.select([])
     columns = [
-        column if column.type.equals(field.type) else column.cast(field.type)
+        cast_column(column, field.type, field.name)
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
