@@ -75,7 +75,7 @@ def _condition(entry: Filter, schema: StructType, partition_columns: Sequence[st
     if op in ("in", "not in") and isinstance(value, Iterable) and not isinstance(value, str):
         return _membership(column, list(value), name, empty_is_null, negated=op == "not in")
     raise TxnLogSchemaError(
-        f"filter {entry!r} on column {name!r} has no operator we know, or the wrong value for it",
+        f"Invalid partition filter found: {entry!r} has an unknown operator or a wrong value",
         column=name,
         help=f"Operators: {_OPERATORS}; in and not in take a list.",
     )

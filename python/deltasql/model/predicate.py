@@ -130,7 +130,7 @@ def _parse(text: str, schema: StructType) -> exp.Expr:
         parsed = sqlglot.parse_one(text, read=PredicateDialect, into=exp.Condition)
     except SqlglotError as error:
         raise TxnLogSchemaError(
-            f"cannot parse the predicate {text!r}{_position(error)}",
+            f"sql parser error: cannot parse the predicate {text!r}{_position(error)}",
             help="Write a SQL condition such as: day >= '2024-05-01' AND amount > 10.",
         ) from error
     if not isinstance(parsed, exp.Condition):

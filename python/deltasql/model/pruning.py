@@ -222,7 +222,7 @@ class Compiler:
     ) -> TxnLogSchemaError:
         shown = ".".join(path)
         return TxnLogSchemaError(
-            f"the predicate names column {shown!r}, which the table does not have",
+            f"No field named {shown}: the predicate asks for it, the table does not have it",
             column=shown,
             help=f"{nearest(name, among.names)}The names here are: {', '.join(among.names)}.",
         )
