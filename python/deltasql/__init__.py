@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from deltasql.api.query import QueryBuilder
     from deltasql.api.register import register, unregister
 
-# Found when first asked for: they need pyarrow, which a commit does not.
+# Found when first asked for: whoever only commits actions does not pay for them.
 _LATER = {
     "DeltaTable": "deltasql.api.delta_table",
     "QueryBuilder": "deltasql.api.query",
