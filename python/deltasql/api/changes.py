@@ -128,7 +128,8 @@ class ChangeCursor:
     def _snapshot(self, engine: Engine) -> Iterator[pa.RecordBatch]:
         snapshot = self._open(self._position.version)
         feed = self._feed(snapshot)
-        files = changed_files(snapshot.scan().arrow)
+        is_old = self._open().version > snapshot.version
+        files = changed_files(snapshot.scan().arrow, may_be_gone=is_old)
         done = self._position.snapshot_files or 0
         while done < len(files):
             part = _part(files[done:])

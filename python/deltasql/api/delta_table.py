@@ -10,10 +10,11 @@ import deltalake
 
 from deltasql.api.raw.opening import is_ours
 from deltasql.api.raw.table import RawTable
+from deltasql.exceptions import TxnLogError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -166,6 +167,25 @@ class DeltaTable(deltalake.DeltaTable):
             raw.undo(commit_properties, post_commithook_properties)
         )
         return metrics
+
+    def changes(
+        self,
+        from_version: int,
+        to_version: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        predicate: str | None = None,
+    ) -> pa.RecordBatchReader:
+        """Stream the rows that versions inserted and deleted; no table has to opt in to it.
+
+        The first and the last version are included; without a last one it is the latest.
+        """
+        if self._raw is None:
+            raise TxnLogError(
+                f"the log of {self.table_uri} is not in a database: its changes are not known",
+                help="Use load_cdf(), or bring the table into a catalog.",
+            )
+        return self._raw.changes(from_version, to_version, columns=columns, predicate=predicate)
 
     def count(self) -> int:
         """Return the number of rows by the statistics of files; one without them counts as none."""

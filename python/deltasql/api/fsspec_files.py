@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
-
-from fsspec.implementations.local import LocalFileSystem
 
 from deltasql.api.raw.opening import is_ours, open_raw
 from deltasql.engine.addresses import root_address
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.storage import parse_location
 
+# Without fsspec nobody asks for the class.
+_Local: Any = (
+    import_module("fsspec.implementations.local").LocalFileSystem if find_spec("fsspec") else object
+)
 
-class DeltaSqlFileSystem(LocalFileSystem):  # type: ignore[misc]
+
+class DeltaSqlFileSystem(_Local):  # type: ignore[misc]
     """The local file system; the URI of a table means the folder of its files."""
 
     protocol = "deltasql"

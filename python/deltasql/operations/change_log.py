@@ -157,11 +157,11 @@ class ChangeLog:
         return self._store.query(name, table_id=self.table.table_id, **params)
 
 
-def changed_files(listed: pa.Table) -> list[ChangedFile]:
+def changed_files(listed: pa.Table, *, may_be_gone: bool) -> list[ChangedFile]:
     """Return the files of a scan, in the order in which they were added."""
     names = ("path", "partition", "deletion_vector", "size", "stats")
     rows = listed.sort_by("file_id").select(names).to_pylist()
-    return [ChangedFile(*row.values(), may_be_gone=True) for row in rows]
+    return [ChangedFile(*row.values(), may_be_gone=may_be_gone) for row in rows]
 
 
 def physical_partitioning(metadata: Metadata) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class ChangeFeed:
         self._fields = StructType((*snapshot.schema.fields, *FEED_FIELDS))
         whole = schema_to_arrow(self._fields)
         self._columns = [self._known(name) for name in columns or whole.names]
-        self.schema = pa.schema([whole.field(name).with_nullable(True) for name in self._columns])
+        self.schema = pa.schema([_nullable(whole.field(name)) for name in self._columns])
         self._predicate = self._parse(predicate)
 
     def between(self, engine: Engine, first: int, last: int) -> Iterator[pa.RecordBatch]:
@@ -290,6 +290,18 @@ class ChangeFeed:
         metadata = self.snapshot.metadata
         mode = column_mapping_mode(metadata.configuration)
         return parse_predicate(predicate, self._fields, metadata.partition_columns, mode)
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    """Allow nulls at every level: an engine does not say where there are none."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_nullable(member) for member in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_nullable(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_type, _nullable(kind.item_field))
+    return pa.field(field.name, kind)
 
 
 def _column(name: str, table: str | None = None) -> exp.Column:

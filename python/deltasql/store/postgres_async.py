@@ -38,6 +38,8 @@ class AsyncPostgres:
         except psycopg.Error as error:
             if self._store.classify(error) is not Fault.LOST:
                 raise self._store.translate(error) from error
+        # When one connection was lost, those that were idle then are probably lost too.
+        await (await self._open()).check()
         try:
             return await self._query(name, params)
         except psycopg.Error as error:
@@ -75,7 +77,6 @@ class AsyncPostgres:
                     max_lifetime=settings.max_lifetime_s,
                     max_idle=settings.max_idle_s,
                     configure=_configure,
-                    check=AsyncConnectionPool.check_connection if settings.health_check else None,
                     name="deltasql-aio",
                     num_workers=1,
                     open=False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from arro3.core import RecordBatchReader
 
+from deltasql.api.changes import changes
 from deltasql.api.raw.base import RawBase
 from deltasql.engine.base import CHANGE_TYPE
 from deltasql.engine.choose import open_engine
@@ -16,7 +17,7 @@ from deltasql.model.clock import from_ms, now_ms, to_ms
 from deltasql.operations.changes import COMMIT_TIMESTAMP, COMMIT_VERSION, ChangeFeed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _ENABLED = "delta.enableChangeDataFeed"
 _VIEWS = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
@@ -72,6 +73,19 @@ class CdfSide(RawBase):
                     yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
 
         return RecordBatchReader.from_arrow(pa.RecordBatchReader.from_batches(schema, batches()))
+
+    def changes(
+        self,
+        from_version: int,
+        to_version: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        predicate: str | None = None,
+    ) -> pa.RecordBatchReader:
+        """Stream what versions changed, also of a table without change data."""
+        return changes(
+            self.catalog, self.row, from_version, to_version, columns=columns, predicate=predicate
+        )
 
     def _span(
         self, starting: int, ending: int | None, begins: int | None, allow_out_of_range: bool
