@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TableExistsError
 from deltasql.operations.read import read_rows
-from deltasql.operations.write import check_modes, rows_to_write, stage_write
+from deltasql.operations.write import check_modes, rows_to_write, schema_to_create, stage_write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ class WriteVerbs:
             rows = rows_to_write(data)
             self.create_table(
                 table,
-                rows.schema,
+                schema_to_create(rows),
                 location=location,
                 partition_by=partition_by,
                 properties=properties,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, unquote_plus
 
 from deltasql.engine.base import CHANGE_TYPE
@@ -141,8 +141,3 @@ def _check_members(given: DataType, wanted: DataType, path: str) -> None:
     elif isinstance(given, MapType) and isinstance(wanted, MapType):
         _check_members(given.key_type, wanted.key_type, path)
         _check_members(given.value_type, wanted.value_type, path)
-
-
-def column_types(schema: Any) -> dict[str, DataType]:
-    """Return the Delta types of a Spark schema's columns by name."""
-    return {field.name: field.type for field in schema_from_any(schema).fields}

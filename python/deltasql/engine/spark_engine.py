@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Relation, WritePlan
     from deltasql.engine.live_files import LiveFiles
     from deltasql.model.actions import AddFile
+    from deltasql.model.schema import DataType
 
 _LOCAL_BYTES = 1024**3
 
@@ -103,7 +104,12 @@ class SparkEngine:
     def query(self, sql: exp.Query, /, **relations: Relation) -> SparkRelation:
         """Return the answer to a query; it means the same whatever the session's settings."""
         frames = {name: self._settled(each) for name, each in relations.items()}
-        text = spark_query(sql, relations)
+
+        def type_of(relation: str, column: str) -> DataType | None:
+            found = schema_from_any(frames[relation].schema).find(column)
+            return None if found is None else found.type
+
+        text = spark_query(sql, relations, type_of)
         used = {parameter(name): frame for name, frame in frames.items()}
         with spark_errors("understand a query"), settings(self.spark, MEANING):
             found = self.spark.sql(text, **{k: v for k, v in used.items() if f"{{{k}}}" in text})

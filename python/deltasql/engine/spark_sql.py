@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.engine.spark_casts import casts_by_name
+
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
+
+    from deltasql.model.schema import DataType
 
 _PREFIX = "r_"
 # Spark's TIMESTAMP is what a session says it is; these two are not.
@@ -17,14 +21,26 @@ _MOMENTS = {
 }
 
 
-def spark_query(query: exp.Query, relations: Collection[str]) -> str:
+def spark_query(
+    query: exp.Query,
+    relations: Collection[str],
+    type_of: Callable[[str, str], DataType | None] | None = None,
+) -> str:
     """Return the text of a query for `SparkSession.sql`, relations as its parameters.
+
+    `type_of` tells the type of a relation's column.
 
     >>> from sqlglot import parse_one
     >>> spark_query(parse_one("SELECT a.x, '{' FROM a, b AS c"), ["a", "b"])
     "SELECT `a`.`x`, '{{' FROM {r_a} AS `a`, {r_b} AS `c`"
     """
     tree = query.copy()
+    if type_of is not None:
+        _name_casts(tree, relations, type_of)
+    for window in list(tree.find_all(exp.Window)):
+        if _numbers_in_no_order(window):
+            # Spark would bring all rows to one place for it.
+            window.replace(exp.Anonymous(this="monotonically_increasing_id"))
     stands: dict[str, str] = {}
     for table in list(tree.find_all(exp.Table)):
         if table.name not in relations or table.db:
@@ -44,6 +60,24 @@ def spark_query(query: exp.Query, relations: Collection[str]) -> str:
     for mark, name in stands.items():
         text = text.replace(mark, f"{{{name}}}")
     return text
+
+
+def _name_casts(
+    tree: exp.Query, relations: Collection[str], type_of: Callable[[str, str], DataType | None]
+) -> None:
+    names = {t.alias_or_name: t.name for t in tree.find_all(exp.Table) if t.name in relations}
+
+    def source(column: exp.Column) -> DataType | None:
+        wanted = [names[column.table]] if column.table in names else list(names.values())
+        found = [kind for name in wanted if (kind := type_of(name, column.name)) is not None]
+        return found[0] if len(found) == 1 else None
+
+    casts_by_name(tree, source)
+
+
+def _numbers_in_no_order(window: exp.Window) -> bool:
+    parts = ("partition_by", "order", "spec")
+    return isinstance(window.this, exp.RowNumber) and not any(window.args.get(p) for p in parts)
 
 
 def parameter(relation: str) -> str:

@@ -16,6 +16,7 @@ from deltasql.engine.parquet import write_batches
 from deltasql.exceptions import TxnLogConfigError, TxnLogSchemaError, TxnLogTransactionError
 from deltasql.model.column_mapping import with_new_columns_mapped
 from deltasql.model.protocol import required_features, upgraded_protocol, writer_features
+from deltasql.model.schema import StructType
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.model.schema_rules import validate_schema
 from deltasql.operations.change_data import (
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
     from deltasql.engine.base import Relation, WriteOptions
     from deltasql.model.actions import AddFile
-    from deltasql.model.schema import StructType
     from deltasql.operations.target import Target
 
 MODES = {"append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists", "ignore": "Ignore"}
@@ -121,6 +121,17 @@ def is_rows(data: object) -> bool:
 def rows_to_write(data: object) -> Any:
     """Return rows that know their `schema` and can be written: a Spark frame, or a reader."""
     return data if is_spark_frame(data) else batches(data)
+
+
+def schema_to_create(rows: Any) -> object:
+    """Return the schema of a table that is made for these rows.
+
+    Spark says of computed columns that they are never null, which is no wish of the user.
+    """
+    if not is_spark_frame(rows):
+        return rows.schema
+    given = schema_from_any(rows.schema)
+    return nullable(given, StructType())
 
 
 @dataclass(slots=True)
@@ -280,7 +291,14 @@ def _write_relation(
     engine = target.engine
     new = _conformed(target, rows, condition)
     if replaced.scan is None:
-        return engine.write(new, target.plan(options))
+        written = engine.write(new, target.plan(options))
+        if rows.reader is None:  # counted from the files, so that rows are computed once
+            rows.count = sum(json.loads(each.stats or "{}")["numRecords"] for each in written)
+        return written
+    if rows.reader is None:
+        new = engine.keep(new)
+        count = exp.select(exp.Count(this=exp.Star())).from_("rows")
+        rows.count = int(engine.collect(engine.query(count, rows=new)).column(0)[0].as_py())
     columns = [column(name) for name in target.schema.names]
     inserts = exp.select(*columns).from_(exp.to_table("new"))
     both = exp.union(inserts, _survivors(target, replaced), distinct=False)
@@ -332,7 +350,7 @@ def _chained(
 
 
 def _conformed(target: Target, rows: _Rows, condition: exp.Expr | None) -> Relation:
-    """Return the rows of a relation with the table's columns, checked and counted."""
+    """Return the rows of a relation with the table's columns, checked."""
     engine = target.engine
     if rows.relation is None:
         wanted = arrow_schema(target.metadata.schema_string)
@@ -348,10 +366,7 @@ def _conformed(target: Target, rows: _Rows, condition: exp.Expr | None) -> Relat
         for f in target.schema.fields
     ]
     shaped = engine.query(exp.select(*columns).from_("rows"), rows=complete)
-    kept = checked(target, shaped, engine=engine, predicate=condition)
-    count = exp.select(exp.Count(this=exp.Star())).from_("rows")
-    rows.count = int(engine.collect(engine.query(count, rows=kept)).column(0)[0].as_py())
-    return kept
+    return checked(target, shaped, engine=engine, predicate=condition)
 
 
 def _parameters(target: Target, mode: str, predicate: str | None) -> dict[str, Any]:

@@ -1,0 +1,81 @@
+"""`deltasql.spark.write`: a Spark DataFrame into a table, with one commit in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltasql.api.create import open_for_writing, table_properties
+from deltasql.engine.choose import is_spark_frame
+from deltasql.exceptions import TxnLogEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deltalake import CommitProperties
+    from pyspark.sql import DataFrame
+
+    from deltasql.engine.base import WriteOptions
+    from deltasql.uri import DeltaSqlUri
+
+
+def write(
+    df: DataFrame,
+    uri: str | DeltaSqlUri,
+    mode: str = "append",
+    partition_by: Sequence[str] | str | None = None,
+    schema_mode: str | None = None,
+    replace_where: str | None = None,
+    *,
+    properties: Mapping[str, str | None] | None = None,
+    description: str | None = None,
+    app_id: str | None = None,
+    app_version: int | None = None,
+    user_metadata: str | None = None,
+    options: WriteOptions | None = None,
+) -> int | None:
+    """Write rows and return the version that has them; None when there was nothing to do.
+
+    `mode` is append, overwrite, error or ignore; a table that does not exist is created, with
+    `properties`. `schema_mode` is merge or overwrite. With overwrite, `replace_where` says which
+    rows are replaced. With `app_id` and `app_version` a write that was committed before is left
+    out, so that it can be repeated after a crash.
+    """
+    if not is_spark_frame(df):
+        raise TxnLogEngineError(
+            f"this is no Spark DataFrame but {type(df).__name__}",
+            engine="spark",
+            help="Use deltasql.write_deltalake for Arrow, pandas and polars.",
+        )
+    parsed, catalog, table = open_for_writing(uri, None)
+    with catalog.begin() as tx:
+        exists = tx.has_table(table)
+        if app_id is not None and app_version is not None and exists:
+            done = tx.snapshot(table).transaction_version(app_id)
+            if done is not None and done >= app_version:
+                return None
+        tx.write(
+            table,
+            df,
+            mode=mode,
+            schema_mode=schema_mode,
+            predicate=replace_where,
+            partition_by=partition_by,
+            options=options,
+            location=parsed.location,
+            properties=None if exists else table_properties(properties, strict=False),
+            description=description,
+        )
+        tx.set_commit_properties(table, _commit_properties(app_id, app_version, user_metadata))
+    return tx.versions.get(table)
+
+
+def _commit_properties(
+    app_id: str | None, app_version: int | None, user_metadata: str | None
+) -> CommitProperties:
+    from deltalake import CommitProperties, Transaction
+
+    known = app_id is not None and app_version is not None
+    return CommitProperties(
+        custom_metadata=None if user_metadata is None else {"userMetadata": user_metadata},
+        app_transactions=[Transaction(str(app_id), int(app_version or 0))] if known else None,
+    )
