@@ -1,0 +1,95 @@
+"""Files that the user wrote: `create_write_transaction`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import CommitProperties
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from tests.parity.lakes import Lake, column, everywhere, rows, sample
+
+
+def put(lake: Lake, table: Any, path: str, data: pa.Table, **partition: str) -> AddAction:
+    """Write a file beside a table and describe it."""
+    file = lake.folder(table) / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(data, file)
+    stats = json.dumps({"numRecords": data.num_rows})
+    return AddAction(path, file.stat().st_size, partition, 1_700_000_000_000, True, stats)
+
+
+@everywhere
+def test_files_are_added(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    action = put(lake, table, "mine.parquet", sample(id=[7, 8, 9]))
+    assert table.create_write_transaction([action], "append", table.schema()) is None
+    table.update_incremental()
+    assert table.version() == 1
+    assert column(table, "id") == [1, 2, 3, 7, 8, 9]
+    commit = table.history(1)[0]
+    assert commit["operation"] == "WRITE"
+    assert commit["operationParameters"]["mode"] == "Append"
+    assert "mine.parquet" in {each.rsplit("/", 1)[-1] for each in table.file_uris()}
+
+
+@everywhere
+def test_overwrite_removes_the_others(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    action = put(lake, table, "mine.parquet", sample(id=[7, 8, 9]))
+    table.create_write_transaction([action], "overwrite", table.schema())
+    table.update_incremental()
+    assert column(table, "id") == [7, 8, 9]
+    table.create_write_transaction([], "overwrite", table.schema())
+    table.update_incremental()
+    assert table.count() == 0
+
+
+def test_overwrite_of_some_partitions(lake: Lake) -> None:
+    table = lake.make("t", sample(), partition_by=["p"])
+    data = sample(id=[7, 8, 9]).drop_columns(["p"])
+    action = put(lake, table, "p=a/mine.parquet", data, p="a")
+    table.create_write_transaction(
+        [action],
+        "overwrite",
+        table.schema(),
+        partition_by=["p"],
+        partition_filters=[("p", "=", "a")],
+    )
+    table.update_incremental()
+    assert [(row["id"], row["p"]) for row in rows(table)] == [
+        (2, "b"),
+        (7, "a"),
+        (8, "a"),
+        (9, "a"),
+    ]
+
+
+def test_files_are_removed(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    lake.write_deltalake(table, sample(id=[7, 8, 9]), mode="append")
+    newest = table.file_uris()[0].rsplit("/", 1)[-1]
+    remove = RemoveAction(newest, True, 1_700_000_000_000)
+    table.create_write_transaction([remove], "append", table.schema())
+    table.update_incremental()
+    assert column(table, "id") == [1, 2, 3]
+
+
+def test_properties_of_the_commit(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    action = put(lake, table, "mine.parquet", sample())
+    who = CommitProperties(custom_metadata={"who": "me"})
+    table.create_write_transaction([action], "append", table.schema(), commit_properties=who)
+    table.update_incremental()
+    assert table.history(1)[0]["who"] == "me"
+
+
+def test_an_unknown_mode(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    with pytest.raises(DeltaError, match="Invalid save mode provided: bogus"):
+        table.create_write_transaction([], "bogus", table.schema())

@@ -1,0 +1,157 @@
+"""Handles that are behind: what still commits and what is a conflict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, Transaction
+from deltalake.exceptions import CommitFailedError
+
+from tests.parity.lakes import Lake, everywhere, sample
+
+ADDED = "a concurrent transactions? added new data"
+DELETED = "a concurrent transaction deleted data this operation read"
+
+
+def two(lake: Lake, **options: Any) -> tuple[Any, Any]:
+    """Two handles on version 0."""
+    lake.make("t", sample(), **options)
+    return lake.DeltaTable(lake.uri("t")), lake.DeltaTable(lake.uri("t"))
+
+
+@everywhere
+def test_two_appends(lake: Lake) -> None:
+    first, second = two(lake)
+    lake.write_deltalake(first, sample(), mode="append")
+    lake.write_deltalake(second, sample(), mode="append")
+    assert (second.version(), second.count()) == (2, 9)
+
+
+@everywhere
+def test_overwrite_after_an_append(lake: Lake) -> None:
+    first, second = two(lake)
+    lake.write_deltalake(first, sample(), mode="append")
+    lake.write_deltalake(second, sample(), mode="overwrite")
+    assert (second.version(), second.count()) == (2, 6)
+
+
+@everywhere
+def test_two_overwrites(lake: Lake) -> None:
+    first, second = two(lake)
+    lake.write_deltalake(first, sample(), mode="overwrite")
+    with pytest.raises(CommitFailedError, match=DELETED):
+        lake.write_deltalake(second, sample(), mode="overwrite")
+
+
+@everywhere
+def test_two_deletes(lake: Lake) -> None:
+    first, second = two(lake)
+    first.delete("id = 1")
+    with pytest.raises(CommitFailedError, match=f"{ADDED}|{DELETED}"):
+        second.delete("id = 2")
+    assert second.version() == 0
+    second.update_incremental()
+    second.delete("id = 2")
+    assert second.count() == 1
+
+
+def test_delete_after_an_append(lake: Lake) -> None:
+    first, second = two(lake)
+    lake.write_deltalake(first, sample(), mode="append")
+    with pytest.raises(CommitFailedError, match=ADDED):
+        second.delete("id = 1")
+
+
+def test_deletes_of_other_partitions(lake: Lake) -> None:
+    first, second = two(lake, partition_by=["p"])
+    first.delete("p = 'a'")
+    second.delete("p = 'b'")
+    assert (second.version(), second.count()) == (2, 0)
+
+
+def test_delete_beside_an_append_to_another_partition(lake: Lake) -> None:
+    first, second = two(lake, partition_by=["p"])
+    lake.write_deltalake(first, sample(p=["a", "a", "a"]), mode="append")
+    second.delete("p = 'b'")
+    assert second.count() == 5
+
+
+def test_two_updates(lake: Lake) -> None:
+    first, second = two(lake)
+    first.update({"v": "1"}, predicate="id = 1")
+    with pytest.raises(CommitFailedError, match=f"{ADDED}|{DELETED}"):
+        second.update({"v": "2"}, predicate="id = 2")
+
+
+def test_merge_after_an_update(lake: Lake) -> None:
+    first, second = two(lake)
+    first.update({"v": "1"}, predicate="id = 1")
+    merger = second.merge(sample(), "s.id = t.id", "s", "t").when_matched_update_all()
+    with pytest.raises(CommitFailedError, match=f"{ADDED}|{DELETED}"):
+        merger.execute()
+
+
+@everywhere
+def test_anything_after_a_change_of_the_metadata(lake: Lake) -> None:
+    first, second = two(lake)
+    first.alter.set_table_properties({"delta.logRetentionDuration": "interval 2 days"})
+    with pytest.raises(CommitFailedError, match="Metadata changed since last commit"):
+        lake.write_deltalake(second, sample(), mode="append")
+    with pytest.raises(CommitFailedError, match="Metadata changed since last commit"):
+        second.delete("id = 1")
+
+
+def test_append_after_a_new_column(lake: Lake) -> None:
+    first, second = two(lake)
+    wider = sample(w=[1, 2, 3])
+    lake.write_deltalake(first, wider, mode="append", schema_mode="merge")
+    with pytest.raises(CommitFailedError, match="Metadata changed since last commit"):
+        lake.write_deltalake(second, sample(), mode="append")
+
+
+@everywhere
+def test_one_application_transaction_twice(lake: Lake) -> None:
+    first, second = two(lake)
+    properties = CommitProperties(app_transactions=[Transaction("app", 1)])
+    lake.write_deltalake(first, sample(), mode="append", commit_properties=properties)
+    with pytest.raises(CommitFailedError, match="Concurrent transaction failed"):
+        lake.write_deltalake(second, sample(), mode="append", commit_properties=properties)
+
+
+def test_no_retries_allowed(lake: Lake) -> None:
+    first, second = two(lake)
+    lake.write_deltalake(first, sample(), mode="append")
+    once = CommitProperties(max_commit_retries=0)
+    with pytest.raises(CommitFailedError, match="Failed to commit transaction: 0"):
+        lake.write_deltalake(second, sample(), mode="append", commit_properties=once)
+    more = CommitProperties(max_commit_retries=1)
+    lake.write_deltalake(second, sample(), mode="append", commit_properties=more)
+    assert second.count() == 9
+
+
+def test_compaction_beside_an_append(lake: Lake) -> None:
+    lake.make("t", sample())
+    lake.append("t", sample())
+    first, second = lake.DeltaTable(lake.uri("t")), lake.DeltaTable(lake.uri("t"))
+    lake.write_deltalake(first, sample(), mode="append")
+    result = second.optimize.compact()
+    assert result["numFilesRemoved"] == 2
+    assert lake.DeltaTable(lake.uri("t")).count() == 9
+
+
+def test_a_handle_that_lost_reads_its_own_version(lake: Lake) -> None:
+    first, second = two(lake)
+    first.delete()
+    assert second.to_pyarrow_table().num_rows == 3
+    with pytest.raises(CommitFailedError):
+        second.update({"v": "0"})
+    assert second.to_pyarrow_table().num_rows == 3
+
+
+def test_tables_are_created_by_one(lake: Lake) -> None:
+    lake.DeltaTable.create(lake.uri("t"), sample().schema)
+    table = lake.DeltaTable.create(lake.uri("t"), sample().schema, mode="ignore")
+    lake.write_deltalake(table, pa.Table.from_batches(sample().to_batches()), mode="append")
+    assert table.count() == 3

@@ -1,0 +1,131 @@
+"""`DeltaTable.create` and tables made from add actions."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, Field, PostCommitHookProperties, Schema
+from deltalake.exceptions import DeltaError
+
+from tests.parity.lakes import Lake, column, everywhere, sample
+
+TWO = Schema([Field("id", "long", nullable=False), Field("s", "string", metadata={"k": "v"})])
+
+
+@everywhere
+def test_create(lake: Lake) -> None:
+    table = lake.DeltaTable.create(
+        lake.uri("t"),
+        TWO,
+        partition_by="s",
+        name="people",
+        description="who",
+        configuration={"delta.appendOnly": "true"},
+    )
+    assert isinstance(table, lake.DeltaTable)
+    assert (table.version(), table.count()) == (0, 0)
+    assert table.schema() == TWO
+    metadata = table.metadata()
+    assert (metadata.name, metadata.description) == ("people", "who")
+    assert metadata.partition_columns == ["s"]
+    assert lake.configuration(table) == {"delta.appendOnly": "true"}
+
+
+def test_history_tells_of_a_creation(lake: Lake) -> None:
+    table = lake.DeltaTable.create(lake.uri("t"), TWO)
+    (commit,) = table.history()
+    assert commit["operation"] == "CREATE TABLE"
+    parameters = commit["operationParameters"]
+    assert parameters["mode"] == "ErrorIfExists"
+    assert parameters["location"] == table.table_uri
+    assert json.loads(parameters["metadata"])["id"] == table.metadata().id
+    assert json.loads(parameters["protocol"])["minReaderVersion"] == 1
+
+
+def test_schemas_of_arrow(lake: Lake) -> None:
+    table = lake.DeltaTable.create(lake.uri("t"), sample().schema)
+    assert table.to_pyarrow_table().schema == sample().schema
+    lake.write_deltalake(table, sample(), mode="append")
+    assert column(table, "id") == [1, 2, 3]
+
+
+@everywhere
+def test_modes_on_a_table_that_is_there(lake: Lake) -> None:
+    lake.make("t", sample())
+    with pytest.raises(DeltaError, match="A Delta Lake table already exists at that location"):
+        lake.DeltaTable.create(lake.uri("t"), TWO)
+    with pytest.raises(DeltaError, match="`append` is not allowed for create operation"):
+        lake.DeltaTable.create(lake.uri("t"), TWO, mode="append")
+    kept = lake.DeltaTable.create(lake.uri("t"), TWO, mode="ignore")
+    assert (kept.version(), kept.count()) == (0, 3)
+    replaced = lake.DeltaTable.create(lake.uri("t"), TWO, mode="overwrite")
+    assert (replaced.version(), replaced.count()) == (1, 0)
+    assert replaced.schema() == TWO
+    assert replaced.history(1)[0]["operation"] == "CREATE OR REPLACE TABLE"
+    assert lake.DeltaTable(lake.uri("t"), version=0).count() == 3
+
+
+def test_every_mode_creates_what_is_not_there(lake: Lake) -> None:
+    for mode in ("append", "overwrite", "ignore"):
+        assert lake.DeltaTable.create(lake.uri(mode), TWO, mode=mode).version() == 0
+
+
+def test_partition_columns_must_be_in_the_schema(lake: Lake) -> None:
+    with pytest.raises(DeltaError, match="zz"):
+        lake.DeltaTable.create(lake.uri("t"), TWO, partition_by=["zz"])
+
+
+def test_a_table_needs_a_column(lake: Lake) -> None:
+    with pytest.raises(DeltaError, match="At least one column must be defined"):
+        lake.DeltaTable.create(lake.uri("t"), Schema([]))
+
+
+def test_unknown_properties(lake: Lake) -> None:
+    with pytest.raises(DeltaError, match="Error parsing property 'zz':'1'"):
+        lake.DeltaTable.create(lake.uri("t"), TWO, configuration={"zz": "1"})
+    table = lake.DeltaTable.create(
+        lake.uri("t"), TWO, configuration={"zz": "1"}, raise_if_key_not_exists=False
+    )
+    assert lake.configuration(table) == {"zz": "1"}
+
+
+def test_properties_without_a_value_are_left_out(lake: Lake) -> None:
+    table = lake.DeltaTable.create(lake.uri("t"), TWO, configuration={"delta.appendOnly": None})
+    assert lake.configuration(table) == {}
+
+
+def test_commit_properties(lake: Lake) -> None:
+    table = lake.DeltaTable.create(
+        lake.uri("t"),
+        TWO,
+        commit_properties=CommitProperties(custom_metadata={"who": "me"}),
+        post_commithook_properties=PostCommitHookProperties(create_checkpoint=False),
+    )
+    assert table.history()[0]["who"] == "me"
+
+
+def test_commit_arguments_by_position_warn(lake: Lake) -> None:
+    who = CommitProperties(custom_metadata={"who": "me"})
+    with pytest.warns(DeprecationWarning, match="positionally"):
+        table = lake.DeltaTable.create(
+            lake.uri("t"), TWO, "error", None, None, None, None, None, who
+        )
+    assert table.history()[0]["who"] == "me"
+
+
+def test_features_asked_for_by_properties(lake: Lake) -> None:
+    table = lake.DeltaTable.create(
+        lake.uri("t"), sample().schema, configuration={"delta.enableDeletionVectors": "true"}
+    )
+    assert "deletionVectors" in table.protocol().reader_features
+    assert "deletionVectors" in table.protocol().writer_features
+
+
+def test_writing_into_a_created_partitioned_table(lake: Lake) -> None:
+    table = lake.DeltaTable.create(lake.uri("t"), sample().schema, partition_by=["p"])
+    lake.write_deltalake(table, sample(), mode="append")
+    assert sorted(each["p"] for each in table.partitions()) == ["a", "b"]
+    lake.write_deltalake(table, pa.concat_tables([sample()] * 2), mode="overwrite")
+    assert table.count() == 6

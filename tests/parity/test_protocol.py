@@ -1,0 +1,130 @@
+"""Table features: when they are added, and what a table then asks for."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from deltalake import TableFeatures
+from deltalake.exceptions import DeltaError
+from deltalake.table import (
+    MAX_SUPPORTED_READER_VERSION,
+    SUPPORTED_READER_FEATURES,
+    SUPPORTED_WRITER_FEATURES,
+)
+
+from tests.parity.lakes import Lake, everywhere, sample
+
+LEGACY = {"appendOnly", "invariants"}
+
+
+def test_a_plain_table_asks_for_the_least(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    assert lake.features(table) == LEGACY
+    assert table.protocol().min_reader_version == 1
+
+
+@everywhere
+def test_timestamps_without_a_zone_need_a_feature(lake: Lake) -> None:
+    table = lake.make("t", pa.table({"ts": pa.array([0], pa.timestamp("us"))}))
+    protocol = table.protocol()
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (3, 7)
+    assert protocol.reader_features == ["timestampNtz"]
+    assert "timestampNtz" in protocol.writer_features
+
+
+def test_timestamps_without_a_zone_that_come_later(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    moments = pa.array([0, 0, 0], pa.timestamp("us"))
+    lake.write_deltalake(table, sample(ts=moments), mode="append", schema_mode="merge")
+    assert "timestampNtz" in table.protocol().reader_features
+
+
+def test_properties_bring_their_feature(lake: Lake) -> None:
+    table = lake.make("t", sample(), configuration={"delta.enableChangeDataFeed": "true"})
+    assert "changeDataFeed" in lake.features(table)
+    other = lake.make("u", sample())
+    other.alter.add_constraint({"c": "id > 0"})
+    assert "checkConstraints" in lake.features(other)
+
+
+@everywhere
+def test_add_feature_for_writers(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    table.alter.add_feature(TableFeatures.ChangeDataFeed, allow_protocol_versions_increase=True)
+    protocol = table.protocol()
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 7)
+    assert "changeDataFeed" in protocol.writer_features
+    assert protocol.reader_features is None
+    assert table.history(1)[0]["operation"] == "ADD FEATURE"
+    assert table.history(1)[0]["operationParameters"] == {"name": '["changeDataFeed"]'}
+
+
+@pytest.mark.parametrize(
+    ("feature", "name"),
+    [
+        (TableFeatures.DeletionVectors, "deletionVectors"),
+        (TableFeatures.ColumnMapping, "columnMapping"),
+        (TableFeatures.TimestampWithoutTimezone, "timestampNtz"),
+        (TableFeatures.V2Checkpoint, "v2Checkpoint"),
+    ],
+    ids=str,
+)
+def test_add_feature_for_readers(lake: Lake, feature: TableFeatures, name: str) -> None:
+    table = lake.make("t", sample())
+    table.alter.add_feature(feature, allow_protocol_versions_increase=True)
+    protocol = table.protocol()
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (3, 7)
+    assert protocol.reader_features == [name]
+    assert name in protocol.writer_features
+
+
+@pytest.mark.parametrize(
+    ("feature", "name"),
+    [
+        (TableFeatures.AppendOnly, "appendOnly"),
+        (TableFeatures.CheckConstraints, "checkConstraints"),
+        (TableFeatures.DomainMetadata, "domainMetadata"),
+        (TableFeatures.GeneratedColumns, "generatedColumns"),
+        (TableFeatures.IdentityColumns, "identityColumns"),
+        (TableFeatures.Invariants, "invariants"),
+        (TableFeatures.RowTracking, "rowTracking"),
+    ],
+    ids=str,
+)
+def test_add_feature_of_writers_by_name(lake: Lake, feature: TableFeatures, name: str) -> None:
+    table = lake.make("t", sample())
+    table.alter.add_feature(feature, allow_protocol_versions_increase=True)
+    assert name in table.protocol().writer_features
+
+
+def test_several_features_at_once(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    table.alter.add_feature(
+        [TableFeatures.ChangeDataFeed, TableFeatures.DeletionVectors],
+        allow_protocol_versions_increase=True,
+    )
+    assert {"changeDataFeed", "deletionVectors"} <= lake.features(table)
+    assert table.protocol().reader_features == ["deletionVectors"]
+    with pytest.raises(DeltaError, match="No features provided"):
+        table.alter.add_feature([])
+
+
+def test_versions_are_not_raised_unasked(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    with pytest.raises(DeltaError, match="allow_protocol_versions_increase"):
+        table.alter.add_feature(TableFeatures.DeletionVectors)
+    assert table.version() == 0
+
+
+def test_a_table_with_features_still_takes_writes(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    table.alter.add_feature(TableFeatures.ChangeDataFeed, allow_protocol_versions_increase=True)
+    lake.write_deltalake(table, sample(), mode="append")
+    table.delete("id = 1")
+    assert table.count() == 4
+
+
+def test_constants_of_the_module() -> None:
+    assert MAX_SUPPORTED_READER_VERSION == 3
+    assert "timestampNtz" in SUPPORTED_READER_FEATURES
+    assert "checkConstraints" in SUPPORTED_WRITER_FEATURES

@@ -1,0 +1,135 @@
+"""`WriterProperties`: what they do to the Parquet files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import BloomFilterProperties, ColumnProperties, WriterProperties
+
+from tests.parity.lakes import Lake, everywhere, sample
+
+DATA = pa.table({"id": list(range(1000)), "s": [str(each % 10) for each in range(1000)]})
+
+
+def written(lake: Lake, **properties: Any) -> Any:
+    """The metadata of the one file written with these properties."""
+    table = lake.make("t", DATA, writer_properties=WriterProperties(**properties))
+    (uri,) = table.file_uris()
+    return pq.ParquetFile(uri).metadata
+
+
+def encodings(metadata: Any, column: int) -> set[str]:
+    return set(metadata.row_group(0).column(column).encodings)
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("name", "codec", "ending"),
+    [
+        ("UNCOMPRESSED", "UNCOMPRESSED", "c000.parquet"),
+        ("SNAPPY", "SNAPPY", ".snappy.parquet"),
+        ("GZIP", "GZIP", ".gz.parquet"),
+        ("BROTLI", "BROTLI", ".br.parquet"),
+        ("ZSTD", "ZSTD", ".zstd.parquet"),
+        ("LZ4_RAW", "LZ4", ".lz4raw.parquet"),
+    ],
+)
+def test_compression(lake: Lake, name: str, codec: str, ending: str) -> None:
+    table = lake.make("t", DATA, writer_properties=WriterProperties(compression=name))
+    (uri,) = table.file_uris()
+    assert pq.ParquetFile(uri).metadata.row_group(0).column(0).compression == codec
+    assert uri.endswith(ending)
+
+
+def test_files_are_snappy_unless_told(lake: Lake) -> None:
+    (uri,) = lake.make("t", DATA).file_uris()
+    assert pq.ParquetFile(uri).metadata.row_group(0).column(0).compression == "SNAPPY"
+    assert uri.endswith("c000.snappy.parquet")
+
+
+def test_a_level_of_compression(lake: Lake) -> None:
+    metadata = written(lake, compression="ZSTD", compression_level=5)
+    assert metadata.row_group(0).column(0).compression == "ZSTD"
+    assert WriterProperties(compression="ZSTD", compression_level=5).compression == "ZSTD(5)"
+
+
+def test_rows_of_a_group(lake: Lake) -> None:
+    metadata = written(lake, max_row_group_size=100)
+    assert metadata.num_row_groups == 10
+    assert metadata.row_group(0).num_rows == 100
+
+
+def test_dictionaries_may_be_turned_off(lake: Lake) -> None:
+    plain = ColumnProperties(dictionary_enabled=False)
+    assert "RLE_DICTIONARY" not in encodings(written(lake, default_column_properties=plain), 0)
+
+
+def test_dictionaries_of_one_column(lake: Lake) -> None:
+    plain = ColumnProperties(dictionary_enabled=False)
+    metadata = written(lake, column_properties={"id": plain})
+    assert "RLE_DICTIONARY" not in encodings(metadata, 0)
+    assert "RLE_DICTIONARY" in encodings(metadata, 1)
+
+
+def test_an_encoding_of_one_column(lake: Lake) -> None:
+    packed = ColumnProperties(encoding="DELTA_BINARY_PACKED", dictionary_enabled=False)
+    metadata = written(lake, column_properties={"id": packed})
+    assert "DELTA_BINARY_PACKED" in encodings(metadata, 0)
+
+
+def test_statistics_of_one_column(lake: Lake) -> None:
+    metadata = written(lake, column_properties={"id": ColumnProperties(statistics_enabled="NONE")})
+    assert metadata.row_group(0).column(0).statistics is None
+    assert metadata.row_group(0).column(1).statistics.max == "9"
+
+
+def test_bloom_filters_are_no_obstacle(lake: Lake) -> None:
+    bloom = ColumnProperties(bloom_filter_properties=BloomFilterProperties(True, 0.01, 10))
+    assert written(lake, column_properties={"s": bloom}).num_rows == 1000
+
+
+def test_sizes_of_pages(lake: Lake) -> None:
+    metadata = written(
+        lake,
+        data_page_size_limit=1000,
+        dictionary_page_size_limit=1000,
+        data_page_row_count_limit=100,
+        write_batch_size=100,
+        statistics_truncate_length=8,
+    )
+    assert metadata.num_rows == 1000
+
+
+@everywhere
+def test_properties_of_rewritten_files(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    table.delete("id = 1", writer_properties=WriterProperties(compression="GZIP"))
+    assert [each.split("c000")[-1] for each in table.file_uris()] == [".gz.parquet"]
+    table.update({"v": "1"}, writer_properties=WriterProperties(compression="ZSTD"))
+    assert [each.split("c000")[-1] for each in table.file_uris()] == [".zstd.parquet"]
+    properties = WriterProperties(compression="BROTLI")
+    merger = table.merge(sample(), "s.id = t.id", "s", "t", writer_properties=properties)
+    merger.when_matched_update_all().execute()
+    assert [each.split("c000")[-1] for each in table.file_uris()] == [".br.parquet"]
+
+
+def test_compacted_files_are_zstd(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    lake.write_deltalake(table, sample(), mode="append")
+    table.optimize.compact()
+    (uri,) = table.file_uris()
+    assert pq.ParquetFile(uri).metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_properties_check_themselves() -> None:
+    with pytest.raises(ValueError, match="between 1-22"):
+        WriterProperties(compression="ZSTD", compression_level=99)
+    with pytest.raises(ValueError, match="without the compression type"):
+        WriterProperties(compression_level=9)
+    with pytest.raises(ValueError, match="dictionary_enabled=True and encoding"):
+        ColumnProperties(encoding="PLAIN", dictionary_enabled=True)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        BloomFilterProperties(True, 2.0)
