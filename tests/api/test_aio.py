@@ -79,6 +79,19 @@ def test_open_read_write_commit_history(play: Any) -> None:
     play(body)
 
 
+def test_steps_of_a_transaction_see_each_other_and_commit_together(play: Any) -> None:
+    async def body(catalog: AsyncCatalog) -> None:
+        async with catalog.begin() as tx:
+            await tx.write("t", ROWS)
+            await tx.delete("t", "id = 1")
+            await tx.update("t", {"id": "id + 10"}, predicate="id = 2")
+            assert sorted((await tx.read("t"))["id"].to_pylist()) == [3, 12]
+            assert (await (await catalog.table("t")).to_arrow()).num_rows == 0
+        assert tx.versions == {"t": 1}
+
+    play(body)
+
+
 def test_rows_and_changes_come_batch_by_batch(play: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         table = await catalog.table("t")

@@ -163,6 +163,33 @@ def test_versions_outside_of_the_log_are_refused(table: Catalog) -> None:
         table.changes("t", -1)
 
 
+def test_statements_do_not_grow_with_the_versions(
+    table: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        write(table, rows([number]))
+    asked: list[str] = []
+    query = table.store.query
+
+    def counted(name: str, /, **params: Any) -> Any:
+        asked.append(name)
+        return query(name, **params)
+
+    monkeypatch.setattr(table.store, "query", counted)
+    counts = []
+    for last in (1, 12):
+        asked.clear()
+        assert sum(told(table, 0, last).values()) == last
+        counts.append(len(asked))
+    assert counts[0] == counts[1]
+
+
+def test_a_rewrite_of_all_tells_the_one_row_that_changed(table: Catalog) -> None:
+    write(table, rows(range(50_000)))
+    write(table, rows([*range(1, 50_000), -7]), mode="overwrite")
+    assert told(table, 2) == {(0, "delete", 2): 1, (-7, "insert", 2): 1}
+
+
 class _Model:
     """A table of ids as a multiset per version."""
 

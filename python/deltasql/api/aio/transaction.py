@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    import pyarrow as pa
+
     from deltasql.api.aio.work import Worker
     from deltasql.api.transaction import MultiTableTransaction
 
@@ -67,6 +69,18 @@ class AsyncTransaction:
             return written
 
         return await self._locked(stop, write)
+
+    async def read(self, table: str, **options: Any) -> pa.Table:
+        """Return rows as this transaction sees them, its own writes included."""
+        return await self._locked(Stop(), self._transaction.read, table, **options)
+
+    async def delete(self, table: str, predicate: str | None = None, **options: Any) -> Any:
+        """Stage the removal of the rows for which a predicate is true; returns the metrics."""
+        return await self._locked(Stop(), self._transaction.delete, table, predicate, **options)
+
+    async def update(self, table: str, updates: Any = None, **options: Any) -> Any:
+        """Stage new values for the rows for which a predicate is true; returns the metrics."""
+        return await self._locked(Stop(), self._transaction.update, table, updates, **options)
 
     async def stage_table(self, table: str, actions: object, **options: Any) -> None:
         """Stage Delta actions, or rows, for a table."""
