@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.engine.base import CHANGE_TYPE
-from deltasql.operations.change_data import keeps_change_data, write_change_data
+from deltasql.operations.change_data import change_type, keeps_change_data, write_change_data
 from deltasql.operations.checks import checked, rules_of
 from deltasql.operations.sql_types import column, identifier
 
@@ -47,11 +47,15 @@ def checked_rows(target: Target, rows: Relation) -> Relation:
 
 
 def write_new_rows(target: Target, rows: Relation, options: WriteOptions | None) -> list[AddFile]:
-    """Write rows that are all new: they need no change data."""
+    """Write rows that are all new; change data tells of them only where it tells of others."""
     final = checked_rows(target, rows)
     names = [column(name) for name in target.schema.names]
     query = exp.select(*names).from_(exp.to_table("r"))
-    return target.engine.write(target.engine.query(query, r=final), target.plan(options))
+    added = target.engine.write(target.engine.query(query, r=final), target.plan(options))
+    if target.staged.cdc:
+        told = exp.select(*names, change_type("insert")).from_(exp.to_table("r"))
+        write_change_data(target, target.engine.query(told, r=final), options)
+    return added
 
 
 def write_changed_rows(
