@@ -135,7 +135,7 @@ class _Merge:
             limit = matching_predicate(target, self.plan, self.source)
         files = target.files(limit)
         target.read(whole_table=limit is None, predicate=limit, files=files)
-        every = len(files) if limit is None else len(target.files())
+        every = len(files) if limit is None else target.count_files()
         metrics.num_target_files_scanned = len(files)
         metrics.num_target_files_skipped_during_scan = every - len(files)
         return files

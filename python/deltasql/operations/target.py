@@ -126,6 +126,11 @@ class Target:
             tables.append(_listed(self.staged.adds, predicate))
         return pa.concat_tables(tables)
 
+    def count_files(self) -> int:
+        """Return how many files are live, without fetching them."""
+        own = len(self.staged.adds) - len(self.staged.removes)
+        return own if self.snapshot is None else self.snapshot.totals().num_files + own
+
     def live(self, files: pa.Table) -> LiveFiles:
         """Return listed files as an engine reads them."""
         return LiveFiles(self.location, self.metadata, files, self.config.storage)
