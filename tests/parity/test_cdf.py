@@ -21,7 +21,12 @@ def feed(table: Any, **options: Any) -> list[tuple[Any, ...]]:
     found = pa.table(table.load_cdf(**options)).to_pylist()
     return sorted(
         (
-            (row["_commit_version"], row["id"], row["_change_type"].removeprefix("update_"), row["v"])
+            (
+                row["_commit_version"],
+                row["id"],
+                row["_change_type"].removeprefix("update_"),
+                row["v"],
+            )
             for row in found
         ),
         key=lambda row: row[:3],

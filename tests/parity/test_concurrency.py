@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -155,3 +156,18 @@ def test_tables_are_created_by_one(lake: Lake) -> None:
     table = lake.DeltaTable.create(lake.uri("t"), sample().schema, mode="ignore")
     lake.write_deltalake(table, pa.Table.from_batches(sample().to_batches()), mode="append")
     assert table.count() == 3
+
+
+@everywhere
+def test_appends_of_many_threads(lake: Lake) -> None:
+    lake.make("t", sample())
+
+    def write(_: int) -> None:
+        for _ in range(3):
+            lake.write_deltalake(lake.uri("t"), sample(), mode="append")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    table = lake.DeltaTable(lake.uri("t"))
+    assert (table.version(), table.count()) == (12, 39)
+    assert [each["version"] for each in table.history()] == list(range(12, -1, -1))

@@ -29,9 +29,7 @@ def test_a_constraint_is_a_property_and_raises_the_protocol(lake: Lake) -> None:
     assert "checkConstraints" in lake.features(table)
     commit = table.history(1)[0]
     assert commit["operation"] == "ADD CONSTRAINT"
-    assert commit["operationParameters"] == {
-        "constraints": '[{"name":"positive","expr":"id > 0"}]'
-    }
+    assert commit["operationParameters"] == {"constraints": '[{"name":"positive","expr":"id > 0"}]'}
 
 
 @everywhere

@@ -47,9 +47,7 @@ def test_files_become_a_table_where_they_are(lake: Lake) -> None:
 def test_statistics_are_collected(lake: Lake) -> None:
     pq.write_table(sample(), place(lake) / "a.parquet")
     lake.convert_to_deltalake(lake.uri("t"))
-    (action,) = pa.table(
-        lake.DeltaTable(lake.uri("t")).get_add_actions(flatten=True)
-    ).to_pylist()
+    (action,) = pa.table(lake.DeltaTable(lake.uri("t")).get_add_actions(flatten=True)).to_pylist()
     assert (action["min.id"], action["max.id"], action["null_count.v"]) == (1, 3, 1)
     assert action["num_records"] == 3
 

@@ -73,7 +73,10 @@ CASES = [
         "Unknown scheme: qqq",
     ),
     Case(
-        "open a version too high", lambda k, t: k.DeltaTable(k.uri("t"), version=99), DeltaError, "99"
+        "open a version too high",
+        lambda k, t: k.DeltaTable(k.uri("t"), version=99),
+        DeltaError,
+        "99",
     ),
     Case(
         "open a negative version",
@@ -89,7 +92,9 @@ CASES = [
         ValueError,
         "Failed to parse datetime string",
     ),
-    Case("load a version of no type", lambda k, t: t.load_as_version([]), TypeError, "only int, str"),
+    Case(
+        "load a version of no type", lambda k, t: t.load_as_version([]), TypeError, "only int, str"
+    ),
     Case(
         "write where a table is",
         lambda k, t: k.write_deltalake(k.uri("t"), sample()),
@@ -132,7 +137,9 @@ CASES = [
         DeltaError,
         "Specified table partitioning does not match table partitioning",
     ),
-    Case("a constraint", _violate, DeltaError, "Invalid data found: 1 rows failed validation check"),
+    Case(
+        "a constraint", _violate, DeltaError, "Invalid data found: 1 rows failed validation check"
+    ),
     Case(
         "rows outside of replaceWhere",
         lambda k, t: k.write_deltalake(t, sample(), mode="overwrite", predicate="id = 1"),
@@ -185,13 +192,17 @@ CASES = [
         "Concurrent transaction failed",
     ),
     Case("no retries", _no_retries, CommitFailedError, "Failed to commit transaction: 0"),
-    Case("no address", lambda k, t: k.write_deltalake(5, sample()), ValueError, "table_or_uri must"),
+    Case(
+        "no address", lambda k, t: k.write_deltalake(5, sample()), ValueError, "table_or_uri must"
+    ),
     Case("no updates", lambda k, t: t.update(), ValueError, "Either updates or new_values"),
     Case(
         "merge of ambiguous rows",
-        lambda k, t: t.merge(sample(id=[1, 1, 2]), "s.id = t.id", "s", "t")
-        .when_matched_update_all()
-        .execute(),
+        lambda k, t: (
+            t.merge(sample(id=[1, 1, 2]), "s.id = t.id", "s", "t")
+            .when_matched_update_all()
+            .execute()
+        ),
         DeltaError,
         "multiple source rows",
     ),

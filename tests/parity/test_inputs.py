@@ -120,9 +120,7 @@ def test_values_of_every_type_come_back(lake: Lake) -> None:
             "d": [date(1, 1, 1), None, date(9999, 12, 31)],
             "ts": pa.array([-1, None, 1_700_000_000_123_456], pa.timestamp("us", "UTC")),
             "ntz": pa.array([-1, None, 1_700_000_000_123_456], pa.timestamp("us")),
-            "dec": pa.array(
-                [Decimal("-12345678.90"), None, Decimal("0.01")], pa.decimal128(10, 2)
-            ),
+            "dec": pa.array([Decimal("-12345678.90"), None, Decimal("0.01")], pa.decimal128(10, 2)),
             "big": pa.array([Decimal(10**37), None, Decimal(-1)], pa.decimal128(38, 0)),
             "l": pa.array([[1, None], None, []], pa.list_(pa.field("element", pa.int32()))),
             "m": pa.array([[("a", 1), ("b", None)], None, []], pa.map_(pa.string(), pa.int32())),
@@ -197,9 +195,9 @@ def test_sliced_and_chunked_data(lake: Lake) -> None:
 
 
 def test_duplicate_columns_are_refused(lake: Lake) -> None:
-    with pytest.raises(Exception, match="(?i)duplicate"):
+    with pytest.raises(Exception, match=r"(?i)duplicate"):
         lake.write_deltalake(lake.uri("t"), pa.table([[1], [2]], names=["a", "a"]))
-    with pytest.raises(Exception, match="(?i)duplicate"):
+    with pytest.raises(Exception, match=r"(?i)duplicate"):
         lake.write_deltalake(lake.uri("u"), pa.table({"a": [1], "A": [2]}))
     with pytest.raises(Exception, match="At least one column"):
         lake.write_deltalake(lake.uri("v"), pa.table({}))

@@ -28,7 +28,7 @@ def test_aliases_may_be_any_words(lake: Lake) -> None:
 
 def test_names_that_are_in_both_need_an_alias(lake: Lake) -> None:
     table = lake.make("t", sample())
-    with pytest.raises(DeltaError, match="(?i)ambiguous"):
+    with pytest.raises(DeltaError, match=r"(?i)ambiguous"):
         merge(table, source(), "id = id").when_matched_delete().execute()
 
 
@@ -54,7 +54,7 @@ def test_values_are_expressions(lake: Lake) -> None:
 
 def test_a_value_of_the_wrong_type(lake: Lake) -> None:
     table = lake.make("t", sample())
-    with pytest.raises(Exception, match="(?i)cast|convert"):
+    with pytest.raises(Exception, match=r"(?i)cast|convert"):
         merge(table, source()).when_matched_update({"v": "'abc'"}).execute()
     assert lake.DeltaTable(lake.uri("t")).version() == 0
     lenient = merge(table, source(), error_on_type_mismatch=False)

@@ -85,7 +85,7 @@ def test_load_as_version_takes_times(lake: Lake) -> None:
     assert table.version() == 0
     table.load_as_version("2201-01-01T00:00:00+02:00")
     assert table.version() == 1
-    table.load_as_version(datetime(2001, 1, 1))  # noqa: DTZ001
+    table.load_as_version(datetime(2001, 1, 1))
     assert table.version() == 0
     table.load_as_version(datetime.now(UTC) + timedelta(hours=1))
     assert table.version() == 1
@@ -212,7 +212,9 @@ def test_metadata_keeps_its_id_over_versions(lake: Lake) -> None:
     first = table.metadata().id
     lake.write_deltalake(table, sample(), mode="overwrite")
     assert table.metadata().id == first
-    assert table.metadata().created_time == lake.DeltaTable(lake.uri("t"), 0).metadata().created_time
+    assert (
+        table.metadata().created_time == lake.DeltaTable(lake.uri("t"), 0).metadata().created_time
+    )
 
 
 def test_protocol_is_a_named_tuple(lake: Lake) -> None:

@@ -124,6 +124,22 @@ def test_a_table_with_features_still_takes_writes(lake: Lake) -> None:
     assert table.count() == 4
 
 
+@everywhere
+def test_without_times_in_commits_versions_are_those_of_deltalake(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELTASQL_TABLE__IN_COMMIT_TIMESTAMPS", "false")
+    table = lake.make("t", sample())
+    assert table.protocol() == (1, 2, None, None)
+    assert table.metadata().configuration == {}
+    table.alter.add_constraint({"c": "id > 0"})
+    assert table.protocol() == (1, 3, None, None)
+    feed = lake.make("u", sample(), configuration={"delta.enableChangeDataFeed": "true"})
+    assert feed.protocol() == (1, 4, None, None)
+    ntz = lake.make("v", pa.table({"ts": pa.array([0], pa.timestamp("us"))}))
+    assert ntz.protocol() == (3, 7, ["timestampNtz"], ["timestampNtz"])
+
+
 def test_constants_of_the_module() -> None:
     assert MAX_SUPPORTED_READER_VERSION == 3
     assert "timestampNtz" in SUPPORTED_READER_FEATURES

@@ -177,6 +177,12 @@ def test_types_that_delta_does_not_have_are_refused(lake: Lake, given: pa.DataTy
     assert not lake.DeltaTable.is_deltatable(lake.uri("t"))
 
 
+def test_a_column_without_a_type(lake: Lake) -> None:
+    table = lake.make("t", pa.table({"a": [1], "n": pa.nulls(1)}))
+    assert table.schema().fields[1].type == PrimitiveType("void")
+    assert table.to_pyarrow_table().to_pylist() == [{"a": 1, "n": None}]
+
+
 def test_names_may_have_spaces_dots_and_any_letters(lake: Lake) -> None:
     data = pa.table({"a b": [1], "x.y": [2], "grüße": ["ä"], "select": [True]})
     table = lake.make("t", data)

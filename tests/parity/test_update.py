@@ -110,7 +110,7 @@ def test_exactly_one_kind_of_values(lake: Lake) -> None:
 
 def test_a_value_of_the_wrong_type(lake: Lake) -> None:
     table = lake.make("t", sample())
-    with pytest.raises(DeltaError, match="(?i)cast|convert"):
+    with pytest.raises(DeltaError, match=r"(?i)cast|convert"):
         table.update({"id": "'abc'"})
     assert lake.DeltaTable(lake.uri("t")).version() == 0
     table.update({"id": "'7'"}, predicate="id = 1")

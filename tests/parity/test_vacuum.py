@@ -57,7 +57,7 @@ def test_a_retention_below_the_tables_is_refused(lake: Lake) -> None:
     table, _ = compacted(lake)
     with pytest.raises(
         DeltaError,
-        match="minimum retention for vacuum is configured to be greater than 168 hours, got 1 hours",
+        match=r"minimum retention for vacuum .* greater than 168 hours, got 1 hours",
     ):
         table.vacuum(1)
     with pytest.raises(ValueError, match="retention periods should be positive"):

@@ -43,7 +43,7 @@ def test_append_and_overwrite_create_as_well(lake: Lake) -> None:
 
 
 def test_an_unknown_mode_is_refused(lake: Lake) -> None:
-    with pytest.raises(Exception, match="mode.*bogus"):
+    with pytest.raises(Exception, match=r"mode.*bogus"):
         lake.write_deltalake(lake.uri("t"), sample(), mode="bogus")
 
 
@@ -79,7 +79,9 @@ def test_overwrite_replaces_all_rows(lake: Lake) -> None:
 @everywhere
 def test_replace_where_touches_only_its_rows(lake: Lake) -> None:
     table = lake.make("t", sample())
-    lake.write_deltalake(table, sample(id=[2, 2, 2], p=["z"] * 3), mode="overwrite", predicate="id = 2")
+    lake.write_deltalake(
+        table, sample(id=[2, 2, 2], p=["z"] * 3), mode="overwrite", predicate="id = 2"
+    )
     assert [(row["id"], row["p"]) for row in rows(table, "id", "p")] == [
         (1, "a"),
         (2, "z"),

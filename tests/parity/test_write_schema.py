@@ -50,10 +50,10 @@ def test_values_are_cast_to_the_type_of_the_column(lake: Lake) -> None:
 
 def test_a_value_that_cannot_be_cast_is_refused(lake: Lake) -> None:
     table = lake.make("t", sample())
-    with pytest.raises(Exception, match="(?i)cast"):
+    with pytest.raises(Exception, match=r"(?i)cast"):
         lake.write_deltalake(table, sample(id=["x", "y", "z"]), mode="append")
     small = lake.make("small", pa.table({"n": pa.array([1], pa.int8())}))
-    with pytest.raises(Exception, match="(?i)cast"):
+    with pytest.raises(Exception, match=r"(?i)cast"):
         lake.write_deltalake(small, pa.table({"n": pa.array([300], pa.int64())}), mode="append")
     assert lake.DeltaTable(lake.uri("t")).version() == 0
 
@@ -86,7 +86,7 @@ def test_merge_with_overwrite_keeps_the_old_columns(lake: Lake) -> None:
 
 def test_merge_does_not_change_a_type(lake: Lake) -> None:
     table = lake.make("t", sample())
-    with pytest.raises(Exception, match="(?i)cast"):
+    with pytest.raises(Exception, match=r"(?i)cast"):
         lake.write_deltalake(table, pa.table({"id": ["s"]}), mode="append", schema_mode="merge")
     assert lake.DeltaTable(lake.uri("t")).version() == 0
 
@@ -182,6 +182,29 @@ def test_partition_values_of_every_type_come_back(lake: Lake) -> None:
     assert rows(table, "n") == data.to_pylist()
     assert {each["s"] for each in table.partitions()} == {"ä/b=c d%", "plain", None}
     assert table.to_pyarrow_table(filters=[("s", "=", "ä/b=c d%")])["n"].to_pylist() == [1]
+
+
+def test_times_as_partitions(lake: Lake) -> None:
+    moments = [1_700_000_000_123_456, 1_700_000_000_000_000, None]
+    data = pa.table(
+        {
+            "id": [1, 2, 3],
+            "ts": pa.array(moments, pa.timestamp("us", "UTC")),
+            "ntz": pa.array(moments, pa.timestamp("us")),
+        }
+    )
+    table = lake.make("t", data, partition_by=["ts", "ntz"])
+    assert rows(table) == data.to_pylist()
+    assert {each["ntz"] for each in table.partitions()} == {
+        "2023-11-14 22:13:20.123456",
+        "2023-11-14 22:13:20.000000",
+        None,
+    }
+
+
+def test_a_nested_column_is_no_partition(lake: Lake) -> None:
+    with pytest.raises(DeltaError):
+        lake.write_deltalake(lake.uri("t"), pa.table({"l": [[1]], "id": [1]}), partition_by=["l"])
 
 
 def test_files_lie_in_folders_of_their_partition(lake: Lake) -> None:
