@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
@@ -46,6 +46,8 @@ class DuckDbRelation:
 
     name: str
     columns: tuple[str, ...]
+    stored: StoredFiles | None = field(default=None, repr=False)
+    """The files behind it, when they are read through our storage and nothing else is."""
 
 
 class DuckDbEngine:
@@ -83,14 +85,16 @@ class DuckDbEngine:
 
     def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
         """Return the live rows of files, with the table's columns in their order."""
-        queries = []
         local = [file for file in files.files if file.address.startswith("/")]
-        if local:
-            queries += self._local(files, local, positions=positions)
+        if not files.files:
+            return self._view(empty_query(files.schema, (FILE, ROW) if positions else ()))
+        queries = list(self._local(files, local, positions=positions)) if local else []
         if len(local) < len(files.files):
-            queries.append(f"FROM {self._stored(files, positions=positions)}")
-        if not queries:
-            queries.append(empty_query(files.schema, (FILE, ROW) if positions else ()))
+            stored = StoredFiles(files, self._config.storage, positions=positions)
+            found = self._source(stored)
+            if not local:
+                return replace(found, stored=stored)
+            queries.append(f"FROM {found.name}")
         return self._view("\nUNION ALL ".join(queries))
 
     def rows(self, data: object) -> Relation:
@@ -99,12 +103,13 @@ class DuckDbEngine:
             return data
         if not is_stream(data):
             return self._source(batches(data).read_all())
-        with told():
-            return self._table(f"FROM {self._source(batches(data)).name}")
+        return self._table("FROM new_rows", new_rows=batches(data))
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> Relation:
         """Return the answer to a query, computed when it is needed."""
-        names = {name: _own(relation).name for name, relation in relations.items()}
+        names = {
+            name: self._narrowed(_own(relation), sql).name for name, relation in relations.items()
+        }
         renamed = sql.transform(partial(_renamed, names=names))
         return self._view(renamed.sql(dialect=self.dialect, identify=True))
 
@@ -158,10 +163,10 @@ class DuckDbEngine:
             }
             for place, (_, values) in enumerate(files.partition_values(local)):
                 columns[f"p{place}"] = values
-            self._fill(shape.files_table, pa.table(columns))
+            self._fill(shape.files_table, "FROM listed", listed=pa.table(columns))
         deleted = [file for file in local if file.vector]
         if deleted:
-            self._fill(shape.deleted_table, files.deleted(deleted))
+            self._fill(shape.deleted_table, "FROM dead", dead=files.deleted(deleted))
         also = (f"p.{identifier(FILE)}", f"r.file_row_number AS {identifier(ROW)}")
         whole = [file for file in local if not file.vector]
         for group in (whole, deleted):
@@ -174,9 +179,15 @@ class DuckDbEngine:
                     also=also if positions else (),
                 )
 
-    def _stored(self, files: LiveFiles, *, positions: bool) -> str:
-        """Return the name of a source with the rows of files that only we can open."""
-        return self._source(StoredFiles(files, self._config.storage, positions=positions)).name
+    def _narrowed(self, relation: DuckDbRelation, sql: exp.Query) -> DuckDbRelation:
+        """Leave out columns that a query does not name: DuckDB would ask a stream for all."""
+        if relation.stored is None or any(
+            not isinstance(star.parent, exp.Count) for star in sql.find_all(exp.Star)
+        ):
+            return relation
+        named = {each.name.casefold() for each in sql.find_all(exp.Identifier)}
+        wanted = [name for name in relation.columns if name.casefold() in named]
+        return self._source(relation.stored.narrowed(wanted))
 
     def _view(self, query: str) -> DuckDbRelation:
         name = f"relation_{next(self._numbers)}"
@@ -184,17 +195,20 @@ class DuckDbEngine:
             self._connection.execute(f"CREATE VIEW {name} AS {query}")
             return DuckDbRelation(name, tuple(self._connection.view(name).columns))
 
-    def _table(self, query: str) -> DuckDbRelation:
+    def _table(self, query: str, **sources: object) -> DuckDbRelation:
         name = f"relation_{next(self._numbers)}"
+        self._fill(name, query, **sources)
         with told():
-            self._connection.execute(f"CREATE TABLE {name} AS {query}")
             return DuckDbRelation(name, tuple(self._connection.table(name).columns))
 
-    def _fill(self, name: str, rows: pa.Table) -> None:
+    def _fill(self, name: str, query: str, **sources: object) -> None:
+        connection = self._connection
         with told():
-            self._connection.register("new_rows", rows)
-            self._connection.execute(f"CREATE TABLE {name} AS FROM new_rows")
-            self._connection.unregister("new_rows")
+            for source, rows in sources.items():
+                connection.register(source, rows)
+            connection.execute(f"CREATE TABLE {name} AS {query}")
+            for source in sources:
+                connection.unregister(source)
 
     def _source(self, rows: Any) -> DuckDbRelation:
         name = f"source_{next(self._numbers)}"

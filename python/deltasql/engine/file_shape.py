@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.engine.base import CHANGE_TYPE
+from deltasql.engine.layouts import plain_layout
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.schema import (
     ArrayType,
@@ -37,14 +38,14 @@ class FileShape:
     """How rows of a table become rows of a file."""
 
     table: pa.Schema
-    """All columns under their logical names."""
+    """All columns under their logical names; what is inside of them may be null."""
     stored: pa.Schema
     """The columns of a file under their physical names."""
     partition_columns: tuple[str, ...]
     partition_keys: tuple[str, ...]
     """The physical names of the partition columns."""
     indexed: Indexed
-    required: tuple[int, ...]
+    required: tuple[pa.Field, ...]
     """Columns in which something must not be null."""
 
     def conform(self, rows: pa.Table) -> pa.Table:
@@ -58,9 +59,10 @@ class FileShape:
                 help="Give the data all columns of the table.",
             )
         columns = [_as_type(rows.column(field.name), field) for field in schema]
-        for number in self.required:
-            _check_nulls(columns[number], schema.field(number))
-        return pa.Table.from_arrays(columns, schema=schema)
+        conformed = pa.Table.from_arrays(columns, schema=schema)
+        for field in self.required:
+            _check_nulls(conformed.column(field.name), field)
+        return conformed
 
     def store(self, rows: pa.Table) -> pa.Table:
         """Return rows without partition columns as a file has them."""
@@ -90,21 +92,20 @@ def _shape(
 ) -> FileShape:
     properties = dict(configuration)
     mode = column_mapping_mode(properties)
-    table = schema_to_arrow(schema).remove_metadata()
-    table = pa.schema([field.remove_metadata() for field in table])
+    exact = schema_to_arrow(schema)
     stored = [
-        _stored_field(table.field(number), field, mode)
+        _stored_field(exact.field(number), field, mode)
         for number, field in enumerate(schema.fields)
         if field.name not in partitions
     ]
     keys = [schema.find(name) for name in partitions]
     return FileShape(
-        table=table,
+        table=pa.schema([pa.field(f.name, _loose(f.type), f.nullable) for f in exact]),
         stored=pa.schema(stored),
         partition_columns=partitions,
         partition_keys=tuple(key.physical_name(mode) for key in keys if key is not None),
         indexed=_indexed(schema, partitions, properties),
-        required=tuple(n for n, field in enumerate(table) if _has_required(field)),
+        required=tuple(filter(_has_required, exact)),
     )
 
 
@@ -131,6 +132,17 @@ def _stored_type(arrow: pa.DataType, data_type: DataType, mode: str | None) -> p
     return arrow
 
 
+def _loose(kind: pa.DataType) -> pa.DataType:
+    """Return a type in which every member may be null: a cast would refuse before we can tell."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(member.name, _loose(member.type)) for member in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _loose(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_loose(kind.key_type), _loose(kind.item_type))
+    return kind
+
+
 def _indexed(
     schema: StructType, partitions: tuple[str, ...], configuration: dict[str, str]
 ) -> Indexed:
@@ -149,15 +161,10 @@ def _indexed(
 def _as_type(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if column.type.equals(field.type):
         return column
-    plain = column
-    if isinstance(column.type, pa.BaseExtensionType):
-        plain = column.cast(column.type.storage_type)
-    if pa.types.is_run_end_encoded(plain.type):
-        plain = pc.run_end_decode(plain)
     # Nanoseconds are cut to the microseconds that Delta has.
     options = pc.CastOptions(field.type, allow_time_truncate=True)
     try:
-        return pc.cast(plain, options=options)
+        return pc.cast(plain_layout(column), options=options)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TxnLogSchemaError(
             f"the data does not fit the table's types: column {field.name!r}: {error}",

@@ -84,7 +84,9 @@ class OpenFile:
                 self._open()
             room = self._options.target_file_size - self._sink.tell()
             fitting = int(stored.num_rows * room / (size * self._bytes_per_byte)) + 1
-            piece = stored.slice(start, max(fitting, _FEWEST_ROWS))
+            length = max(fitting, _FEWEST_ROWS)
+            whole = not start and length >= stored.num_rows
+            piece = stored if whole else stored.slice(start, length)
             self._write(piece, size * piece.num_rows / stored.num_rows)
             start += piece.num_rows
             if self._sink.tell() >= self._options.target_file_size:

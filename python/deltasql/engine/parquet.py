@@ -80,11 +80,12 @@ def _chunks(
 def _cut(batch: pa.RecordBatch, most_bytes: int, most_rows: int | None) -> Iterator[pa.RecordBatch]:
     """Cut a batch that is everything at once, so that what is made of it stays small."""
     rows = batch.num_rows
-    pieces = max(batch.nbytes // most_bytes + 1, 1 if most_rows is None else -(-rows // most_rows))
-    if pieces == 1:
+    step = max(1, -(-rows // (batch.nbytes // most_bytes + 1)))
+    if most_rows is not None:
+        step = min(step, most_rows)
+    if step >= rows:
         yield batch
         return
-    step = -(-rows // pieces)
     for start in range(0, rows, step):
         yield batch.slice(start, step)
 
@@ -154,11 +155,11 @@ class _Writer:
         if not self._hands:
             self._hands = [ThreadPoolExecutor(1) for _ in range(_HANDS)]
         self._wait(at_most=0 if self._shape.partition_columns else _HANDS - 1)
-        hands = [sum(map(hash, map(str, values))) + lane for values, lane in keys]
+        # Two threads never write to one file: its lane is its thread, or all earlier work is done.
         self._work.append(
             [
-                self._hands[hand % _HANDS].submit(work, rows)
-                for hand, (work, rows) in zip(hands, jobs, strict=True)
+                self._hands[(keys[number][1] + number) % _HANDS].submit(work, rows)
+                for number, (work, rows) in enumerate(jobs)
             ]
         )
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _ROW_GROUP = 1024 * 1024
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SUFFIXES = {"none": "", "gzip": ".gz", "brotli": ".br"}
+_CODECS = ("none", "snappy", "zstd", "gzip", "brotli", "lz4")
 _SAME_CODEC = {"uncompressed": "none", "lz4_raw": "lz4"}
 
 
@@ -118,7 +119,7 @@ def parse_size(text: str | None) -> int | None:
 def _codec(name: str | None) -> str:
     codec = (name or "snappy").strip().lower()
     codec = _SAME_CODEC.get(codec, codec)
-    if codec != "none" and not pa.Codec.is_available(codec):
+    if codec not in _CODECS or (codec != "none" and not pa.Codec.is_available(codec)):
         raise TxnLogEngineError(
             f"files cannot be compressed with {codec!r}",
             help="Use snappy, zstd, gzip, brotli, lz4 or uncompressed.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -173,9 +172,10 @@ def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 def _encode(value: Any) -> str:
     """Encode as JSON with all digits of a decimal: a float would round a bound past its row."""
-    if isinstance(value, Mapping):
-        members = (f"{_encode(name)}:{_encode(each)}" for name, each in value.items())
-        return f"{{{','.join(members)}}}"
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except TypeError:  # there are decimals
+        if isinstance(value, Decimal):
+            return format(value, "f")
+    members = (f"{_encode(name)}:{_encode(each)}" for name, each in value.items())
+    return f"{{{','.join(members)}}}"

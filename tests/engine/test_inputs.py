@@ -1,0 +1,182 @@
+"""Whatever speaks Arrow can be handed in, as often as it can be read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import arro3.core
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from sqlglot import parse_one
+
+from deltasql.config import Config
+from deltasql.engine.arrow import batches
+from deltasql.engine.duckdb import DuckDbEngine
+from deltasql.exceptions import TxnLogEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "c"]})
+WANTED = ROWS.to_pylist()
+
+
+class OldFrame(pd.DataFrame):
+    """A pandas data frame of before the Arrow C stream."""
+
+    @property
+    def _constructor(self) -> type[OldFrame]:
+        return OldFrame
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__arrow_c_stream__":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+class OnlyArray:
+    """Speaks nothing but the Arrow C array interface."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        return ROWS.combine_chunks().to_batches()[0].__arrow_c_array__(requested_schema)
+
+
+class OnlyStream:
+    """Speaks nothing but the Arrow C stream interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        return ROWS.__arrow_c_stream__(requested_schema)
+
+
+FORMS: dict[str, Callable[[], object]] = {
+    "table": lambda: ROWS,
+    "batch": lambda: ROWS.to_batches()[0],
+    "reader": ROWS.to_reader,
+    "dataset": lambda: ds.dataset(ROWS),
+    "scanner": lambda: ds.dataset(ROWS).scanner(),
+    "batches": lambda: ROWS.to_batches(max_chunksize=1),
+    "tables": lambda: (ROWS.slice(0, 1), ROWS.slice(1)),
+    "array": OnlyArray,
+    "arrays": lambda: [OnlyArray()],
+    "stream": OnlyStream,
+    "pandas": ROWS.to_pandas,
+    "old pandas": lambda: OldFrame(ROWS.to_pandas()),
+    "polars": lambda: pl.from_arrow(ROWS),
+    "lazy polars": lambda: pl.from_arrow(ROWS).lazy(),  # type: ignore[union-attr]
+    "arro3 table": lambda: arro3.core.Table.from_arrow(ROWS),
+    "arro3 batch": lambda: arro3.core.RecordBatch.from_arrow(ROWS.to_batches()[0]),
+    "arro3 reader": lambda: arro3.core.RecordBatchReader.from_arrow(ROWS),
+    "duckdb": lambda: duckdb.connect().from_arrow(ROWS),
+}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[DuckDbEngine]:
+    with DuckDbEngine(Config()) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_read(form: str) -> None:
+    assert batches(FORMS[form]()).read_all().to_pylist() == WANTED
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_of_an_engine_can_be_read_again(engine: DuckDbEngine, form: str) -> None:
+    relation = engine.rows(FORMS[form]())
+    assert relation.columns == ("id", "name")
+    for _ in range(2):
+        assert engine.collect(relation).to_pylist() == WANTED
+        assert engine.stream(relation).read_all().to_pylist() == WANTED
+
+
+@pytest.mark.parametrize("wrong", [None, 1, "x", [], [1], [{"id": 1}], object()], ids=repr)
+def test_anything_else_is_refused(engine: DuckDbEngine, wrong: object) -> None:
+    for read in (batches, engine.rows):
+        with pytest.raises(TxnLogEngineError, match="cannot read rows from"):
+            read(wrong)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["a", None, "b"]).dictionary_encode(),
+        pa.array(["a", None, "b" * 30], pa.string_view()),
+        pa.array(["a", None, "b"], pa.large_string()),
+        pa.array([[1], None, []], pa.large_list(pa.int64())),
+        pa.array([[1], None, []], pa.list_view(pa.int64())),
+        pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2)),
+        pa.array([1, None, 2], pa.timestamp("s", "Asia/Tokyo")),
+        pa.array([None, None, None]),
+        pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int8())),
+        pa.array([{"a": {"b": 1}}, None, {"a": None}]),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_values_of_all_layouts_arrive(engine: DuckDbEngine, column: pa.Array) -> None:
+    table = pa.table({"v": column})
+    assert engine.collect(engine.rows(table))["v"].to_pylist() == column.to_pylist()
+    kept = engine.rows(table.to_reader())
+    assert engine.collect(kept)["v"].to_pylist() == column.to_pylist()
+
+
+def test_a_query_knows_relations_by_their_keywords(engine: DuckDbEngine) -> None:
+    left, right = engine.rows(ROWS), engine.rows(ROWS.slice(1).to_reader())
+    query = parse_one(
+        "WITH both AS (SELECT source.id FROM target JOIN source ON source.id = target.id) "
+        "SELECT sum(id)::INT AS total, (SELECT count(*) FROM target AS t) AS n FROM both",
+        dialect="duckdb",
+    )
+    answer = engine.query(query, target=left, source=right)
+    assert answer.columns == ("total", "n")
+    assert engine.collect(answer).to_pylist() == [{"total": 5, "n": 3}]
+    again = engine.query(parse_one("SELECT total + 1 AS more FROM answer"), answer=answer)
+    assert engine.collect(again).to_pylist() == [{"more": 6}]
+
+
+def test_what_is_kept_is_computed_once(engine: DuckDbEngine) -> None:
+    query = parse_one("SELECT id, random() AS r FROM t", dialect="duckdb")
+    kept = engine.keep(engine.query(query, t=engine.rows(ROWS)))
+    assert engine.collect(kept).equals(engine.collect(kept))
+
+
+def test_a_stream_goes_on_while_others_are_read(engine: DuckDbEngine) -> None:
+    many = engine.query(parse_one("SELECT * FROM range(1000000) AS r(n)", dialect="duckdb"))
+    first, second = engine.stream(many), engine.stream(many)
+    first.read_next_batch()
+    second.read_next_batch()
+    assert engine.collect(engine.rows(ROWS)).num_rows == 3
+    total = sum(batch.num_rows for reader in (first, second) for batch in reader)
+    assert 0 < total < 2_000_000
+
+
+def test_errors_are_ours_and_name_the_engine(engine: DuckDbEngine) -> None:
+    wrong = engine.query(parse_one("SELECT CAST(name AS INT) AS n FROM t"), t=engine.rows(ROWS))
+    for read in (engine.collect, lambda relation: engine.stream(relation).read_all()):
+        with pytest.raises(TxnLogEngineError, match="Could not convert string 'a'") as caught:
+            read(wrong)
+        assert caught.value.engine == "duckdb"
+    with pytest.raises(TxnLogEngineError, match="nowhere"):
+        engine.query(parse_one("SELECT * FROM nowhere"))
+
+
+def test_no_variable_of_the_caller_is_taken_for_a_table(engine: DuckDbEngine) -> None:
+    nowhere = ROWS
+    with pytest.raises(TxnLogEngineError, match="nowhere"):
+        engine.query(parse_one("SELECT * FROM nowhere"))
+    assert nowhere is ROWS
+
+
+def test_nothing_is_left_behind(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with DuckDbEngine(Config(engine={"memory_limit": "200MB", "threads": 1})) as engine:
+        assert list(tmp_path.iterdir()) == []  # not opened before it is needed
+        query = parse_one("SELECT * FROM range(10) AS r(n)", dialect="duckdb")
+        engine.keep(engine.query(query))
+        assert list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,106 @@
+"""Many rows and many files: memory has a bound, and plans are made fast."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from deltasql.config import Config
+from deltasql.engine.base import FILE
+from deltasql.engine.duckdb import DuckDbEngine
+from deltasql.engine.live_files import LiveFiles
+from deltasql.engine.parquet import write_batches
+from deltasql.model.actions import Metadata
+from deltasql.model.schema_convert import schema_from_any
+from tests.engine.support import plan_for
+
+ROOT = Path(__file__).parents[2]
+STREAM = """
+import json, resource, sys
+import numpy as np
+import pyarrow as pa
+from deltasql.config import Config
+from deltasql.engine.duckdb import DuckDbEngine
+from deltasql.engine.parquet import write_batches
+from tests.engine.support import listed, plan_for
+
+folder, batches, partitions, how = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+schema = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("p", pa.int32())])
+
+def rows():
+    for number in range(batches):
+        rng = np.random.default_rng(number)
+        ids = rng.integers(0, 2**60, 50_000)
+        text = pa.array(ids).cast(pa.string())
+        yield pa.record_batch(
+            [ids, rng.random(50_000), text, pa.array(ids % partitions, pa.int32())], schema=schema
+        )
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+reader = pa.RecordBatchReader.from_batches(schema, rows())
+plan = plan_for(folder, schema, partition_by=["p"] if partitions > 1 else [])
+with DuckDbEngine(Config(engine={"memory_limit": "300MB", "threads": 2})) as engine:
+    before = peak()
+    if how == "kept":
+        adds = engine.write(engine.rows(reader), plan)
+    else:
+        adds = write_batches(reader, plan)
+    written = peak()
+    scan = engine.scan(listed(plan, adds))
+    total = sum(batch.num_rows for batch in engine.stream(scan))
+print(json.dumps({"before": before, "written": written, "read": peak(), "rows": total,
+                  "files": len(adds), "bytes": sum(add.size for add in adds)}))
+"""
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("partitions", "how"), [(1, "stream"), (20, "stream"), (1000, "stream"), (1, "kept")]
+)
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path, partitions: int, how: str) -> None:
+    command = [sys.executable, "-c", STREAM, str(tmp_path), "400", str(partitions), how]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    found = json.loads(answer.stdout)
+    assert found["rows"] == 20_000_000
+    assert found["files"] >= partitions
+    megabytes = 20_000_000 * 44 // 2**20  # in memory, all at once
+    assert found["bytes"] > megabytes * 2**19
+    assert found["read"] - found["before"] < 0.9 * megabytes, found
+
+
+def test_ten_thousand_partitions_are_planned_and_read_fast(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("p", pa.int64())])
+    plan = plan_for(tmp_path, schema, partition_by=["p"])
+    rows = pa.table({"id": pa.array(range(10), pa.int64()), "p": pa.array(range(10), pa.int64())})
+    adds = write_batches(rows.to_reader(), plan)
+    metadata = Metadata("0", schema_from_any(schema).to_json(), ("p",))
+    # The same ten files under ten thousand names, each with a value of its own.
+    for number in range(10, 10_000):
+        add = adds[number % 10]
+        (tmp_path / f"{number}.parquet").hardlink_to(tmp_path / plan.storage.data_name(add.path))
+    paths = [add.path for add in adds] + [f"{n}.parquet" for n in range(10, 10_000)]
+    table = pa.table(
+        {
+            "path": paths,
+            "partition": [json.dumps({"p": str(n)}) for n in range(10_000)],
+            "deletion_vector": pa.array([None] * 10_000, pa.string()),
+        }
+    )
+    files = LiveFiles(str(tmp_path), metadata, table, Config().storage)
+    with DuckDbEngine(Config()) as engine:
+        began = time.process_time()
+        scan = engine.scan(files, positions=True)
+        planned = time.process_time() - began
+        found = engine.collect(scan)
+    assert planned < 2
+    assert found.num_rows == 10_000
+    assert sorted(found["p"].to_pylist()) == list(range(10_000))
+    assert found["p"].to_pylist() == found[FILE].to_pylist()
