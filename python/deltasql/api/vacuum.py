@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from deltasql.exceptions import TxnLogError
 from deltasql.mirror.targets import all_targets
 from deltasql.operations.info import tell
-from deltasql.operations.vacuum import MARK, plan_vacuum
+from deltasql.operations.vacuum import MARK, plan_vacuum, spare_needed
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
 from deltasql.uri import join_table_name
@@ -43,8 +43,9 @@ def vacuum(
     `commit` runs an operation on a transaction and commits it.
     """
     storage = open_storage(table.location, catalog.config.storage)
+    snapshot = open_snapshot(catalog.store, table, catalog.cache)
     plan = plan_vacuum(
-        open_snapshot(catalog.store, table, catalog.cache),
+        snapshot,
         storage,
         retention=None if retention_hours is None else timedelta(hours=retention_hours),
         enforce_retention_duration=enforce_retention_duration,
@@ -55,13 +56,15 @@ def vacuum(
     if dry_run or not plan.sizes:
         return plan.files
     commit(partial(_tell, table, "VACUUM START", plan.parameters(), plan.metrics()))
+    # Whoever restores a file after this commit finds it in the history, and fails.
+    spare_needed(plan, snapshot, storage)
     try:
         storage.delete_many(plan.files)
     except (OSError, TxnLogError):
         commit(partial(_tell, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))
         raise
     _forget(catalog, table, plan)
-    mark = {} if plan.keeps_versions else {MARK: plan.before_ms}
+    mark = {} if plan.keep_versions else {MARK: plan.before_ms}
     end = partial(_tell, table, "VACUUM END", {"status": "COMPLETED"}, _deleted(len(plan.sizes)))
     commit(partial(end, extra=mark))
     return plan.files

@@ -158,6 +158,15 @@ def no_delete_of_read(c: Conflict, _: Isolation) -> None:
             )
 
 
+def no_vacuum_of_restored(c: Conflict, _: Isolation) -> None:
+    """Files that come back must still be there: a vacuum may have deleted them in the meantime."""
+    comes_back = c.ours.info.operation in ("RESTORE", "UNDO") and bool(c.ours.adds)
+    if comes_back and (c.winner.row.info.operation or "").startswith("VACUUM"):
+        raise c.error(
+            ConcurrentDeleteReadError, "a concurrent vacuum may have deleted what comes back"
+        )
+
+
 def no_delete_twice(c: Conflict, _: Isolation) -> None:
     """A file is removed by one commit only."""
     removed = {remove.path for remove in c.winner.removes}
@@ -196,6 +205,7 @@ RULES: tuple[Callable[[Conflict, Isolation], None], ...] = (
     metadata_unchanged,
     no_append_into_read,
     no_delete_of_read,
+    no_vacuum_of_restored,
     no_delete_twice,
     no_same_application,
     no_same_domain,

@@ -46,7 +46,7 @@ class VacuumPlan:
     """Names of files below the table's location, with their sizes as far as they are known."""
     intents: list[tuple[str, str]] = field(default_factory=list)
     """Transaction and path of files that were announced and never committed."""
-    keeps_versions: bool = False
+    keep_versions: tuple[int, ...] = ()
 
     @property
     def files(self) -> list[str]:
@@ -90,7 +90,7 @@ def plan_vacuum(
     # A commit's time can be ahead of the clock: each is later than the one before it.
     now = max(now_ms(), snapshot.committed_at_ms)
     plan = VacuumPlan(wanted, default, enforce_retention_duration, now - wanted // _MILLISECOND)
-    plan.keeps_versions = bool(keep_versions)
+    plan.keep_versions = tuple(keep_versions)
     search = _Search(snapshot, storage, plan.before_ms, keep_versions)
     for name, size in (*search.tombstones(), *search.change_data()):
         plan.sizes.setdefault(name, size)
@@ -109,9 +109,18 @@ def plan_vacuum(
         for name, size in search.untracked(foreign):
             if name not in known and not name.startswith(folders):
                 plan.sizes.setdefault(name, size)
+    _spare(plan, search)
+    return plan
+
+
+def spare_needed(plan: VacuumPlan, snapshot: Snapshot, storage: Storage) -> None:
+    """Take out of the plan what commits brought back since it was made."""
+    _spare(plan, _Search(snapshot, storage, plan.before_ms, plan.keep_versions))
+
+
+def _spare(plan: VacuumPlan, search: _Search) -> None:
     needed = search.needed() if plan.sizes else frozenset()
     plan.sizes = {name: size for name, size in plan.sizes.items() if name not in needed}
-    return plan
 
 
 class _Search:
@@ -124,6 +133,13 @@ class _Search:
         self.store, self.table_id = snapshot.store, snapshot.table.table_id
         self.keep_versions = keep_versions
         self.first_retained = self._version_at(before_ms)
+        for version in keep_versions:
+            if not self.store.query("head_at_version", table_id=self.table_id, version=version):
+                raise VersionNotFoundError(
+                    f"{snapshot.table.full_name} has no version {version} to keep",
+                    version=version,
+                    latest=snapshot.version,
+                )
 
     def tombstones(self) -> Iterator[tuple[str, int]]:
         """Yield files that were removed before the retention, and their deletion vectors."""
@@ -182,12 +198,6 @@ class _Search:
         since = self.store.query("files_since", table_id=self.table_id, version=self.first_retained)
         self._collect(since, found)
         for version in self.keep_versions:
-            if not self.store.query("head_at_version", table_id=self.table_id, version=version):
-                raise VersionNotFoundError(
-                    f"{self.snapshot.table.full_name} has no version {version} to keep",
-                    version=version,
-                    latest=self.snapshot.version,
-                )
             kept = self.store.query("files_at", table_id=self.table_id, version=version)
             self._collect(kept, found)
         changes = self.store.query(
