@@ -262,7 +262,7 @@ def _with_positional(
     """Take the arguments that older callers give by position, after all others."""
     if not args:
         return commit, post, strict
-    _warn_deprecated("commit arguments by position", "their names", stacklevel=4)
+    _warn_deprecated("commit arguments given positionally", "their names", stacklevel=4)
     names = ("commit_properties", "post_commithook_properties", "raise_if_key_not_exists")
     if len(args) > len(names):
         raise TypeError("create() got unexpected positional arguments")
