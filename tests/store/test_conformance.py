@@ -28,6 +28,7 @@ from deltasql.model.actions import (
     RemoveFile,
     SetTransaction,
 )
+from deltasql.model.column_mapping import with_column_mapping
 from deltasql.model.schema import StructField, StructType
 
 if TYPE_CHECKING:
@@ -72,13 +73,9 @@ def lake(
         with deltasql.connect(
             uri, mirror={"mode": "off"}, table={"data_root": str(folder)}
         ) as catalog:
-            properties = {f"delta.feature.{name}": "supported" for name in some.FEATURES}
-            catalog.create_table(
-                "t",
-                some.SCHEMA,
-                partition_by=some.PARTITIONS,
-                properties=properties | {"delta.columnMapping.mode": "name"},
-            )
+            features = {f"delta.feature.{name}": "supported" for name in some.FEATURES}
+            schema, properties = with_column_mapping(some.SCHEMA, features)
+            catalog.create_table("t", schema, partition_by=some.PARTITIONS, properties=properties)
             yield Lake(catalog, "t")
 
 

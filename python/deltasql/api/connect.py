@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from deltasql.api.catalog import Catalog, absolute
-from deltasql.config import Config
+from deltasql.config import Config, fingerprint
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _shared: dict[str, Catalog] = {}
 _guard = threading.Lock()
+_latest: tuple[object, Config] | None = None
+_identities: dict[int, tuple[Config, str]] = {}
+_IDENTITIES = 64
 
 
 def connect(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> Catalog:
@@ -45,7 +48,7 @@ def begin(
 def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
     """Return the open catalog of a URI, opening it at the first call."""
     resolved = absolute(_resolve(uri, config).catalog())
-    key = f"{resolved.to_string()} {config!r} {config.storage.identity()}"
+    key = f"{resolved.to_string()} {_identity(config)}"
     with _guard:
         found = _shared.get(key)
     if found is not None:
@@ -60,7 +63,7 @@ def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
 
 def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
     """Return the configuration with a call's own options of the storage on top of it."""
-    config = Config.load()
+    config = _configured()
     if not storage_options:
         return config
     options = dict(storage_options)
@@ -76,8 +79,29 @@ def close_all() -> None:
         _shared.clear()
 
 
+def _configured() -> Config:
+    """Return the configuration, read again only when one of its sources changed."""
+    global _latest
+    sources = fingerprint()
+    if _latest is None or _latest[0] != sources:
+        _latest = (sources, Config.load())
+    return _latest[1]
+
+
+def _identity(config: Config) -> str:
+    """Tell configurations apart; the text of one costs more than a commit, so it is kept."""
+    held = _identities.get(id(config))
+    if held is None or held[0] is not config:
+        if len(_identities) >= _IDENTITIES:
+            _identities.clear()
+        held = _identities[id(config)] = (config, f"{config!r} {config.storage.identity()}")
+    return held[1]
+
+
 def _config(config: Config | None, settings: dict[str, Any]) -> Config:
-    return config if config is not None and not settings else Config.load(**settings)
+    if settings:
+        return Config.load(**settings)
+    return config if config is not None else _configured()
 
 
 def _resolve(uri: str | DeltaSqlUri, config: Config) -> DeltaSqlUri:

@@ -166,8 +166,10 @@ class Committer:
         known = self._known.get(only.table.table_id)
         if known is None or len(staged) > 1 or len(only.adds) != 1 or only.cdc or is_hooked():
             return None
-        if only.read_version is not None or attempt.has_intents or not only.follows_anything:
+        if not only.follows_anything:
             return None
+        if only.read_version is not None and only.read_version < max(known[1:]):
+            return None  # what was written may not fit the metadata of now
         state = self._states[known]
         try:
             validate_against(only, state)
@@ -184,6 +186,7 @@ class Committer:
             in_commit_timestamps=state.in_commit_timestamps,
             partition_columns=state.partition_columns,
             active_columns=state.active_columns,
+            has_intents=attempt.has_intents,
         )
         done = self._store.append_one_file(one, attempt.send)
         attempt.sent = False

@@ -33,6 +33,7 @@ from deltasql.config.settings import (
     StoreSettings,
     TableSettings,
 )
+from deltasql.config.sources import fingerprint
 
 __all__ = [
     "CacheSettings",
@@ -45,4 +46,5 @@ __all__ = [
     "StorageSettings",
     "StoreSettings",
     "TableSettings",
+    "fingerprint",
 ]

@@ -75,6 +75,20 @@ def files(path: str | Path | None) -> list[Layer]:
     return layers
 
 
+def fingerprint() -> tuple[object, ...]:
+    """Tell whether a source may say something else than before: variables, files, the folder."""
+    variables = tuple(
+        (name, value)
+        for name, value in os.environ.items()
+        if name.upper().startswith(PREFIX) or name in ("XDG_CONFIG_HOME", "HOME")
+    )
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    asked = os.environ.get("DELTASQL_CONFIG")
+    names = [f"deltasql.{suffix}" for suffix in ("toml", "yaml", "yml")]
+    names += ["pyproject.toml", f"{home}/deltasql/config.toml", *([asked] if asked else [])]
+    return (os.getcwd(), variables, tuple(map(_stamp, names)))
+
+
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Turn keywords into nested plain values: sections as objects or dicts, `pool__max_size`."""
     values: dict[str, Any] = {}
@@ -183,3 +197,11 @@ def _yaml(text: str, path: Path) -> Any:
 
 
 _PARSERS: dict[str, Callable[[str, Path], Any]] = {".toml": _toml, ".yaml": _yaml, ".yml": _yaml}
+
+
+def _stamp(name: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(os.path.expanduser(name))
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

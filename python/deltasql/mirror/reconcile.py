@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from deltasql import telemetry
 from deltasql.mirror.publish import Publisher, Stop
-from deltasql.mirror.status import MirrorStatus, add_missing, relaxed, status_of
+from deltasql.mirror.status import MirrorStatus, add_missing, status_of
 from deltasql.mirror.targets import Target, all_targets
 from deltasql.model.clock import now_ms
 
@@ -116,7 +116,7 @@ class Reconciler:
     def _claim(self) -> list[Target]:
         now = now_ms()
         until_ms = now + int(1000 * self._config.mirror.lease_s)
-        with relaxed(self._store) as session:
+        with self._store.relaxed() as session:
             claimed = session.query(
                 "claim_targets", claimed_by=self.name, now_ms=now, until_ms=until_ms, limit=_CLAIM
             )
@@ -152,7 +152,7 @@ class Reconciler:
         if not claimed:
             return
         now = now_ms()
-        with relaxed(self._store) as session:
+        with self._store.relaxed() as session:
             for each in claimed:
                 session.execute(
                     "release_claim",

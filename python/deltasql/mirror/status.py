@@ -7,7 +7,6 @@ the same bytes. So these writes do not wait for the disk.
 from __future__ import annotations
 
 import random
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +23,12 @@ from deltasql.mirror.targets import (
 from deltasql.model.clock import from_ms, now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from datetime import datetime
 
     from deltasql.config import MirrorSettings
-    from deltasql.store.dialect import Session
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
-_FULL = 2  # SQLite's number for synchronous = FULL
 _LONGEST_ERROR = 2000
 
 
@@ -92,7 +88,7 @@ def targets_with_own(store: Store, table: TableRow) -> list[Target]:
     found = targets_of(store, table)
     if found and found[0].is_own and found[0].has_row:
         return found
-    with relaxed(store) as session:
+    with store.relaxed() as session:
         insert_target(session, table, OWN)
         join_catalog_targets(session)
     return targets_of(store, table)
@@ -100,7 +96,7 @@ def targets_with_own(store: Store, table: TableRow) -> list[Target]:
 
 def add_missing(store: Store) -> None:
     """Give every table that has no row at its own location one."""
-    with relaxed(store) as session:
+    with store.relaxed() as session:
         session.execute("add_missing_targets")
         join_catalog_targets(session)
 
@@ -148,7 +144,7 @@ def record_published(
     if store.dialect.name == "postgres":
         rows = store.query("record_published", **params)
     else:
-        with relaxed(store) as session:
+        with store.relaxed() as session:
             rows = session.query("advance_target", **params)
             if rows:
                 session.execute("complete_versions", **params)
@@ -169,7 +165,7 @@ def quarantine(store: Store, target: Target, version: int, error: BaseException)
 
 def release(store: Store, table: TableRow, target: str = OWN) -> None:
     """Open a target again and publish at once what it lacks."""
-    with relaxed(store) as session:
+    with store.relaxed() as session:
         session.execute(
             "set_target_state",
             table_id=table.table_id,
@@ -185,7 +181,7 @@ def forget_published(
     store: Store, table: TableRow, target: str = OWN, *, from_version: int
 ) -> None:
     """Take back that this version and those after it are published: they are looked at again."""
-    with relaxed(store) as session:
+    with store.relaxed() as session:
         key: dict[str, Any] = {"table_id": table.table_id, "target": target}
         session.execute("take_back_published", **key, version=from_version - 1)
         session.execute("delete_mirror_statuses", **key, first=from_version)
@@ -194,7 +190,7 @@ def forget_published(
 def mark_published(store: Store, table: TableRow, version: int, target: str = OWN) -> None:
     """Say that everything up to this version is in place, as after an import of the log itself."""
     targets_with_own(store, table)
-    with relaxed(store) as session:
+    with store.relaxed() as session:
         key: dict[str, Any] = {"table_id": table.table_id, "target": target}
         session.execute("set_published_version", **key, version=version)
         session.execute("complete_versions", **key, first=version, last=version, now_ms=now_ms())
@@ -204,31 +200,6 @@ def backoff_ms(settings: MirrorSettings, attempts: int) -> int:
     """Return the wait after so many failed attempts: it doubles, and half of it is random."""
     ceiling = min(settings.max_backoff_s, settings.initial_backoff_s * 2 ** min(attempts, 30))
     return int(1000 * ceiling * random.uniform(0.5, 1))
-
-
-@contextmanager
-def relaxed(store: Store) -> Iterator[Session]:
-    """Write in one transaction that may be lost with the power, never torn."""
-    try:
-        with store.dialect.write_turn(), store.session() as session:
-            # SQLite changes it between transactions, PostgreSQL within one.
-            is_full = store.dialect.name == "sqlite" and session.query("durability")[0][0] == _FULL
-            if is_full:
-                session.query("relax_durability")
-            try:
-                session.begin()
-                if store.dialect.name == "postgres":
-                    session.execute("relax_durability")
-                yield session
-                session.commit()
-            finally:
-                try:
-                    session.rollback()
-                finally:
-                    if is_full:
-                        session.query("restore_durability")
-    except store.errors as error:
-        raise store.translate(error) from error
 
 
 def _fail(
@@ -241,7 +212,7 @@ def _fail(
 ) -> None:
     told = str(error)[:_LONGEST_ERROR]
     key: dict[str, Any] = {"table_id": target.table.table_id, "target": target.name}
-    with relaxed(store) as session:
+    with store.relaxed() as session:
         session.execute(
             "fail_target", **key, state=state, next_attempt_ms=next_attempt_ms, last_error=told
         )

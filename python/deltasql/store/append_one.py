@@ -73,6 +73,7 @@ def plan_one(one: OneFile, known: dict[str, int]) -> OneFilePlan | None:
             "user_metadata": info.user_metadata,
             "isolation_level": info.isolation_level,
             "extra": dump_extra(info.extra),
+            "read_version": info.read_version,
         },
         stats=indexed.stats,
         one=one,
@@ -137,7 +138,6 @@ def append_in_turn(
         committed_at_ms=timestamp_ms,
         group_size=1,
         is_blind_append=True,
-        read_version=None,
         commit_timestamp=timestamp_ms,
         in_commit_timestamp=timestamp_ms if plan.one.in_commit_timestamps else None,
         next_file_id=file_id + 1,
@@ -151,5 +151,7 @@ def append_in_turn(
         metadata_version=plan.one.metadata_version,
         protocol_version=plan.one.protocol_version,
     )
+    if plan.one.has_intents:
+        session.execute("clear_staged_files", txn_id=plan.one.txn_id)
     session.commit()
     return version, timestamp_ms

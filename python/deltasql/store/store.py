@@ -52,6 +52,9 @@ def open_store(uri: DeltaSqlUri, config: Config, *, migrate: bool = True) -> Sto
     return store
 
 
+_FULL_DURABILITY = 2  # SQLite's number for synchronous = FULL
+
+
 class Store:
     """Statements and transactions over one database, with what never changes kept in memory."""
 
@@ -113,6 +116,28 @@ class Store:
             heads = self.begin_locked(session, table_ids)
             yield session, heads
             session.commit()
+
+    @contextmanager
+    def relaxed(self) -> Iterator[Session]:
+        """Write in one transaction that may be lost with the power, never torn."""
+        name = self.dialect.name
+        with self._translated(), self.dialect.write_turn(), self.session() as session:
+            # SQLite changes it between transactions, PostgreSQL within one.
+            is_full = name == "sqlite" and session.query("durability")[0][0] == _FULL_DURABILITY
+            if is_full:
+                session.query("relax_durability")
+            try:
+                session.begin()
+                if name == "postgres":
+                    session.execute("relax_durability")
+                yield session
+                session.commit()
+            finally:
+                try:
+                    session.rollback()
+                finally:
+                    if is_full:
+                        session.query("restore_durability")
 
     # Reads
 
@@ -262,10 +287,9 @@ class Store:
         """Note files before they are written, so that one without a commit is known as such."""
         rows = [(txn_id, table_id, path, now_ms()) for path in paths]
         if rows:
-            with self._translated(), self.dialect.write_turn(), self.session() as session:
-                session.begin()
+            # The file itself is not safe from a loss of power either.
+            with self.relaxed() as session:
                 session.insert("insert_staged_file", rows)
-                session.commit()
 
     def intents_before(self, before_ms: int) -> list[tuple[str, int, str, int]]:
         """List (txn id, table id, path, time) of files noted before a moment and not adopted."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
@@ -33,10 +34,18 @@ def parse_uri(text: str, *, environ: Mapping[str, str] | None = None) -> DeltaSq
     Help: did you mean 'table'? Known: table, version, timestamp, location, mirror, pool_size.
     """
     try:
+        if "$" not in text:
+            return _parse_fixed(text)
         return _parse(text, os.environ if environ is None else environ)
     except TxnLogUriError as error:
         error.uri = redact(_LOGIN_SECRET.sub(rf"\g<1>{MASK}", text))
         raise
+
+
+@lru_cache(maxsize=256)
+def _parse_fixed(text: str) -> DeltaSqlUri:
+    """Parse a URI that no variable changes, once for all calls that name it."""
+    return _parse(text, {})
 
 
 def _parse(text: str, environ: Mapping[str, str]) -> DeltaSqlUri:

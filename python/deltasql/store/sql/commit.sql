@@ -153,10 +153,12 @@ WITH held AS (
 ), committed AS (
   INSERT INTO dl_table_versions (table_id, version, committed_at_ms, txn_id, group_size, operation,
     operation_parameters, operation_metrics, engine_info, user_metadata, is_blind_append, isolation_level,
-    commit_timestamp, in_commit_timestamp, extra, next_file_id)
+    read_version, commit_timestamp, in_commit_timestamp, extra, next_file_id)
   SELECT m.table_id, m.version, m.committed_at_ms, $txn_id, 1, $operation, $operation_parameters,
-    $operation_metrics, $engine_info, $user_metadata, TRUE, $isolation_level, m.committed_at_ms,
+    $operation_metrics, $engine_info, $user_metadata, TRUE, $isolation_level, $read_version, m.committed_at_ms,
     CASE WHEN $in_commit_timestamps THEN m.committed_at_ms END, $info_extra, m.next_file_id
   FROM moved m
+), adopted AS (
+  DELETE FROM dl_staged_files WHERE txn_id = $txn_id AND EXISTS (SELECT 1 FROM moved)
 )
 SELECT version, committed_at_ms FROM moved;
