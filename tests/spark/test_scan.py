@@ -16,6 +16,8 @@ import pytest
 
 import deltasql.spark
 from deltasql.engine import spark as engine
+from deltasql.engine.live_files import LiveFiles
+from deltasql.engine.spark_schema import spark_path
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError, TxnLogUriError
 from deltasql.spark.read import read_snapshot
 from tests.conftest import add_file
@@ -156,7 +158,8 @@ def test_old_timestamps_are_utc_in_any_session(spark: SparkSession, lake: Catalo
         target = Path(written.table.location) / f"{name}.parquet"
         target.parent.mkdir(exist_ok=True)
         pq.write_table(data, target, use_deprecated_int96_timestamps=int96)
-        written.stage([add_file(target.name)], [*written.rows, moment])
+        size = target.stat().st_size
+        written.stage([add_file(target.name, size=size)], [*written.rows, moment])
     with setting(spark, "spark.sql.session.timeZone", "Asia/Tokyo"):
         assert rows(spark, written) == written.states[-1]
 
@@ -241,13 +244,31 @@ def test_names_are_no_patterns(spark: SparkSession, lake: Catalog) -> None:
 
 
 @pytest.mark.parametrize("name", ["_x.parquet", ".x.parquet", "d/_x.parquet", "a:b.parquet"])
-def test_a_name_that_spark_would_leave_out_is_refused(
+def test_names_that_spark_leaves_out_of_listings_are_read(
     spark: SparkSession, lake: Catalog, name: str
 ) -> None:
     written = create(lake, "t", IDS)
     written.stage([written.file(pa.table({"id": [1]}), name=name)], [{"id": 1}])
+    assert rows(spark, written) == written.states[-1]
     with pytest.raises(TxnLogEngineError, match="takes its name for something else"):
-        rows(spark, written)
+        listed_by_name(spark, written)
+
+
+def listed_by_name(spark: SparkSession, written: Written) -> Rows:
+    """Read as Spark Connect does: the names of the files are all that it is given."""
+    snapshot = written.table.snapshot()
+    listed = snapshot.scan().arrow.drop_columns(["size"])
+    settings = written.catalog.config.storage
+    files = LiveFiles(snapshot.table.location, snapshot.metadata, listed, settings)
+    return arrow_rows(engine.scan(spark, files).toArrow())
+
+
+@pytest.mark.parametrize("make", ZOO, ids=lambda make: make.__name__)
+def test_files_listed_by_name_give_the_same_rows(
+    spark: SparkSession, lake: Catalog, make: Callable[[Catalog], list[Written]]
+) -> None:
+    for written in make(lake):
+        assert listed_by_name(spark, written) == written.states[-1]
 
 
 def test_a_missing_file_is_an_error_although_the_session_forgives_it(
@@ -263,7 +284,7 @@ def test_a_missing_file_is_an_error_although_the_session_forgives_it(
         with pytest.raises(Exception, match=r"does not exist|FILE_NOT_EXIST"):
             frame.collect()
         with pytest.raises(Exception, match="PATH_NOT_FOUND"):
-            read_snapshot(spark, written.table.snapshot(), lake.config)
+            listed_by_name(spark, written)
 
 
 def test_a_thousand_files_start_no_job_and_leave_the_session_as_it_was(
@@ -284,9 +305,9 @@ def test_a_thousand_files_start_no_job_and_leave_the_session_as_it_was(
 
 
 def test_object_stores_are_called_as_hadoop_calls_them(spark: SparkSession) -> None:
-    assert engine.spark_path(spark, "s3://b/x") == "s3a://b/x"
-    assert engine.spark_path(spark, "gs://b/x") == "gs://b/x"
-    assert engine.spark_path(spark, "/a b/x") == "file:///a b/x"
+    assert spark_path(spark, "s3://b/x") == "s3a://b/x"
+    assert spark_path(spark, "gs://b/x") == "gs://b/x"
+    assert spark_path(spark, "/a b/x") == "file:///a b/x"
 
 
 def test_pyspark_missing_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

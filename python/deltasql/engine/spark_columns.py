@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _FIELD_ID = "delta.columnMapping.id"
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+_ENCODED = "~~"
+_SAFE = "^[A-Za-z0-9_.~:/%=-]+$"
 
 
 def stored_frame(frame: DataFrame, plan: WritePlan) -> DataFrame:
@@ -61,21 +63,32 @@ def stored_frame(frame: DataFrame, plan: WritePlan) -> DataFrame:
 
 
 def partition_of(folders: list[str], plan: WritePlan) -> dict[str, str | None]:
-    """Return the partition values that folders stand for, as the log has them."""
+    """Return the partition values that Spark's folders stand for, as the log has them."""
     mode = column_mapping_mode(plan.configuration)
     values = {}
     for folder, name in zip(folders, plan.partition_columns, strict=True):
         field = plan.schema.find(name)
         assert field is not None
-        # Spark escapes what we had encoded already.
-        text = unquote(folder.partition("=")[2])
-        value = None if text == _NULL_FOLDER else unquote_plus(text)
-        values[field.physical_name(mode)] = partition_text(parse_partition_value(value, field.type))
+        text: str | None = unquote(folder.partition("=")[2])
+        if text == _NULL_FOLDER:
+            text = None
+        elif text is not None and text.startswith(_ENCODED):
+            text = unquote_plus(text.removeprefix(_ENCODED))
+        values[field.physical_name(mode)] = partition_text(parse_partition_value(text, field.type))
     return values
 
 
+def has_stand_in(folder: str) -> bool:
+    """Tell whether a folder got a name for the time being, since its value was no safe one."""
+    return f"={_ENCODED}" in folder
+
+
 def _folder_text(column: Column, data_type: DataType) -> Column:
-    """Return a partition value as text that is the same in every session and file system."""
+    """Return a partition value as text that is the same in every session and file system.
+
+    Spark would put other letters than ASCII into names as they are, and a JVM that has no locale
+    makes question marks of them: such a value is encoded, and its folder renamed afterwards.
+    """
     from pyspark.sql import functions as F
 
     text = column.cast("string")
@@ -83,13 +96,13 @@ def _folder_text(column: Column, data_type: DataType) -> Column:
         text = F.validate_utf8(text)
     elif data_type == "timestamp":
         text = F.concat(F.replace(_utc(column).cast("string"), F.lit(" "), F.lit("T")), F.lit("Z"))
-    encoded = F.url_encode(text)
-    # The text that stands for null in a folder's name, as a value.
-    as_value = F.lit(f"%5F{_NULL_FOLDER[1:]}")
+    elif data_type == "timestamp_ntz":
+        text = F.replace(text, F.lit(" "), F.lit("T"))
+    is_safe = text.rlike(_SAFE) & ~text.startswith(_ENCODED) & (text != _NULL_FOLDER)
     return (
         F.when(text == "", F.lit(None).cast("string"))
-        .when(text == _NULL_FOLDER, as_value)
-        .otherwise(encoded)
+        .when(is_safe, text)
+        .otherwise(F.concat(F.lit(_ENCODED), F.url_encode(text)))
     )
 
 

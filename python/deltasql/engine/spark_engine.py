@@ -21,7 +21,7 @@ from deltasql.engine.spark_session import (
     spark_errors,
 )
 from deltasql.engine.spark_sql import parameter, spark_query
-from deltasql.engine.spark_write import write_files
+from deltasql.engine.spark_write import gathered, write_files
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema_convert import schema_from_any, schema_to_arrow
 
@@ -50,6 +50,8 @@ class SparkRelation:
     columns: tuple[str, ...] = field(init=False)
     is_foreign: bool = False
     """Whether a user made it: what it computes is a matter of the session's own settings."""
+    size: int | None = None
+    """Bytes of the files it comes from, as far as they are known."""
 
     def __post_init__(self) -> None:
         self.columns = tuple(self.frame.columns)
@@ -82,7 +84,8 @@ class SparkEngine:
     def scan(self, files: LiveFiles, *, positions: bool = False) -> SparkRelation:
         """Return the live rows of files by Spark's own Parquet scan."""
         with spark_errors(f"read {files.location}"):
-            return SparkRelation(scan(self.spark, files, positions=positions))
+            size = sum(file.size or 0 for file in files.files)
+            return SparkRelation(scan(self.spark, files, positions=positions), size=size)
 
     def rows(self, data: object) -> SparkRelation:
         """Return a DataFrame of this session as it is, or Arrow data that the driver can hold."""
@@ -113,7 +116,9 @@ class SparkEngine:
         used = {parameter(name): frame for name, frame in frames.items()}
         with spark_errors("understand a query"), settings(self.spark, MEANING):
             found = self.spark.sql(text, **{k: v for k, v in used.items() if f"{{{k}}}" in text})
-            return SparkRelation(found)
+            sizes = [cast("SparkRelation", each).size for each in relations.values()]
+            known = None if None in sizes else sum(size or 0 for size in sizes)
+            return SparkRelation(found, size=known)
 
     def keep(self, relation: Relation) -> SparkRelation:
         """Compute rows once: even random ones are the same ever after, or the job fails."""
@@ -121,7 +126,7 @@ class SparkEngine:
             kept = frame.localCheckpoint(eager=True)
         if not self._connect:
             self._cleaning.callback(_release, kept)
-        return SparkRelation(kept)
+        return SparkRelation(kept, size=cast("SparkRelation", relation).size)
 
     def collect(self, relation: Relation) -> pa.Table:
         """Return rows as Arrow."""
@@ -149,7 +154,9 @@ class SparkEngine:
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
         """Write rows as Parquet files with statistics."""
         with self._acting(relation, f"write to {plan.location}") as frame:
-            return write_files(self.spark, frame, plan, self._config.storage)
+            size = cast("SparkRelation", relation).size
+            parted = frame if size is None else gathered(frame, plan, size)
+            return write_files(self.spark, parted, plan, self._config.storage)
 
     @contextmanager
     def _acting(self, relation: Relation, doing: str) -> Iterator[DataFrame]:

@@ -7,7 +7,6 @@ folder already tells. Statistics come from footers, so the rows are looked at on
 
 from __future__ import annotations
 
-import json
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ from urllib.parse import quote
 from deltasql.engine.addresses import root_address
 from deltasql.engine.file_shape import file_shape
 from deltasql.engine.footer_stats import footer_statistics
-from deltasql.engine.parquet_options import ParquetOptions
-from deltasql.engine.spark_columns import partition_of, stored_frame
+from deltasql.engine.parquet_options import ParquetOptions, parse_size
+from deltasql.engine.partitions import partition_folder
+from deltasql.engine.spark_columns import has_stand_in, partition_of, stored_frame
 from deltasql.engine.spark_schema import spark_path
 from deltasql.engine.spark_session import WRITING, settings, spark_errors
 from deltasql.exceptions import TxnLogEngineError
@@ -41,6 +41,20 @@ _BY_DRIVER = 3_000
 _THREADS = 16
 _THREADS_REMOTE = 64
 _PER_TASK = 200
+_FEWEST_ROWS = 1024
+_WIDE = 20
+_WIDTHS = {
+    "byte": 1,
+    "boolean": 1,
+    "short": 2,
+    "integer": 4,
+    "float": 4,
+    "date": 4,
+    "long": 8,
+    "double": 8,
+    "timestamp": 8,
+    "timestamp_ntz": 8,
+}
 
 
 def write_files(
@@ -59,13 +73,25 @@ def write_files(
         writer = stored.write.mode("error").options(**options)
         (writer.partitionBy(*keys) if keys else writer).parquet(target)
     found, rest = _listed(plan, folder)
-    counted = _statistics(spark, found, plan, shape, storage)
-    empty = [name for name, each in counted.items() if not each.rows]
+    files = [_Written.of(info, folder, plan) for info in found]
+    counted = _statistics(spark, [file.name for file in files], plan, shape, storage)
+    empty = {name for name, each in counted.items() if not each.rows}
     plan.storage.delete_many([*rest, *empty])
-    written = [info for info in found if info.name not in empty]
+    written = [file for file in files if file.name not in empty]
     if written:
-        plan.intend([info.name for info in written])
-    return [_add(info, counted[info.name].stats, folder, plan) for info in written]
+        plan.intend([file.name for file in written])
+    return [file.add(counted[file.name].stats, plan) for file in written]
+
+
+def gathered(frame: DataFrame, plan: WritePlan, size: int) -> DataFrame:
+    """Return rows in as many parts as there should be files, where files are only put together.
+
+    Rows that change keep their parts: fewer of them would leave executors without work.
+    """
+    if plan.data_change:
+        return frame
+    wanted = ParquetOptions.of(plan, file_shape(plan)).target_file_size
+    return frame.coalesce(max(1, round(size / wanted)))
 
 
 _FIXED = {
@@ -88,12 +114,24 @@ def _parquet_options(plan: WritePlan, shape: FileShape) -> dict[str, str]:
         "parquet.compression.codec.zstd.level": options.compression_level
         if codec == "zstd"
         else None,
+        "maxRecordsPerFile": _most_rows(plan),
         "parquet.block.row.count.limit": options.max_row_group_size,
         "parquet.page.size": options.data_page_size,
         "parquet.page.row.count.limit": options.data_page_rows,
         "parquet.dictionary.page.size": options.dictionary_page_size,
     }
     return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def _most_rows(plan: WritePlan) -> int | None:
+    """Return how many rows a file may have where a size was asked for, by the widths of types."""
+    wanted = plan.options.target_file_size or parse_size(
+        plan.configuration.get("delta.targetFileSize")
+    )
+    if wanted is None or not plan.data_change:
+        return None
+    width = sum(_WIDTHS.get(str(field.type), _WIDE) for field in plan.schema.fields)
+    return max(_FEWEST_ROWS, wanted // max(1, width))
 
 
 def _listed(plan: WritePlan, folder: str) -> tuple[list[FileInfo], list[str]]:
@@ -116,6 +154,37 @@ def _listed(plan: WritePlan, folder: str) -> tuple[list[FileInfo], list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Written:
+    """A file that a job wrote."""
+
+    name: str
+    size: int
+    modified_ms: int
+    values: dict[str, str | None]
+
+    @classmethod
+    def of(cls, info: FileInfo, folder: str, plan: WritePlan) -> _Written:
+        """Find its partition values, and give its folder the name that they have in Delta."""
+        *folders, last = info.name[len(folder) + 1 :].split("/")
+        values = partition_of(folders, plan)
+        name = info.name
+        if any(has_stand_in(each) for each in folders):
+            name = f"{folder}/{partition_folder(values)}{last}"
+            plan.storage.rename(info.name, name)
+        return cls(name, info.size, info.modified_ms, values)
+
+    def add(self, stats: str, plan: WritePlan) -> AddFile:
+        return AddFile(
+            path=quote(self.name, safe="/=-_.~!$&'()*+,;@"),
+            partition_values=self.values,
+            size=self.size,
+            modification_time=self.modified_ms,
+            data_change=plan.data_change,
+            stats=None if plan.folder else stats,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _Counted:
     rows: int
     stats: str
@@ -123,12 +192,11 @@ class _Counted:
 
 def _statistics(
     spark: SparkSession,
-    found: list[FileInfo],
+    names: list[str],
     plan: WritePlan,
     shape: FileShape,
     settings_: StorageSettings,
 ) -> dict[str, _Counted]:
-    names = [info.name for info in found]
     tight = plan.configuration.get("delta.enableDeletionVectors") == "true"
     if len(names) <= _BY_DRIVER:
         local = parse_location(plan.location).is_local
@@ -175,20 +243,3 @@ def _counted(storage: Storage, name: str, shape: FileShape, tight: bool) -> _Cou
     with storage.open_input(name) as file:
         footer = pq.read_metadata(file)
     return _Counted(footer.num_rows, footer_statistics(footer, shape).to_json(tight=tight))
-
-
-def _add(info: FileInfo, stats: str, folder: str, plan: WritePlan) -> AddFile:
-    folders = info.name[len(folder) + 1 :].split("/")[:-1]
-    return AddFile(
-        path=quote(info.name, safe="/=-_.~!$&'()*+,;@"),
-        partition_values=partition_of(folders, plan),
-        size=info.size,
-        modification_time=info.modified_ms,
-        data_change=plan.data_change,
-        stats=None if plan.folder else stats,
-    )
-
-
-def rows_written(adds: Iterable[AddFile]) -> int:
-    """Return how many rows new files have."""
-    return sum(json.loads(add.stats)["numRecords"] for add in adds if add.stats)

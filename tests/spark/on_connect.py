@@ -1,0 +1,106 @@
+"""The engine on Spark Connect; `test_connect` runs this in a process without classic Spark."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import deltasql.spark
+from deltasql.config import Config
+from deltasql.engine.spark_engine import SparkEngine
+from tests.engine.protocol import EngineProtocol
+from tests.mirror.support import open_mirrored
+from tests.oracles import tables, tables_staged
+from tests.oracles.readers import Deltalake, Place
+from tests.oracles.states import arrow_rows
+from tests.spark.support import ODD, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from deltasql import Catalog
+    from deltasql.engine.base import Engine
+    from deltasql.uri import DeltaSqlUri
+    from tests.oracles.writing import Written
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    session = (
+        SparkSession.builder.remote("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "1g")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
+        yield opened
+
+
+class TestOnConnect(EngineProtocol):
+    @pytest.fixture
+    def engine(self, spark: SparkSession) -> Iterator[Engine]:
+        with SparkEngine(Config(), spark) as engine:
+            yield engine
+
+
+@pytest.mark.parametrize(
+    "make",
+    [tables.typed_partitions, tables.nested, tables_staged.deletion_vectors],
+    ids=lambda make: make.__name__,
+)
+def test_tables_are_read_and_written(
+    spark: SparkSession, lake: Catalog, make: Callable[[Catalog], list[Written]]
+) -> None:
+    [written] = make(lake)
+    with settings(spark, {"spark.sql.session.timeZone": "Asia/Tokyo"}):
+        frame = deltasql.spark.read(spark, written.table.uri)
+        assert arrow_rows(frame.toArrow()) == written.states[-1]
+        with lake.begin() as tx:
+            tx.write("copy", frame, partition_by=list(written.partition_by) or None)
+    found = Deltalake().rows(Place(lake.table("copy").location), 0)
+    assert found == written.states[-1]
+
+
+def test_rows_of_a_user_keep_the_meaning_they_have_in_the_session(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    odd = {name: ODD[name] for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")}
+    with settings(spark, odd), lake.begin() as tx:
+        frame = spark.sql(
+            "SELECT CAST(TIMESTAMP '2024-05-01T23:00:00Z' AS DATE) AS day, 1 / 0 AS none"
+        )
+        tx.write("t", frame)
+    [row] = deltasql.spark.read(spark, lake.table("t").uri).collect()
+    assert (str(row["day"]), row["none"]) == ("2024-05-02", None)
+
+
+def test_a_merge_runs(spark: SparkSession, lake: Catalog) -> None:
+    lake.create_table("t", pa.schema([("id", pa.int64()), ("v", pa.string())]))
+    with lake.begin() as tx:
+        tx.write("t", spark.range(10).selectExpr("id", "'old' AS v"))
+    with lake.begin() as tx:
+        source = spark.range(8, 12).selectExpr("id", "'new' AS v")
+        merger = tx.merge("t", source, "t.id = s.id", source_alias="s", target_alias="t")
+        merger.when_matched_update_all().when_not_matched_insert_all().execute()
+    found = deltasql.spark.read(spark, lake.table("t").uri)
+    assert sorted((row["id"], row["v"]) for row in found.collect()) == [
+        *((number, "old") for number in range(8)),
+        *((number, "new") for number in range(8, 12)),
+    ]

@@ -1,0 +1,19 @@
+"""Spark Connect: nothing goes through py4j, all the same rows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SUITE = Path(__file__).with_name("on_connect.py")
+
+
+@pytest.mark.heavy
+def test_the_engine_runs_on_spark_connect() -> None:
+    # A process has classic Spark or Connect, never both.
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert answer.returncode == 0, answer.stdout[-5000:] + answer.stderr[-2000:]

@@ -1,0 +1,36 @@
+"""The engine on Spark keeps the guarantees of every engine, in sessions with odd settings too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltasql.config import Config
+from deltasql.engine.spark_engine import SparkEngine
+from tests.engine.protocol import EngineProtocol
+from tests.spark.support import ODD, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from deltasql.engine.base import Engine
+
+
+class TestOnSpark(EngineProtocol):
+    @pytest.fixture
+    def engine(self, spark: SparkSession) -> Iterator[Engine]:
+        with SparkEngine(Config(), spark) as engine:
+            yield engine
+
+
+class TestInAnOddSession(EngineProtocol):
+    """Another zone, no ANSI mode, case-sensitive names, other defaults for files and types."""
+
+    @pytest.fixture
+    def engine(self, spark: SparkSession) -> Iterator[Engine]:
+        with settings(spark, ODD), SparkEngine(Config(), spark) as engine:
+            yield engine
+            assert {name: spark.conf.get(name) for name in ODD} == ODD

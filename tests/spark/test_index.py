@@ -1,0 +1,151 @@
+"""Filters that come after the read still save files, on classic Spark."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from deltasql.spark.read import read_snapshot
+from tests.mirror.support import open_mirrored
+from tests.oracles.writing import Written, create
+from tests.spark.support import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+
+@pytest.fixture
+def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
+        yield opened
+
+
+def frame_of(spark: SparkSession, written: Written) -> DataFrame:
+    return read_snapshot(spark, written.table.snapshot(), written.catalog.config)
+
+
+def files_read(frame: DataFrame) -> int:
+    """Return how many files a query opens."""
+    plan: Any = frame._jdf.queryExecution().executedPlan()  # type: ignore[operator]
+    frame.collect()
+    leaves = plan.collectLeaves()
+    scans = [leaves.apply(n) for n in range(leaves.size())]
+    nodes = [each.executedPlan() if hasattr(each, "isFinalPlan") else each for each in scans]
+    total = 0
+    for node in nodes:
+        inner = node.collectLeaves()
+        for number in range(inner.size()):
+            metrics = inner.apply(number).metrics()
+            if metrics.contains("numFiles"):
+                total += metrics.apply("numFiles").value()
+    return total
+
+
+ROWS = [
+    {
+        "id": number,
+        "at": datetime(2024, 3, 31, number, 30, tzinfo=UTC),
+        "plain": datetime(2024, 3, 31, number, 30),
+        "day": date(2024, 3, 1 + number),
+        "name": f"it's {number}",
+        "price": Decimal(f"{number}.50"),
+        "s": {"x": number},
+        "part": ["a", None][number % 2],
+    }
+    for number in range(4)
+]
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("plain", pa.timestamp("us")),
+        ("day", pa.date32()),
+        ("name", pa.string()),
+        ("price", pa.decimal128(10, 2)),
+        ("s", pa.struct([("x", pa.int64())])),
+        ("part", pa.string()),
+    ]
+)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_filters_of_all_kinds_save_files_and_no_row_is_lost(
+    spark: SparkSession, lake: Catalog, zone: str
+) -> None:
+    written = create(lake, "t", SCHEMA, partition_by=["part"])
+    for row in ROWS:
+        written.append([row])
+    with settings(spark, {"spark.sql.session.timeZone": zone}):
+        frame = frame_of(spark, written)
+        for condition, rows, files in (
+            ("id >= 3", 1, 1),
+            ("3 <= id", 1, 1),
+            ("id IN (0, 3)", 2, 2),
+            ("id = 1 OR id = 2", 2, 2),
+            ("id IS NULL", 0, 0),
+            ("id + 0 = 1", 1, 4),
+            ("at > TIMESTAMP '2024-03-31 02:00:00Z'", 2, 2),
+            ("plain = TIMESTAMP_NTZ '2024-03-31 02:30:00'", 1, 1),
+            ("day BETWEEN DATE '2024-03-02' AND DATE '2024-03-03'", 2, 2),
+            ('name = "it\'s 2"', 1, 1),
+            ("price < 1.0", 1, 1),
+            ("s.x = 2", 1, 1),
+            ("part = 'a'", 2, 2),
+            ("part IS NULL AND id > 1", 1, 1),
+            ("upper(part) = 'A' AND s.x = 0", 1, 1),
+            ("part <=> NULL", 2, 2),
+        ):
+            found = frame.where(condition)
+            assert found.count() == rows, condition
+            assert files_read(found) == files, condition
+
+
+def test_columns_that_were_renamed_are_pruned_by_their_physical_names(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    from tests.oracles import tables_staged
+
+    [written] = tables_staged.column_mapping(lake)
+    frame = frame_of(spark, written)
+    assert frame.where("key = 3").count() == 1
+
+
+def test_a_frame_outlives_the_catalog_it_was_read_from(
+    spark: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as lake:
+        written = create(lake, "t", pa.schema([("id", pa.int64())]))
+        written.append([{"id": 1}])
+        written.append([{"id": 2}])
+        frame = frame_of(spark, written)
+    assert [row["id"] for row in frame.where("id > 1").collect()] == [2]
+
+
+def test_a_frame_stays_at_its_version_after_a_refresh(spark: SparkSession, lake: Catalog) -> None:
+    written = create(lake, "t", pa.schema([("id", pa.int64())]))
+    written.append([{"id": 1}])
+    frame = frame_of(spark, written).persist()
+    written.append([{"id": 2}])
+    spark.catalog.refreshByPath(written.table.location)
+    assert frame.count() == 1
+    frame.unpersist()
+
+
+def test_equal_reads_share_nothing_by_mistake(spark: SparkSession, lake: Catalog) -> None:
+    one, two = (create(lake, name, pa.schema([("id", pa.int64())])) for name in ("one", "two"))
+    one.append([{"id": 1}])
+    two.append([{"id": 2}])
+    both = frame_of(spark, one).union(frame_of(spark, two))
+    assert sorted(row["id"] for row in both.collect()) == [1, 2]
+    joined = frame_of(spark, one).alias("a").crossJoin(frame_of(spark, one).alias("b"))
+    assert joined.count() == 1

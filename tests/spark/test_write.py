@@ -1,0 +1,234 @@
+"""What Spark writes is read back equal by everyone, and nothing of a failed write is visible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import deltasql
+import deltasql.spark
+from deltasql.exceptions import (
+    TableExistsError,
+    TxnLogEngineError,
+    TxnLogSchemaError,
+    TxnLogUriError,
+)
+from tests.mirror.support import open_mirrored
+from tests.oracles import tables
+from tests.oracles.readers import Deltalake, DeltalakeArrow, DeltaSpark, DuckDb, Place, Polars
+from tests.oracles.states import arrow_rows
+from tests.spark.support import ODD, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+    from tests.oracles.writing import Written
+
+ZOO: list[Callable[[Catalog], list[Written]]] = [
+    tables.string_partitions,
+    tables.partition_names,
+    tables.hive_null,
+    tables.typed_partitions,
+    tables.primitives,
+    tables.zoneless,
+    tables.decimals,
+    tables.nested,
+]
+READERS = {"deltalake": Deltalake, "arrow": DeltalakeArrow, "duckdb": DuckDb, "polars": Polars}
+EXCUSED = {("hive_null", "polars")}
+"""polars takes partition values from the names of folders."""
+
+
+@pytest.fixture
+def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_mirrored(sqlite_uri, tmp_path / "the lake") as opened:
+        yield opened
+
+
+def uri(lake: Catalog, name: str) -> str:
+    location = Path(lake.uri.database).parent / "the lake" / name
+    return f"{lake.uri.with_table(name).to_string()}&location={location}".replace(" ", "%20")
+
+
+def ids(spark: SparkSession, lake: Catalog, name: str) -> list[int]:
+    frame = deltasql.spark.read(spark, lake.table(name).uri)
+    return sorted(row["id"] for row in frame.collect())
+
+
+def files_of(lake: Catalog, name: str) -> list[Path]:
+    """Return all files below a table's folder, whether they belong to it or not."""
+    root = Path(lake.table(name).location)
+    found = [path for path in root.rglob("*") if path.is_file()]
+    return [path.relative_to(root) for path in found if "_delta_log" not in path.parts]
+
+
+@pytest.mark.parametrize("make", ZOO, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("odd", [False, True], ids=["plain", "odd"])
+def test_every_reader_gets_the_rows_that_were_written(
+    spark: SparkSession,
+    lake: Catalog,
+    make: Callable[[Catalog], list[Written]],
+    odd: bool,
+) -> None:
+    [written] = make(lake)
+    with settings(spark, ODD if odd else {}):
+        frame = deltasql.spark.read(spark, written.table.uri)
+        version = deltasql.spark.write(
+            frame, uri(lake, "copy"), partition_by=list(written.partition_by) or None
+        )
+        assert version == 0
+        own = deltasql.spark.read(spark, lake.table("copy").uri)
+        assert arrow_rows(own.toArrow()) == written.states[-1]
+    place = Place(lake.table("copy").location)
+    for name, reader in READERS.items():
+        if (written.name, name) not in EXCUSED:
+            assert reader().rows(place, 0) == written.states[-1], name
+    assert DeltaSpark(spark).rows(place, 0) == written.states[-1]
+    assert len(files_of(lake, "copy")) == len(lake.table("copy").snapshot().files())
+
+
+def test_a_transaction_takes_frames_of_spark_and_arrow_for_several_tables(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    with lake.begin() as tx:
+        tx.write("orders", spark.range(3))
+        tx.write("stock", pa.table({"id": [7]}))
+        tx.write("orders", spark.range(10, 12))
+    assert tx.versions == {"orders": 0, "stock": 0}
+    assert ids(spark, lake, "orders") == [0, 1, 2, 10, 11]
+    assert ids(spark, lake, "stock") == [7]
+
+
+def test_modes_are_those_of_deltalake(spark: SparkSession, lake: Catalog) -> None:
+    place = uri(lake, "t")
+    assert deltasql.spark.write(spark.range(3), place, mode="error") == 0
+    with pytest.raises(TableExistsError, match="A table already exists at"):
+        deltasql.spark.write(spark.range(3), place, mode="error")
+    assert deltasql.spark.write(spark.range(3), place, mode="ignore") is None
+    assert deltasql.spark.write(spark.range(3, 5), place) == 1
+    assert ids(spark, lake, "t") == [0, 1, 2, 3, 4]
+    assert (
+        deltasql.spark.write(spark.range(9, 10), place, "overwrite", replace_where="id >= 3") == 2
+    )
+    assert ids(spark, lake, "t") == [0, 1, 2, 9]
+    assert deltasql.spark.write(spark.range(1), place, "overwrite") == 3
+    assert ids(spark, lake, "t") == [0]
+    wider = spark.range(1).selectExpr("id", "'x' AS more")
+    with pytest.raises(TxnLogSchemaError):
+        deltasql.spark.write(wider, place)
+    assert deltasql.spark.write(wider, place, schema_mode="merge") == 4
+    found = deltasql.spark.read(spark, lake.table("t").uri).orderBy("more").collect()
+    assert [tuple(row) for row in found] == [(0, None), (0, "x")]
+
+
+def test_a_write_with_an_application_version_happens_once(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    place = uri(lake, "t")
+    again = {"app_id": "etl", "app_version": 5}
+    assert deltasql.spark.write(spark.range(2), place, **again) == 0
+    assert deltasql.spark.write(spark.range(2), place, **again) is None
+    assert deltasql.spark.write(spark.range(2), place, app_id="etl", app_version=6) == 1
+    assert lake.table("t").snapshot().transaction_version("etl") == 6
+    assert len(ids(spark, lake, "t")) == 4
+
+
+def test_a_failed_write_leaves_nothing_visible_and_no_file(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    place = uri(lake, "t")
+    deltasql.spark.write(spark.range(2), place)
+    before = files_of(lake, "t")
+    broken = spark.range(0, 100, 1, 4).selectExpr(
+        "CAST(raise_error('no luck') AS BIGINT) + id AS id"
+    )
+    with pytest.raises(TxnLogEngineError, match="no luck"):
+        deltasql.spark.write(broken, place)
+    assert lake.table("t").snapshot().version == 0
+    assert files_of(lake, "t") == before
+    assert lake.store.intents_before(2**60) == []
+
+
+def test_a_conflict_discards_what_spark_wrote(spark: SparkSession, lake: Catalog) -> None:
+    deltasql.spark.write(spark.range(2), uri(lake, "t"))
+    tx = lake.begin()
+    tx.write("t", spark.range(5), mode="overwrite")
+    deltasql.spark.write(spark.range(7, 8), uri(lake, "t"))
+    with pytest.raises(deltasql.exceptions.CommitConflictError):
+        tx.commit()
+    kept = {Path(path) for path in lake.table("t").snapshot().files()["path"].to_pylist()}
+    assert set(files_of(lake, "t")) == kept
+    assert ids(spark, lake, "t") == [0, 1, 7]
+
+
+def test_the_folder_of_a_write_is_known_before_a_file_is_in_it(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    deltasql.spark.write(spark.range(2), uri(lake, "t"))
+    tx = lake.begin()
+    tx.write("t", spark.range(3))
+    told = [path for _, _, path, _ in lake.store.intents_before(2**60)]
+    folder = told[0]
+    assert folder.endswith("/")
+    assert all(path.startswith(folder) for path in told)
+    tx.rollback()
+    assert lake.store.intents_before(2**60) == []
+    assert not [path for path in Path(folder).rglob("*") if path.is_file()]
+
+
+def test_frames_of_another_session_are_refused(spark: SparkSession, lake: Catalog) -> None:
+    with lake.begin() as tx:
+        tx.write("t", spark.range(1))
+        with pytest.raises(TxnLogEngineError, match="another Spark session"):
+            tx.write("t", spark.newSession().range(1))
+
+
+def test_what_cannot_be_written_is_told(spark: SparkSession, lake: Catalog) -> None:
+    with pytest.raises(TxnLogEngineError, match="no Spark DataFrame but Table"):
+        deltasql.spark.write(pa.table({"id": [1]}), uri(lake, "t"))  # type: ignore[arg-type]
+    with pytest.raises(TxnLogUriError, match="names a catalog"):
+        deltasql.spark.write(spark.range(1), lake.uri)
+    interval = spark.sql("SELECT INTERVAL '1' DAY AS i")
+    with pytest.raises(TxnLogSchemaError):
+        deltasql.spark.write(interval, uri(lake, "t"))
+    assert not lake.exists("t")
+
+
+def test_rules_of_a_table_are_kept(spark: SparkSession, lake: Catalog) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    lake.create_table("t", schema, properties={"delta.constraints.small": "id < 10"})
+    frame = spark.range(3)
+    deltasql.spark.write(frame, uri(lake, "t"))
+    for bad in (spark.range(9, 11), spark.sql("SELECT CAST(NULL AS BIGINT) AS id")):
+        with pytest.raises(Exception, match="1 rows failed validation check"):
+            deltasql.spark.write(bad, uri(lake, "t"))
+    assert ids(spark, lake, "t") == [0, 1, 2]
+
+
+def test_random_rows_are_computed_once(spark: SparkSession, lake: Catalog) -> None:
+    frame = spark.range(1000).selectExpr("id", "rand() AS r")
+    deltasql.spark.write(frame, uri(lake, "t"))
+    found = lake.table("t").snapshot()
+    assert found.totals().rows == 1000
+
+
+def test_deletes_updates_and_merges_run_on_spark(spark: SparkSession, lake: Catalog) -> None:
+    frame: DataFrame = spark.range(0, 100, 1, 2).selectExpr("id", "id % 3 AS p", "'old' AS v")
+    deltasql.spark.write(frame, uri(lake, "t"), partition_by="p")
+    source = spark.range(95, 105).selectExpr("id", "id % 3 AS p", "'new' AS v")
+    with lake.begin() as tx:
+        merger: Any = tx.merge("t", source, "t.id = s.id", source_alias="s", target_alias="t")
+        metrics = merger.when_matched_update_all().when_not_matched_insert_all().execute()
+    assert metrics["num_target_rows_updated"] == 5
+    assert metrics["num_target_rows_inserted"] == 5
+    found = deltasql.spark.read(spark, lake.table("t").uri)
+    assert found.where("v = 'new'").count() == 10
+    assert found.count() == 105
+    assert DeltaSpark(spark).rows(Place(lake.table("t").location), 1) == arrow_rows(found.toArrow())
