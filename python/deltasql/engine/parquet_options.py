@@ -16,8 +16,6 @@ from deltasql.exceptions import TxnLogEngineError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from deltalake import ColumnProperties, WriterProperties
-
     from deltasql.engine.base import WritePlan
     from deltasql.engine.file_shape import FileShape
 
@@ -55,57 +53,6 @@ class ParquetOptions:
         )
 
 
-def write_options(
-    properties: WriterProperties | None, target_file_size: int | None = None
-) -> WriteOptions:
-    """Return what deltalake's WriterProperties ask for.
-
-    >>> from deltalake import WriterProperties
-    >>> options = write_options(WriterProperties(compression="ZSTD", compression_level=4))
-    >>> options.compression, options.compression_level
-    ('zstd', 4)
-    """
-    if properties is None:
-        return WriteOptions(target_file_size=target_file_size)
-    codec, level = None, None
-    if properties.compression is not None:
-        found = re.fullmatch(r"(\w+?)(?:\((\d+)\))?", properties.compression)
-        assert found is not None
-        codec, level = found[1].lower(), None if found[2] is None else int(found[2])
-    named: dict[str, ColumnProperties] = dict(properties.column_properties or {})
-    if properties.default_column_properties is not None:
-        named[EVERY_COLUMN] = properties.default_column_properties
-    dictionary: dict[str, bool] = {}
-    statistics: dict[str, bool] = {}
-    encodings: dict[str, str] = {}
-    blooms: dict[str, tuple[float | None, int | None]] = {}
-    for name, each in named.items():
-        if each.dictionary_enabled is not None:
-            dictionary[name] = each.dictionary_enabled
-        if each.statistics_enabled is not None:
-            statistics[name] = each.statistics_enabled != "NONE"
-        if each.encoding is not None:
-            encodings[name] = each.encoding
-        bloom = each.bloom_filter_properties
-        if bloom is not None and bloom.set_bloom_filter_enabled:
-            blooms[name] = (bloom.fpp, bloom.ndv)
-    return WriteOptions(
-        target_file_size=target_file_size,
-        compression=codec,
-        compression_level=level,
-        max_row_group_size=properties.max_row_group_size,
-        data_page_size=properties.data_page_size_limit,
-        data_page_rows=properties.data_page_row_count_limit,
-        dictionary_page_size=properties.dictionary_page_size_limit,
-        write_batch_size=properties.write_batch_size,
-        dictionary_enabled=dictionary or None,
-        statistics_enabled=statistics or None,
-        statistics_length=properties.statistics_truncate_length,
-        encodings=encodings,
-        bloom_filters=blooms,
-    )
-
-
 def parse_size(text: str | None) -> int | None:
     """Return the bytes that a property such as `128mb` says.
 
@@ -139,19 +86,17 @@ def _arguments(options: WriteOptions, shape: FileShape) -> dict[str, Any]:
         "write_statistics": _chosen(options.statistics_enabled, leaves),
     }
     if options.encodings:
-        every = options.encodings.get(EVERY_COLUMN)
-        encoded = {path: options.encodings.get(name, every) for name, path in leaves}
+        general = options.encodings.get(EVERY_COLUMN)
+        encoded = {path: options.encodings.get(name, general) for name, path in leaves}
         arguments["column_encoding"] = {p: e for p, e in encoded.items() if e is not None}
         # An encoding of a column and a dictionary exclude each other.
         wanted = dictionary if isinstance(dictionary, list) else [path for _, path in leaves]
         kept = [path for path in wanted if encoded[path] is None]
         arguments["use_dictionary"] = kept if dictionary is not False and kept else False
     if options.bloom_filters:
-        arguments["bloom_filter_options"] = {
-            path: _bloom(*options.bloom_filters.get(name, options.bloom_filters.get(EVERY_COLUMN)))
-            for name, path in leaves
-            if name in options.bloom_filters or EVERY_COLUMN in options.bloom_filters
-        }
+        every = options.bloom_filters.get(EVERY_COLUMN)
+        blooms = {path: options.bloom_filters.get(name, every) for name, path in leaves}
+        arguments["bloom_filter_options"] = {p: _bloom(*b) for p, b in blooms.items() if b}
     # Old versions of Arrow do not know all of them, and they change no row.
     known = inspect.signature(pq.ParquetWriter.__init__).parameters.keys() | {"data_page_size"}
     return {key: value for key, value in arguments.items() if key in known}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.base import WriteOptions
+from deltasql.engine.base import EVERY_COLUMN, WriteOptions
 
 if TYPE_CHECKING:
     from deltalake import ColumnProperties, WriterProperties
@@ -34,17 +34,21 @@ def write_options(
     if properties is None:
         return WriteOptions(target_file_size=target_file_size)
     codec, level = _codec(properties.compression)
-    default, columns = properties.default_column_properties, properties.column_properties or {}
+    columns = dict(properties.column_properties or {})
+    if properties.default_column_properties is not None:
+        columns[EVERY_COLUMN] = properties.default_column_properties
     return WriteOptions(
         target_file_size=target_file_size,
         compression=codec,
         compression_level=level,
         max_row_group_size=properties.max_row_group_size,
         data_page_size=properties.data_page_size_limit,
+        data_page_rows=properties.data_page_row_count_limit,
         dictionary_page_size=properties.dictionary_page_size_limit,
         write_batch_size=properties.write_batch_size,
-        dictionary_enabled=_choice(default, columns, "dictionary_enabled", bool),
-        statistics_enabled=_choice(default, columns, "statistics_enabled", _has_statistics),
+        dictionary_enabled=_choice(columns, "dictionary_enabled", bool),
+        statistics_enabled=_choice(columns, "statistics_enabled", _has_statistics),
+        statistics_length=properties.statistics_truncate_length,
         encodings={name: each.encoding for name, each in columns.items() if each.encoding},
         bloom_filters={
             name: (bloom.fpp, bloom.ndv)
@@ -120,18 +124,12 @@ def _codec(text: str | None) -> tuple[str | None, int | None]:
 
 
 def _choice(
-    default: ColumnProperties | None,
-    columns: Mapping[str, ColumnProperties],
-    name: str,
-    meaning: Any,
-) -> bool | dict[str, bool] | None:
-    """Return one choice for all columns, or the choices of those that have one of their own."""
-    everywhere = getattr(default, name, None)
+    columns: Mapping[str, ColumnProperties], name: str, meaning: Any
+) -> dict[str, bool] | None:
+    """Return one choice by column, of those that have one."""
     given = {column: getattr(each, name) for column, each in columns.items()}
     own = {column: bool(meaning(value)) for column, value in given.items() if value is not None}
-    if own:
-        return own
-    return None if everywhere is None else bool(meaning(everywhere))
+    return own or None
 
 
 def _has_statistics(level: str) -> bool:
