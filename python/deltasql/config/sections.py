@@ -166,7 +166,7 @@ class RetrySettings(Section):
 
 
 class EngineSettings(Section):
-    """What reads and writes the data (not used yet)."""
+    """What reads and writes the data."""
 
     default: Literal["auto", "duckdb", "spark"] = Field(
         default="auto", description="`auto`: Spark for Spark data frames, DuckDB for the rest."
