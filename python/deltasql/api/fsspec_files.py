@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from deltasql.api.raw.opening import is_ours, open_raw
+from deltasql.api.raw.opening import find_table, is_ours, parse_table_uri
 from deltasql.engine.addresses import root_address
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.storage import parse_location
@@ -26,7 +26,7 @@ class DeltaSqlFileSystem(_Local):  # type: ignore[misc]
     def _strip_protocol(cls, path: Any) -> Any:
         if not is_ours(path):
             return super()._strip_protocol(path)
-        location = open_raw(path).row.location
+        location = find_table(parse_table_uri(path))[1].location
         if not parse_location(location).is_local:
             raise TxnLogStorageError(
                 f"the files of this table are at {location}",

@@ -106,12 +106,5 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 def _has_exact_bounds(kind: pa.DataType) -> bool:
     """Bounds of floats do not tell of NaN, and those of decimals may have been rounded."""
-    types = pa.types
-    return (
-        types.is_integer(kind)
-        or types.is_date(kind)
-        or types.is_timestamp(kind)
-        or types.is_boolean(kind)
-        or types.is_string(kind)
-        or types.is_large_string(kind)
-    )
+    tests = ("integer", "date", "timestamp", "boolean", "string", "large_string")
+    return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)

@@ -56,9 +56,9 @@ class ScanSide(FilesSide):
             fields = [field.with_type(_as_view(field.type)) for field in fields]
         schema = pa.schema(fields)
         listed = files if files is not None else self.listed(predicate)
-        columns_read = [exp.column(name, _LIVE, quoted=True) for name in names]
+        wanted: list[exp.Expr] = [exp.column(name, _LIVE, quoted=True) for name in names]
         # Without any column there are still rows to count.
-        query = exp.select(*(columns_read or [exp.null()])).from_(exp.to_table(_LIVE))
+        query = exp.select(*(wanted or [exp.null()])).from_(exp.to_table(_LIVE))
         if condition is not None:
             query = query.where(condition)
         return pa.RecordBatchReader.from_batches(schema, self._batches(listed, query, schema))
