@@ -25,9 +25,7 @@ class Merger:
         """`columns` are those of the source."""
         self._spec, self._columns, self._stage = spec, columns, stage
 
-    def when_matched_update(
-        self, updates: Mapping[str, str], predicate: str | None = None
-    ) -> Self:
+    def when_matched_update(self, updates: Mapping[str, str], predicate: str | None = None) -> Self:
         """Set columns of rows that match: `{column: expression}`."""
         self._spec.matched.append(Clause("update", predicate, dict(updates)))
         return self

@@ -119,12 +119,13 @@ def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
     when we change the metadata, for its files were written for the old one.
     """
     reads = c.ours.reads
-    if isolation is Isolation.SNAPSHOT or not (reads.whole_table or reads.predicates):
+    predicates = reads.predicates + reads.listed
+    if isolation is Isolation.SNAPSHOT or not (reads.whole_table or predicates):
         return
     keeps_metadata = c.ours.metadata is None
     if isolation is Isolation.WRITE_SERIALIZABLE and c.winner.is_blind_append and keeps_metadata:
         return
-    tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in reads.predicates]
+    tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in predicates]
     for add in c.winner.adds:
         if not add.data_change:
             continue

@@ -33,9 +33,11 @@ class ReadSet:
     whole_table: bool = False
     predicates: tuple[Predicate, ...] = ()
     paths: frozenset[str] = frozenset()
+    listed: tuple[Predicate, ...] = ()
+    """Predicates whose files are all among the paths: only files that are added matter to them."""
 
     def __bool__(self) -> bool:
-        return self.whole_table or bool(self.predicates) or bool(self.paths)
+        return self.whole_table or bool(self.predicates or self.paths or self.listed)
 
     def merge(self, other: ReadSet) -> ReadSet:
         """Return what both read."""
@@ -43,6 +45,7 @@ class ReadSet:
             self.whole_table or other.whole_table,
             self.predicates + other.predicates,
             self.paths | other.paths,
+            self.listed + other.listed,
         )
 
 

@@ -8,7 +8,6 @@ zone is UTC. The result is a sqlglot tree that every engine renders in its own S
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -22,10 +21,9 @@ from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.predicate import PredicateDialect
 from deltasql.model.pruning import column_path
 from deltasql.model.schema import DataType, LeafColumn, StructType, nearest, resolve_column
-from deltasql.operations.sql_types import field_of, sql_type
+from deltasql.operations.sql_types import field_of, in_utc, sql_type
 
 Flavour: TypeAlias = Literal["datafusion", "spark"]
-_WITHOUT_ZONE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?")
 _MOMENT = exp.DType.TIMESTAMPTZ
 
 
@@ -152,14 +150,15 @@ def conjuncts(expression: exp.Expr) -> list[exp.Expr]:
 
 def _parse(text: str) -> exp.Expr:
     try:
-        parsed = sqlglot.parse_one(text, read=PredicateDialect)
+        statements = sqlglot.parse(text, read=PredicateDialect)
     except SqlglotError as error:
         reason = str(error).partition("\n")[0].partition(" Line ")[0]
         raise TxnLogSchemaError(
             f"sql parser error: {text!r} cannot be read: {reason}",
             help="Write one SQL expression such as: amount * 2, or: day >= '2024-05-01'.",
         ) from error
-    if isinstance(parsed, exp.Alias | exp.DDL | exp.DML | exp.Command):
+    parsed = statements[0] if len(statements) == 1 else None
+    if parsed is None or isinstance(parsed, exp.Alias | exp.DDL | exp.DML | exp.Command):
         raise TxnLogSchemaError(
             f"sql parser error: {text!r} is not one expression",
             help="Write one SQL expression, without AS, statements or semicolons.",
@@ -251,10 +250,9 @@ def _meaning(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
 
 def _zone(literal: exp.Literal) -> None:
     """A moment that is compared with, or made, a timestamp and names no zone is UTC."""
-    found = _WITHOUT_ZONE.fullmatch(literal.this)
-    if not found:
+    text = in_utc(literal.this)
+    if text is None:
         return
-    text = f"{literal.this}{'' if found[1] else 'T00:00:00'}Z"
     parent = literal.parent
     if isinstance(parent, exp.Cast):
         if parent.to.this == _MOMENT:

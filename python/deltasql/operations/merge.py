@@ -76,9 +76,7 @@ def stage_merge(
 ) -> dict[str, int]:
     """Stage a merge and return deltalake's metrics."""
     clock, metrics = Stopwatch(), _Metrics()
-    if spec.merge_schema:
-        evolve_schema(target, source_schema, spec)
-    evolved = target.staged.metadata is not None
+    evolved = spec.merge_schema and evolve_schema(target, source_schema, spec)
     plan = resolve_merge(target.schema, source_schema, spec)
     work = _Merge(target, plan, spec, numbered(target.engine, source), metrics, options)
     if not spec.clauses:

@@ -104,8 +104,11 @@ class MergePlan:
         return {branch.number for branch in every if branch.kind == kind}
 
 
-def evolve_schema(target: Target, source: StructType, spec: MergeSpec) -> None:
-    """Add to the table what clauses set and only the source has, in structs too."""
+def evolve_schema(target: Target, source: StructType, spec: MergeSpec) -> bool:
+    """Add to the table what clauses set and only the source has, in structs too.
+
+    Returns whether there is anything to add.
+    """
     names = _aliases(spec)
     table = Scope({TARGET: target.schema}, names)
     wanted = {
@@ -122,12 +125,13 @@ def evolve_schema(target: Target, source: StructType, spec: MergeSpec) -> None:
     )
     merged = merge_schemas(target.schema, given)
     if merged == target.schema:
-        return
+        return False
     mapped, configuration = with_new_columns_mapped(merged, target.configuration)
     target.change_metadata(
         replace(target.metadata, schema_string=mapped.to_json(), configuration=configuration),
         upgraded_protocol(target.protocol, mapped, configuration),
     )
+    return True
 
 
 def resolve_merge(schema: StructType, source: StructType, spec: MergeSpec) -> MergePlan:

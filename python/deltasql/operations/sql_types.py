@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+import re
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -37,7 +38,7 @@ _TYPES = {
 }
 _INTEGERS = {"byte", "short", "integer", "long"}
 _FRACTIONS = {_KINDS.FLOAT, _KINDS.DOUBLE, _KINDS.DECIMAL}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WITHOUT_ZONE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?")
 
 
 def sql_type(data_type: DataType) -> exp.DataType:
@@ -77,11 +78,12 @@ def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) ->
     if known is not None and known == wanted:
         return expression
     value = expression
-    whole = _whole_number(expression)
-    if whole is not None and data_type in ("timestamp", "timestamp_ntz"):
-        value = exp.Literal.string(_moment(whole, with_zone=data_type == "timestamp"))
-    elif whole is not None and data_type == "date":
-        value = exp.Literal.string((date(1970, 1, 1) + timedelta(days=whole)).isoformat())
+    counted = _counted(expression, data_type)
+    plain = expression.unnest()
+    if counted is not None:
+        value = exp.Literal.string(counted)
+    elif data_type == "timestamp" and isinstance(plain, exp.Literal) and plain.is_string:
+        value = exp.Literal.string(in_utc(plain.this) or plain.this)
     elif data_type in _INTEGERS and known is not None and known.this in _FRACTIONS:
         value = _truncated(expression)
     return (
@@ -119,6 +121,19 @@ def conformed(
             )
         return value
     return cast_to(value, wanted, safe=safe)
+
+
+def in_utc(text: str) -> str | None:
+    """Return a moment without a zone as one in UTC; None for any other text.
+
+    >>> in_utc("2024-05-01"), in_utc("2024-05-01T10:00:00+02:00")
+    ('2024-05-01T00:00:00Z', None)
+    """
+    found = _WITHOUT_ZONE.fullmatch(text)
+    if not found:
+        return None
+    missing = "T00:00:00" if not found[1] else "" if found[2] else ":00"
+    return f"{text}{missing}Z"
 
 
 def identifier(name: str) -> exp.Identifier:
@@ -176,17 +191,22 @@ def _one() -> exp.Expr:
     return exp.Literal.number(1)
 
 
-def _whole_number(expression: exp.Expr) -> int | None:
+def _counted(expression: exp.Expr, data_type: DataType) -> str | None:
+    """Return the moment or the day that a whole number counts to."""
     node = expression.unnest()
     sign = 1
     if isinstance(node, exp.Neg):
         node, sign = node.this.unnest(), -1
     if not isinstance(node, exp.Literal) or node.is_string or not node.this.isdigit():
         return None
-    return sign * int(node.this)
-
-
-def _moment(microseconds: int, *, with_zone: bool) -> str:
-    moment = _EPOCH + timedelta(microseconds=microseconds)
-    text = moment.replace(tzinfo=None).isoformat("T", "microseconds")
-    return f"{text}Z" if with_zone else text
+    number = sign * int(node.this)
+    try:
+        if data_type == "date":
+            return (date(1970, 1, 1) + timedelta(days=number)).isoformat()
+        moment = datetime(1970, 1, 1) + timedelta(microseconds=number)
+    except OverflowError:
+        return None
+    if data_type not in ("timestamp", "timestamp_ntz"):
+        return None
+    zone = "Z" if data_type == "timestamp" else ""
+    return moment.isoformat("T", "microseconds") + zone

@@ -142,12 +142,16 @@ class Target:
     ) -> None:
         """Tell what was looked at: a commit that changes it in the meantime is a conflict.
 
-        `files` is a table of listed files.
+        `files` is a table of listed files, all those that the predicate lets through.
         """
         if self.snapshot is None:
             return
         paths = files["path"].to_pylist() if isinstance(files, pa.Table) else ()
-        read = ReadSet(whole_table, () if predicate is None else (predicate,), frozenset(paths))
+        predicates = () if predicate is None else (predicate,)
+        if isinstance(files, pa.Table):
+            read = ReadSet(whole_table, paths=frozenset(paths), listed=predicates)
+        else:
+            read = ReadSet(whole_table, predicates)
         self.staged.reads = self.staged.reads.merge(read)
         self.follows()
 
