@@ -10,8 +10,9 @@ import deltalake
 import pytest
 
 from deltasql.mirror.repair import repair
-from deltasql.mirror.targets import QUARANTINED, targets_of
+from deltasql.mirror.targets import ACTIVE, QUARANTINED, targets_of
 from deltasql.mirror.verify import verify_table
+from deltasql.phases import hooked
 from tests.mirror.published import (
     CHECKPOINT,
     HEAD,
@@ -191,6 +192,26 @@ def test_with_force_versions_beyond_sql_are_kept_aside(published: Catalog) -> No
     assert len(report.aside) == 4  # two commits, a checkpoint, the hint to it
     assert deltalake.DeltaTable(location).version() == HEAD
     assert append(published, 9) == HEAD + 1
+    assert is_sound(published)
+
+
+def test_with_force_a_commit_that_lands_meanwhile_is_not_lost(published: Catalog) -> None:
+    location = published.table("t").location
+    change_commit(location, 7, change_size)
+    landed: list[int] = []
+
+    def commit_once(phase: str) -> None:
+        if phase == "published" and not landed:
+            landed.append(HEAD + 1)
+            assert append(published, 9) == HEAD + 1
+
+    with hooked(commit_once):
+        report = mend(published, force=True)
+    assert landed
+    assert report.replaced == [7]
+    published.mirror.publish("t")
+    assert state_of(published) == ACTIVE
+    assert deltalake.DeltaTable(location).version() == HEAD + 1
     assert is_sound(published)
 
 

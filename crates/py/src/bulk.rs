@@ -9,11 +9,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyFloat, PyInt, PyList, PyString, PyTuple};
 use pyo3_arrow::ffi::{to_stream_pycapsule, ArrayIterator};
 
+/// Rows of one chunk: enough for readers, little while it grows.
+const CHUNK_ROWS: usize = 65_536;
+
 /// Collects rows of int, str, bytes, float or None; a column has one kind in all rows.
 #[pyclass(module = "deltasql._core")]
 pub struct ArrowRows {
     names: Vec<String>,
     kinds: Vec<Option<DataType>>,
+    growing: Vec<Column>,
+    rows: usize,
     chunks: Vec<Vec<ArrayRef>>,
 }
 
@@ -22,51 +27,52 @@ impl ArrowRows {
     #[new]
     fn new(names: Vec<String>) -> Self {
         let kinds = vec![None; names.len()];
+        let growing = names.iter().map(|_| Column::Nulls(0)).collect();
         Self {
             names,
             kinds,
+            growing,
+            rows: 0,
             chunks: Vec::new(),
         }
     }
 
-    /// Add rows as one more chunk.
+    /// Add rows.
     fn append(&mut self, rows: &Bound<'_, PyList>) -> PyResult<()> {
-        let mut columns = Vec::with_capacity(self.names.len());
-        columns.resize_with(self.names.len(), || Column::Nulls(0));
         for row in rows.iter() {
             let row = row.cast::<PyTuple>()?;
-            if row.len() != columns.len() {
+            if row.len() != self.growing.len() {
                 return Err(PyValueError::new_err(format!(
                     "a row of {} values for {} columns",
                     row.len(),
-                    columns.len()
+                    self.growing.len()
                 )));
             }
-            for (column, value) in columns.iter_mut().zip(row.iter()) {
-                column.push(&value, rows.len())?;
+            for (column, value) in self.growing.iter_mut().zip(row.iter()) {
+                column.push(&value)?;
+            }
+            self.rows += 1;
+            if self.rows == CHUNK_ROWS {
+                self.finish_chunk()?;
             }
         }
-        let mut chunk = Vec::with_capacity(columns.len());
-        for (number, column) in columns.into_iter().enumerate() {
-            let array = column.finish();
-            self.check_kind(number, array.data_type())?;
-            chunk.push(array);
-        }
-        self.chunks.push(chunk);
         Ok(())
     }
 
     /// All chunks; a column without any value is one of integers.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
-        &self,
+        &mut self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
+        self.finish_chunk()?;
         let kinds = self.kinds.iter();
         let kinds = kinds.map(|kind| kind.clone().unwrap_or(DataType::Int64));
         let fields = self.names.iter().zip(kinds);
-        let fields: Fields = fields.map(|(name, kind)| Field::new(name, kind, true)).collect();
+        let fields: Fields = fields
+            .map(|(name, kind)| Field::new(name, kind, true))
+            .collect();
         let mut arrays = Vec::with_capacity(self.chunks.len());
         for chunk in &self.chunks {
             let columns = chunk.iter().zip(&fields).map(|(array, field)| {
@@ -87,6 +93,22 @@ impl ArrowRows {
 }
 
 impl ArrowRows {
+    fn finish_chunk(&mut self) -> PyResult<()> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        let mut chunk = Vec::with_capacity(self.names.len());
+        for number in 0..self.growing.len() {
+            let column = std::mem::replace(&mut self.growing[number], Column::Nulls(0));
+            let array = column.finish();
+            self.check_kind(number, array.data_type())?;
+            chunk.push(array);
+        }
+        self.chunks.push(chunk);
+        self.rows = 0;
+        Ok(())
+    }
+
     fn check_kind(&mut self, number: usize, found: &DataType) -> PyResult<()> {
         if found == &DataType::Null {
             return Ok(());
@@ -111,7 +133,7 @@ enum Column {
 }
 
 impl Column {
-    fn push(&mut self, value: &Bound<'_, PyAny>, rows: usize) -> PyResult<()> {
+    fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if value.is_none() {
             match self {
                 Self::Nulls(count) => *count += 1,
@@ -123,7 +145,7 @@ impl Column {
             return Ok(());
         }
         if let Self::Nulls(count) = self {
-            *self = Self::of(value, *count, rows)?;
+            *self = Self::of(value, *count)?;
         }
         match self {
             Self::Nulls(_) => {}
@@ -136,21 +158,21 @@ impl Column {
     }
 
     /// Start a column at its first value, after so many nulls.
-    fn of(value: &Bound<'_, PyAny>, nulls: usize, rows: usize) -> PyResult<Self> {
+    fn of(value: &Bound<'_, PyAny>, nulls: usize) -> PyResult<Self> {
         if value.is_instance_of::<PyInt>() {
-            let mut builder = Int64Builder::with_capacity(rows);
+            let mut builder = Int64Builder::new();
             builder.append_nulls(nulls);
             Ok(Self::Long(builder))
         } else if value.is_instance_of::<PyString>() {
-            let mut builder = StringBuilder::with_capacity(rows, rows * 16);
+            let mut builder = StringBuilder::new();
             (0..nulls).for_each(|_| builder.append_null());
             Ok(Self::Text(builder))
         } else if value.is_instance_of::<PyBytes>() {
-            let mut builder = BinaryBuilder::with_capacity(rows, rows * 16);
+            let mut builder = BinaryBuilder::new();
             (0..nulls).for_each(|_| builder.append_null());
             Ok(Self::Bytes(builder))
         } else if value.is_instance_of::<PyFloat>() {
-            let mut builder = Float64Builder::with_capacity(rows);
+            let mut builder = Float64Builder::new();
             builder.append_nulls(nulls);
             Ok(Self::Real(builder))
         } else {

@@ -76,7 +76,11 @@ class ForeignReport:
 
 
 def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage) -> ForeignReport:
-    """Import the foreign commits of a table's log; an error changes nothing."""
+    """Import the foreign commits of a table's log.
+
+    An error changes nothing, but for one case: where they are placed after commits of SQL and SQL
+    gets another one in between two of them, those before it are in; the next call goes on there.
+    """
     report = ForeignReport(table.full_name, storage.location)
     head = _head(store, table)
     listing = find_log(storage)

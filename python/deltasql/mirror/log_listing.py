@@ -38,6 +38,15 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Compaction:
+    """A file that holds several commits as one."""
+
+    first: int
+    last: int
+    file: FileInfo
+
+
+@dataclass(frozen=True, slots=True)
 class LogListing:
     """The files of one `_delta_log`."""
 
@@ -46,6 +55,7 @@ class LogListing:
     checkpoints: tuple[Checkpoint, ...]
     checksums: Mapping[int, FileInfo]
     has_last_checkpoint: bool = False
+    compactions: tuple[Compaction, ...] = ()
     others: tuple[FileInfo, ...] = field(default=(), repr=False)
 
     @property
@@ -108,6 +118,7 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
     checksums: dict[int, FileInfo] = {}
     checkpoints: list[Checkpoint] = []
     parts: dict[tuple[int, int], list[FileInfo]] = {}
+    compactions: list[Compaction] = []
     others: list[FileInfo] = []
     has_last_checkpoint = False
     for each in files:
@@ -128,7 +139,7 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
         elif match["v2"]:
             checkpoints.append(Checkpoint(version, "v2", (each,)))
         else:
-            others.append(each)
+            compactions.append(Compaction(version, int(match["until"]), each))
     for (version, count), found in parts.items():
         # One whose writer died half-way is no checkpoint.
         if len(found) == count:
@@ -139,6 +150,7 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
         tuple(sorted(checkpoints, key=lambda each: each.version)),
         checksums,
         has_last_checkpoint,
+        tuple(compactions),
         tuple(others),
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from deltasql.exceptions import TxnLogMirrorError
 from deltasql.mirror import status
 from deltasql.mirror.aside import Aside
 from deltasql.mirror.checkpoint import write_checkpoint
@@ -97,6 +98,7 @@ def repair(
     """Write again what a log lacks; with `force` also in the place of other commits' files."""
     work = _Repair(store, table, storage, target)
     if force:
+        work.shut()
         work.replace_commits()
     # Where a commit is not SQL's, what is derived from it is not ours to write either.
     others = () if force else work.before.found.versions("json", "diverged", "unreadable")
@@ -118,8 +120,9 @@ def set_aside_from(storage: Storage, listing: LogListing, version: int, aside: A
     if checkpoints:
         aside.copy(LAST_CHECKPOINT)
         storage.delete(LAST_CHECKPOINT)
-    # A checkpoint of a version whose commit is gone would still show it, so it goes first.
+    # What still shows a version whose commit is gone goes first.
     aside.move(checkpoints)
+    aside.move(each.file.name for each in listing.compactions if each.last >= version)
     aside.move(file.name for each, file in listing.checksums.items() if each >= version)
     aside.move(listing.commits[each].name for each in commits)
     return commits
@@ -138,6 +141,19 @@ class _Repair:
         return verify_table(
             self._store, self._table, self._storage, with_deltalake=False, target=self._target
         )
+
+    def shut(self) -> None:
+        """Let nobody publish meanwhile: what is beyond SQL's head is looked for and taken away."""
+        own = self._own_target()
+        if own is None:
+            return
+        if not own.is_quarantined:
+            being_repaired = TxnLogMirrorError(
+                f"the log of {self._table.full_name} is being repaired",
+                help="Repeat the repair if it was interrupted.",
+            )
+            status.quarantine(self._store, own, own.published_version + 1, being_repaired)
+        self.before = self._verify()
 
     def replace_commits(self) -> None:
         """Put SQL's commits in the place of others, and take away what is beyond SQL's head."""
