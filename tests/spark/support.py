@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
+
+# Workers run the Python of the tests, which has Arrow.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 ODD = {
     "spark.sql.session.timeZone": "Asia/Tokyo",

@@ -7,7 +7,7 @@ from urllib.parse import unquote, unquote_plus
 
 from deltasql.engine.base import CHANGE_TYPE
 from deltasql.engine.partitions import partition_text
-from deltasql.engine.spark_schema import quoted, spark_type
+from deltasql.engine.spark_schema import exact_type, quoted, spark_type
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema import (
@@ -57,7 +57,7 @@ def stored_frame(frame: DataFrame, plan: WritePlan) -> DataFrame:
         _check_members(found.type, field.type, field.name)
         stored = _stored_field(field, mode)
         if stored.type != _plain(found.type):
-            column = column.cast(spark_type(stored.type))
+            column = column.cast(exact_type(stored.type))
         columns.append(column.alias(name, metadata=dict(stored.metadata)))
     return frame.select(columns)
 

@@ -138,9 +138,21 @@ class SparkEngine:
         """Return rows as Arrow, a partition of them in memory at a time."""
         import pyarrow as pa
 
+        def pack(given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            """Put each batch into one value: rows one by one would be slow to send."""
+            # Inside of the method, so that executors need not have this package.
+            import pyarrow as pa
+
+            for batch in given:
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, batch.schema) as writer:
+                    writer.write_batch(batch)
+                packed = pa.array([sink.getvalue().to_pybytes()], pa.binary())
+                yield pa.record_batch({"batch": packed})
+
         with self._acting(relation, "compute rows") as frame:
             schema = _arrow_schema(frame)
-            packed = frame.mapInArrow(_packed, "batch binary").toLocalIterator()
+            packed = frame.mapInArrow(pack, "batch binary").toLocalIterator()
 
         def unpacked() -> Iterator[pa.RecordBatch]:
             with spark_errors("compute rows"):
@@ -203,17 +215,6 @@ def _held(reader: pa.RecordBatchReader) -> pa.Table:
 def _arrow_schema(frame: DataFrame) -> pa.Schema:
     """Return the Arrow types of Delta: Spark labels moments with the session's zone."""
     return schema_to_arrow(schema_from_any(frame.schema))
-
-
-def _packed(given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put each batch into one value: rows one by one would be slow to send."""
-    import pyarrow as pa
-
-    for batch in given:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        yield pa.record_batch({"batch": pa.array([sink.getvalue().to_pybytes()], pa.binary())})
 
 
 def _release(frame: Any) -> None:

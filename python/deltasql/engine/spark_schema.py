@@ -19,6 +19,14 @@ def spark_schema(schema: StructType, column_mapping_mode: str | None = None) -> 
     return SparkStruct.fromJson(json.loads(plain.to_json()))
 
 
+def exact_type(data_type: DataType) -> Any:
+    """Return a type as Spark has it, with the metadata of its members."""
+    from pyspark.sql.types import StructType as SparkStruct
+
+    outer = StructType((StructField("x", data_type),))
+    return SparkStruct.fromJson(json.loads(outer.to_json())).fields[0].dataType
+
+
 def spark_type(data_type: DataType) -> Any:
     """Return a type as Spark has it."""
     return spark_schema(StructType((StructField("x", data_type),))).fields[0].dataType

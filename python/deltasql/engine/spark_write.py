@@ -7,12 +7,14 @@ folder already tells. Statistics come from footers, so the rows are looked at on
 
 from __future__ import annotations
 
+import logging
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from deltasql import telemetry
 from deltasql.engine.addresses import root_address
 from deltasql.engine.file_shape import file_shape
 from deltasql.engine.footer_stats import footer_statistics
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from deltasql.engine.file_shape import FileShape
     from deltasql.storage import FileInfo, Storage
 
+_log = logging.getLogger(__name__)
 _MARKER = "_SUCCESS"
 _BY_DRIVER = 3_000
 _THREADS = 16
@@ -169,7 +172,9 @@ class _Written:
         values = partition_of(folders, plan)
         name = info.name
         if any(has_stand_in(each) for each in folders):
-            name = f"{folder}/{partition_folder(values)}{last}"
+            # A task gives its files of all partitions one name, and two values may share a folder.
+            own = last.replace("part-", f"part-{uuid.uuid4().hex[:8]}-", 1)
+            name = f"{folder}/{partition_folder(values)}{own}"
             plan.storage.rename(info.name, name)
         return cls(name, info.size, info.modified_ms, values)
 
@@ -198,13 +203,15 @@ def _statistics(
     settings_: StorageSettings,
 ) -> dict[str, _Counted]:
     tight = plan.configuration.get("delta.enableDeletionVectors") == "true"
-    if len(names) <= _BY_DRIVER:
-        local = parse_location(plan.location).is_local
-        threads = _THREADS if local else _THREADS_REMOTE
-        with ThreadPoolExecutor(threads) as pool:
-            counted = pool.map(lambda name: _counted(plan.storage, name, shape, tight), names)
-            return dict(zip(names, counted, strict=True))
-    return _on_executors(spark, names, plan.location, shape, settings_, tight)
+    if len(names) > _BY_DRIVER:
+        try:
+            return _on_executors(spark, names, plan.location, shape, settings_, tight)
+        except TxnLogEngineError:  # this package need not be there
+            telemetry.log(_log, logging.INFO, "footers read by the driver", files=len(names))
+    local = parse_location(plan.location).is_local
+    with ThreadPoolExecutor(_THREADS if local else _THREADS_REMOTE) as pool:
+        counted = pool.map(lambda name: _counted(plan.storage, name, shape, tight), names)
+        return dict(zip(names, counted, strict=True))
 
 
 def _on_executors(
