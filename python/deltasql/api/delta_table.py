@@ -210,7 +210,7 @@ class DeltaTable(deltalake.DeltaTable):
             raise ValueError("give either partitions or file_pruning_predicate, not both")
         return super().to_pyarrow_dataset(
             None,
-            filesystem or self._file_system(),
+            self._file_system(filesystem),
             parquet_read_options,
             schema,
             as_large_types,
@@ -242,15 +242,15 @@ class DeltaTable(deltalake.DeltaTable):
         dataset = self.to_pyarrow_dataset(filesystem=filesystem, file_pruning_predicate=partitions)
         return dataset.to_table(columns=columns, filter=condition)
 
-    def _file_system(self) -> pa_fs.FileSystem | None:
+    def _file_system(self, given: str | pa_fs.FileSystem | None) -> str | pa_fs.FileSystem | None:
         """Return the table's folder for pyarrow; None lets deltalake look after its own."""
         raw = self._raw
         if raw is None:
-            return None
+            return given
         from deltasql.api.raw.dataset import check_plain, file_system
 
         check_plain(raw)
-        return file_system(raw, self._storage_options)
+        return given or file_system(raw, self._storage_options)
 
 
 def _with_positional(

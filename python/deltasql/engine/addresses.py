@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from deltasql.storage import join_location, open_storage, parse_location
 from deltasql.storage.location import data_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deltasql.config import StorageSettings
     from deltasql.storage import Location, Storage
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_KEPT = "/=-_.~!$&'()*+,;@:"
+# Names in folders that mean what they say: nothing encoded, no scheme, no way up.
+_PLAIN = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9_=. -]*/)*[A-Za-z0-9_=-][A-Za-z0-9_=. -]*")
 
 
 def data_address(location: str, path: str) -> str:
@@ -26,6 +31,31 @@ def data_address(location: str, path: str) -> str:
     's3://old/part 1.parquet'
     """
     return _address(_place(location, path))
+
+
+def data_addresses(location: str, paths: Sequence[str]) -> list[str]:
+    """Return the path or URL of each file; cheap where a path needs no decoding.
+
+    >>> data_addresses("/lake/sales", ["part-1.parquet", "part%202.parquet"])
+    ['/lake/sales/part-1.parquet', '/lake/sales/part 2.parquet']
+    """
+    root = root_address(location).rstrip("/")
+    return [
+        f"{root}/{path}" if _PLAIN.fullmatch(path) else data_address(location, path)
+        for path in paths
+    ]
+
+
+def address_url(address: str) -> str:
+    """Return an address as a URL, encoded as URLs are.
+
+    >>> address_url("/lake/day=1%2F2/a b.parquet"), address_url("s3://lake/a b")
+    ('file:///lake/day=1%252F2/a%20b.parquet', 's3://lake/a%20b')
+    """
+    if address.startswith("/"):
+        return f"file://{quote(address, safe=_KEPT)}"
+    scheme, _, rest = address.partition("://")
+    return f"{scheme}://{quote(rest, safe=_KEPT)}"
 
 
 def root_address(location: str) -> str:

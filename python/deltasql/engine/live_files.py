@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.addresses import data_address, storage_of
+from deltasql.engine.addresses import data_addresses, storage_of
 from deltasql.model.actions import DeletionVector
 from deltasql.model.deletion_vector import deleted_rows, vector_file
 from deltasql.model.partition_values import parse_partition_value
@@ -55,9 +55,10 @@ class LiveFiles:
             listed[name].to_pylist() if name in known else [None] * listed.num_rows
             for name in _LISTED
         ]
+        addresses = data_addresses(location, columns[0])
         self.files = [
-            LiveFile(path, data_address(location, path), partition or "{}", vector or "", *rest)
-            for path, partition, vector, *rest in zip(*columns, strict=True)
+            LiveFile(path, address, partition or "{}", vector or "", *rest)
+            for address, path, partition, vector, *rest in zip(addresses, *columns, strict=True)
         ]
 
     @property
@@ -73,7 +74,7 @@ class LiveFiles:
         """Return each partition column with its typed values, one per file."""
         import pyarrow as pa
 
-        distinct = {file.partition: json.loads(file.partition) for file in files}
+        distinct = {text: json.loads(text) for text in {file.partition for file in files}}
         columns = []
         for field in self.partition_fields():
             key = field.physical_name(self.column_mapping_mode)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from arro3.core import RecordBatchReader, Table
 
 from deltasql.api.raw.base import RawBase
-from deltasql.engine.addresses import data_address
+from deltasql.engine.addresses import data_addresses
 from deltasql.engine.live_files import LiveFiles
 from deltasql.model.properties import TableProperties
 from deltasql.model.schema import column_mapping_mode
@@ -47,8 +47,7 @@ class FilesSide(RawBase):
             listed = in_log_order(self.snapshot.file_paths())
         else:
             listed = self.listed(file_pruning_predicate)
-        location = self.row.location
-        return [data_address(location, path) for path in listed["path"].to_pylist()]
+        return data_addresses(self.row.location, listed["path"].to_pylist())
 
     def get_add_file_sizes(self) -> dict[str, int]:
         """Return the size of every file by its name in the table's folder."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from deltasql.storage.location import location_url
+from deltasql.engine.addresses import address_url
 
 if TYPE_CHECKING:
     from deltasql.engine.live_files import LiveFiles
@@ -34,6 +34,6 @@ def selections(live: LiveFiles, listed: pa.Table) -> pa.RecordBatchReader:
         keep = [True] * max(records or 0, max(deleted, default=-1) + 1)
         for number in deleted:
             keep[number] = False
-        paths.append(location_url(file.address))
+        paths.append(address_url(file.address))
         masks.append(keep)
     return pa.table([paths, masks], schema=SELECTIONS).to_reader()
