@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from benchmarks.workload import Facts
 
-# DuckDB imports pandas when it binds its first parameter, pyarrow when it makes its first array.
+# DuckDB imports pandas when it binds its first parameter.
 DRIVERS = {
-    "sqlite": ("sqlite3", "pandas"),
+    "sqlite": ("sqlite3",),
     "postgres": ("deltasql.store.postgres", "adbc_driver_postgresql", "adbc_driver_manager"),
     "duckdb": ("deltasql.store.duckdb", "pandas"),
 }

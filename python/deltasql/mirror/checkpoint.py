@@ -5,6 +5,7 @@ Rows are read and written in pieces, so the memory needed does not grow with the
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -87,7 +88,7 @@ def _write(source: CheckpointSource, storage: Storage) -> CheckpointInfo:
     actions = adds = 0
     with storage.writer(checkpoint_file(source.version)) as sink:
         with pq.ParquetWriter(sink, schema, **_layout(schema)) as writer:
-            for group in _row_groups(_pieces(source, rows)):
+            for group in _ahead(_row_groups(_pieces(source, rows))):
                 writer.write_table(group, row_group_size=group.num_rows)
                 actions += group.num_rows
                 adds += group.num_rows - group["add"].null_count
@@ -113,6 +114,15 @@ def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
             waiting = []
     if waiting:
         yield pa.concat_tables(waiting)
+
+
+def _ahead(groups: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Read the next group while the one before is being written."""
+    with ThreadPoolExecutor(1, "deltasql-checkpoint") as reader:
+        coming = reader.submit(next, groups, None)
+        while (group := coming.result()) is not None:
+            coming = reader.submit(next, groups, None)
+            yield group
 
 
 def _layout(schema: pa.Schema) -> dict[str, Any]:

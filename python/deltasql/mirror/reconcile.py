@@ -17,6 +17,8 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from deltasql import telemetry
 from deltasql.mirror.publish import Publisher, Stop
 from deltasql.mirror.status import MirrorStatus, add_missing, status_of
@@ -67,6 +69,8 @@ class Reconciler:
 
     def run(self, stop: threading.Event) -> int:
         """Work until told to stop, the version in hand is finished first; returns the versions."""
+        # With its first array pyarrow imports pandas: now, and not in front of a due checkpoint.
+        pa.array([0])
         wait_s = self._config.mirror.poll_s
         total = 0
         while not stop.is_set():
