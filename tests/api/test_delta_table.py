@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ from deltasql.api.raw.table import RawTable
 from deltasql.exceptions import TxnLogUriError, VersionNotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.api.conftest import Address
 
 
@@ -102,6 +105,7 @@ def test_a_table_is_an_instance_of_deltalakes_class(uri: str) -> None:
     assert "secret" not in repr(table._table)
 
 
+@pytest.mark.filterwarnings("ignore:The DeltaTableConfig class")
 def test_options_that_are_no_more_warn(uri: str) -> None:
     for option in ({"without_files": True}, {"log_buffer_size": 4}, {"skip_stats": True}):
         with pytest.warns(DeprecationWarning, match=next(iter(option))) as caught:
@@ -150,6 +154,35 @@ def test_a_path_opens_a_table_of_deltalake(tmp_path: Path) -> None:
     assert not DeltaTable.is_deltatable(tmp_path / "nothing")
     with pytest.raises(TableNotFoundError):
         DeltaTable(tmp_path / "nothing")
+
+
+def test_opening_takes_two_statements(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dialect: Any = DeltaTable(uri)._table.catalog.store.dialect
+    asked: list[str] = []
+    session = dialect.session
+
+    class Counted:
+        def __init__(self, borrowed: Any) -> None:
+            self._borrowed = borrowed
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._borrowed, name)
+
+        def query(self, name: str, /, **values: Any) -> Any:
+            asked.append(name)
+            return self._borrowed.query(name, **values)
+
+    @contextmanager
+    def counted() -> Iterator[Any]:
+        with session() as borrowed:
+            yield Counted(borrowed)
+
+    monkeypatch.setattr(dialect, "session", counted)
+    for arguments in ({}, {"version": 1}):
+        asked.clear()
+        table = DeltaTable(uri, **arguments)
+        assert table.version() == arguments.get("version", 2)
+        assert len(asked) == 2, asked
 
 
 def test_opening_imports_no_engine(sqlite_address: Address) -> None:
