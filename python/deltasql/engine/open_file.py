@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from deltasql.engine.file_shape import FileShape
     from deltasql.engine.parquet_options import ParquetOptions
 
+_FULL = 0.95  # of the size that was asked for: a little more would be a row group of its own
 _FEWEST_ROWS = 1024  # of a row group that is cut to meet a file size
 
 
@@ -81,7 +82,7 @@ class OpenFile:
         start = 0
         while start < stored.num_rows:
             if self._writer is None:
-                self._open()
+                self._open(stored)
             room = self._options.target_file_size - self._sink.tell()
             fitting = int(stored.num_rows * room / (size * self._bytes_per_byte)) + 1
             length = max(fitting, _FEWEST_ROWS)
@@ -89,7 +90,7 @@ class OpenFile:
             piece = stored if whole else stored.slice(start, length)
             self._write(piece, size * piece.num_rows / stored.num_rows)
             start += piece.num_rows
-            if self._sink.tell() >= self._options.target_file_size:
+            if self._sink.tell() >= self._options.target_file_size * _FULL:
                 done.append(self._finish())
                 self.is_full_once = True
                 self.name = ""
@@ -102,14 +103,15 @@ class OpenFile:
         if self._statistics is not None:
             self._statistics.add(piece)
 
-    def _open(self) -> None:
+    def _open(self, rows: pa.Table) -> None:
         if not self.name:
             self.name = self._new_name()
             self._plan.intend([self.name])
         self._context = self._plan.storage.writer(self.name)
         self._sink = self._context.__enter__()
+        arguments = self._options.arguments_for(rows, self._shape)
         self._writer = pq.ParquetWriter(
-            self._sink, self._shape.stored, store_schema=False, **self._options.arguments
+            self._sink, self._shape.stored, store_schema=False, **arguments
         )
         if not self._plan.folder:
             length = self._plan.options.statistics_length

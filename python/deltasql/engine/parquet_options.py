@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltasql.engine.base import DEFAULT_FILE_SIZE, EVERY_COLUMN, WriteOptions
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from deltasql.engine.file_shape import FileShape
 
 _ROW_GROUP = 1024 * 1024
+_SAMPLED_FROM = 100_000
+_SAMPLES, _SAMPLE = 5, 2_000
+_UNIQUE = 0.95  # of a sample, when a column has too many values for a page of them
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SUFFIXES = {"none": "", "gzip": ".gz", "brotli": ".br"}
 _CODECS = ("none", "snappy", "zstd", "gzip", "brotli", "lz4")
@@ -52,6 +56,15 @@ class ParquetOptions:
             arguments={key: value for key, value in arguments.items() if value is not None},
         )
 
+    def arguments_for(self, rows: pa.Table, shape: FileShape) -> Mapping[str, Any]:
+        """Return the arguments of a writer for a file that begins with these rows."""
+        if "use_dictionary" in self.arguments or rows.num_rows < _SAMPLED_FROM:
+            return self.arguments
+        # A dictionary of values that hardly repeat takes time and is thrown away in the end.
+        unique = {field.name for field in rows.schema if _hardly_repeats(rows.column(field.name))}
+        kept = [path for _, path in _leaves(shape) if path not in unique]
+        return {**self.arguments, "use_dictionary": kept or False}
+
 
 def parse_size(text: str | None) -> int | None:
     """Return the bytes that a property such as `128mb` says.
@@ -72,6 +85,15 @@ def _codec(name: str | None) -> str:
             help="Use snappy, zstd, gzip, brotli, lz4 or uncompressed.",
         )
     return codec
+
+
+def _hardly_repeats(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_nested(column.type) or pa.types.is_boolean(column.type):
+        return False
+    step = len(column) // _SAMPLES
+    taken = [chunk for n in range(_SAMPLES) for chunk in column.slice(n * step, _SAMPLE).chunks]
+    sample = pa.chunked_array(taken, column.type)
+    return bool(pc.count_distinct(sample).as_py() > _UNIQUE * len(sample))
 
 
 def _arguments(options: WriteOptions, shape: FileShape) -> dict[str, Any]:
