@@ -9,6 +9,7 @@ import deltalake
 import pytest
 
 import deltasql
+from deltasql.api.connect import close_all
 from tests.conftest import new_catalog_uri
 from tests.parity.lakes import SYSTEMS, Lake
 
@@ -38,6 +39,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
         return
     for uri in new_catalog_uri(request.param, tmp_path):
         yield _ours(request.param, uri, tmp_path)
+        close_all()  # or connections of every test stay open until the last one
 
 
 def _stock(folder: Path) -> Lake:
