@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from deltasql import telemetry
 from deltasql.config import Config
 from deltasql.mirror.reconcile import Reconciler, Step
-from deltasql.mirror.status import add_missing, backoff_ms, relaxed, release
+from deltasql.mirror.status import add_missing, backoff_ms, release
 from deltasql.model.clock import now_ms
 from deltasql.phases import hooked
 from tests.commit.support import file, run, values
@@ -128,7 +128,7 @@ def make_due(catalog: Catalog) -> None:
 
 
 def run_sql(catalog: Catalog, text: str) -> None:
-    with relaxed(catalog.store) as session:
+    with catalog.store.relaxed() as session:
         session.script(text)
 
 

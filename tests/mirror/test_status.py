@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from deltasql.exceptions import TxnLogStoreError
-from deltasql.mirror.status import forget_published, mark_published, record_published, relaxed
+from deltasql.mirror.status import forget_published, mark_published, record_published
 from deltasql.mirror.targets import OWN
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ def test_sqlite_is_fully_durable_again_afterwards(catalog: Catalog) -> None:
     def durability(session: Any) -> int:
         return int(session._connection.execute("PRAGMA synchronous").fetchone()[0])
 
-    with relaxed(catalog.store) as session:
+    with catalog.store.relaxed() as session:
         assert durability(session) == NORMAL
-    with pytest.raises(RuntimeError), relaxed(catalog.store):
+    with pytest.raises(RuntimeError), catalog.store.relaxed():
         raise RuntimeError
-    with pytest.raises(TxnLogStoreError), relaxed(catalog.store):
+    with pytest.raises(TxnLogStoreError), catalog.store.relaxed():
         raise sqlite3.OperationalError("disk I/O error")
     assert catalog.store.dialect.usage()["idle"] == 1, "the same connection is lent again"
     with catalog.store.session() as session:
@@ -53,7 +53,7 @@ def test_postgres_waits_for_the_disk_again_afterwards(catalog: Catalog, table: T
     def durability(session: Any) -> str:
         return str(session._connection.execute("SHOW synchronous_commit").fetchone()[0])
 
-    with relaxed(catalog.store) as session:
+    with catalog.store.relaxed() as session:
         assert durability(session) == "off"
     with catalog.store.session() as session:
         session.begin()
