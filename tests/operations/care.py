@@ -13,6 +13,7 @@ import duckdb_extensions
 import pyarrow as pa
 
 import deltasql
+from deltasql.api.connect import close_all
 from deltasql.api.delta_table import DeltaTable
 
 if TYPE_CHECKING:
@@ -39,10 +40,10 @@ def numbers(first: int, last: int, part: str = "a") -> pa.Table:
 @contextmanager
 def open_lake(uri: DeltaSqlUri, folder: Path, **settings: Any) -> Iterator[Catalog]:
     """An open catalog that publishes every commit."""
-    with deltasql.connect(
-        uri, table={"data_root": str(folder / "lake")}, **({"mirror": {"mode": "sync"}} | settings)
-    ) as opened:
-        yield opened
+    chosen: dict[str, Any] = {"mirror": {"mode": "sync"}, **settings}
+    with deltasql.connect(uri, table={"data_root": str(folder / "lake")}, **chosen) as catalog:
+        yield catalog
+    close_all()  # what DeltaTable opened by URI
 
 
 def opened(catalog: Catalog, name: str = "t") -> DeltaTable:

@@ -11,9 +11,9 @@ import pytest
 from deltalake.schema import Field, PrimitiveType, StructType
 
 from deltasql.exceptions import (
+    CommitConflictError,
     ConcurrentAppendError,
     InvalidDataError,
-    MetadataChangedError,
     TxnLogError,
     TxnLogProtocolError,
     TxnLogSchemaError,
@@ -190,7 +190,7 @@ def test_constraint_and_concurrent_append_are_a_conflict(lake: Catalog) -> None:
 
 
 def test_append_and_concurrent_constraint_are_a_conflict(lake: Catalog) -> None:
-    with pytest.raises(MetadataChangedError), lake.begin() as tx:
+    with pytest.raises(CommitConflictError), lake.begin() as tx:
         tx.write("t", numbers(-5, -4))
         opened(lake).alter.add_constraint({"positive": "id > 0"})
 

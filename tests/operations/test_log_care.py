@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from deltalake import PostCommitHookProperties
 
-import deltasql
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError, VersionNotFoundError
 from tests.operations.care import agree, numbers, open_lake, opened, own_rows, published
 
@@ -54,17 +53,17 @@ def test_commit_that_wants_no_checkpoint_gets_none(
 ) -> None:
     with open_lake(sqlite_uri, tmp_path, mirror={"mode": mode}) as catalog:
         fill(catalog, properties={"delta.checkpointInterval": "5"})
-        uri = catalog.table("t").uri
-        wish = PostCommitHookProperties(create_checkpoint=False)
-        deltasql.write_deltalake(uri, numbers(5, 6), mode="append", post_commithook_properties=wish)
-        catalog.mirror.flush()
-        catalog.mirror.publish()
+        with catalog.begin() as tx:
+            tx.write("t", numbers(5, 6))
+            tx.set_post_commit(PostCommitHookProperties(create_checkpoint=False))
+        assert catalog.mirror.flush()
         assert published(catalog).version() == 5
         assert checkpoints(catalog) == []
         for number in range(5):
-            deltasql.write_deltalake(uri, numbers(number, number + 1), mode="append")
-        catalog.mirror.publish()
-    assert checkpoints(catalog) == [10]
+            with catalog.begin() as tx:
+                tx.write("t", numbers(number, number + 1))
+        assert catalog.mirror.flush()
+        assert checkpoints(catalog) == [10]
 
 
 def test_commit_decides_whether_old_log_files_go(lake: Catalog) -> None:

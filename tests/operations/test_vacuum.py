@@ -110,7 +110,8 @@ def test_kept_versions_stay_readable_and_go_later(lake: Catalog) -> None:
     rows = own_rows(lake, version=1)
     assert table.vacuum(**NOW, dry_run=False, keep_versions=[1]) == list(reached(lake, 2))
     assert own_rows(lake, version=1) == stock_rows(lake, version=1) == rows
-    assert table.vacuum(**NOW, dry_run=False) == [*reached(lake, 1), *reached(lake, 2)][:1]
+    assert table.vacuum(**NOW, dry_run=False) == list(reached(lake, 1))
+    assert table.vacuum(**NOW, dry_run=False) == []
     with pytest.raises(VersionNotFoundError, match="no version 99 to keep"):
         table.vacuum(**NOW, keep_versions=[99])
 

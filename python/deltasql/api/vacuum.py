@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogError
 from deltasql.mirror.targets import all_targets
 from deltasql.operations.info import tell
-from deltasql.operations.vacuum import MARK, plan_vacuum, spare_needed
+from deltasql.operations.vacuum import plan_vacuum, spare_needed
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
 from deltasql.uri import join_table_name
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
 
     Commit = Callable[[Callable[[MultiTableTransaction], None]], None]
-
-_DATABASE_FILES = ("", "-wal", "-shm", "-journal", ".wal")
 
 
 def vacuum(
@@ -52,6 +50,7 @@ def vacuum(
         full=full,
         keep_versions=keep_versions or (),
         foreign=_foreign(catalog, table) if full else (),
+        database=None if catalog.uri.backend == "postgres" else catalog.uri.database,
     )
     if dry_run or not plan.sizes:
         return plan.files
@@ -64,9 +63,8 @@ def vacuum(
         commit(partial(_tell, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))
         raise
     _forget(catalog, table, plan)
-    mark = {} if plan.keep_versions else {MARK: plan.before_ms}
     end = partial(_tell, table, "VACUUM END", {"status": "COMPLETED"}, _deleted(len(plan.sizes)))
-    commit(partial(end, extra=mark))
+    commit(partial(end, extra=plan.mark()))
     return plan.files
 
 
@@ -81,7 +79,7 @@ def _tell(
     metrics: Mapping[str, int],
     tx: MultiTableTransaction,
     *,
-    extra: Mapping[str, int] | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> None:
     name = join_table_name(table.namespace, table.name)
     tell(tx.target(name), operation, parameters, metrics, extra=extra)
@@ -101,6 +99,4 @@ def _foreign(catalog: Catalog, table: TableRow) -> list[str]:
     rows = catalog.store.query("locations_like", prefix=f"{table.location}/")
     found = [row[0] for row in rows]
     found += [each.location for each in all_targets(catalog.store) if not each.is_own]
-    if catalog.uri.backend != "postgres" and not catalog.uri.is_memory:
-        found += [f"{catalog.uri.database}{ending}" for ending in _DATABASE_FILES]
     return found

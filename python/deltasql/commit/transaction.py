@@ -299,12 +299,14 @@ class Committer:
             return state
         protocol = staged.protocol or state.protocol
         metadata = staged.metadata or state.metadata
-        if metadata.partition_columns != state.metadata.partition_columns:
-            self._refuse_mixed_partitions(session, staged, head)
         if staged.metadata is not None:
             metadata = enable_timestamps(metadata, state, head.version + 1, timestamp_ms)
         validate_table(metadata, protocol)
-        return table_state(metadata, protocol, state.active_columns)
+        after = table_state(metadata, protocol, state.active_columns)
+        # By the names in the files: a partition column that is only renamed leaves them as they are.
+        if after.partition_columns != state.partition_columns:
+            self._refuse_mixed_partitions(session, staged, head)
+        return after
 
     def _refuse_mixed_partitions(self, session: Session, staged: Staged, head: Head) -> None:
         """New partition columns ask for new files: none of the old ones may stay."""

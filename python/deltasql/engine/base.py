@@ -40,6 +40,8 @@ class WriteOptions:
     """How files are written: what deltalake's WriterProperties say, and the size of a file."""
 
     target_file_size: int | None = None
+    keeps_order: bool = False
+    """Whether neighbours in the relation are neighbours in the files, also in many files."""
     compression: str | None = None
     """A codec in lower case: snappy, zstd, gzip, brotli, lz4, none."""
     compression_level: int | None = None

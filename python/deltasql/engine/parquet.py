@@ -190,6 +190,8 @@ class _Writer:
 
     def _lane(self, values: Partition) -> int:
         """Without partitions, rows that fill more than a file go to several at once."""
+        if self._plan.options.keeps_order:
+            return 0
         first = None if values else self._files.get((values, 0))
         return self._chunks % _HANDS if first is not None and first.is_full_once else 0
 

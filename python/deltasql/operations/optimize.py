@@ -142,7 +142,7 @@ def rewrite_rows(target: Target, files: pa.Table, options: WriteOptions) -> list
 
 def rewrite_options(target: Target, options: WriteOptions | None, size: int) -> WriteOptions:
     """Return how rewritten files are written."""
-    wanted = replace(options or WriteOptions(), target_file_size=size)
+    wanted = replace(options or WriteOptions(), target_file_size=size, keeps_order=True)
     if wanted.compression is None and "delta.parquet.compression.codec" not in target.configuration:
         return replace(wanted, compression=_CODEC, compression_level=_CODEC_LEVEL)
     return wanted

@@ -61,13 +61,8 @@ def restore(
     target.add(add_file(row) for row in restored.to_pylist())
     target.read(whole_table=True)
     metadata = _metadata(to.metadata, target.metadata)
-    protocol = to.protocol
-    if not protocol_downgrade_allowed or protocol.min_writer_version < 7:
-        protocol = upgraded_protocol(
-            to.protocol if protocol_downgrade_allowed else target.protocol,
-            to.schema,
-            metadata.configuration,
-        )
+    base = to.protocol if protocol_downgrade_allowed else target.protocol
+    protocol = upgraded_protocol(base, to.schema, metadata.configuration)
     target.change_metadata(metadata, protocol)
     metrics = {"numRemovedFile": len(removed), "numRestoredFile": len(restored)}
     tell(target, operation, parameters, metrics)

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogError, TxnLogStorageError, VersionNotFoundError
 from deltasql.model.clock import now_ms
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
 
-MARK = "vacuumedBefore"
-"""Key in the commitInfo of a finished vacuum: what was removed before that moment is deleted."""
+MARK, KEPT = "vacuumedBefore", "vacuumKept"
+"""Keys in the commitInfo of a finished vacuum: what was removed before that moment is deleted,
+but for the files of these versions."""
 _MILLISECOND = timedelta(milliseconds=1)
 # A transaction may still be writing what it announced, whatever retention was asked for.
 _INTENT_GRACE = timedelta(hours=1)
@@ -60,6 +61,11 @@ class VacuumPlan:
             "defaultRetentionMillis": str(self.default_retention // _MILLISECOND),
         }
 
+    def mark(self) -> dict[str, Any]:
+        """Return what VACUUM END leaves for the next one."""
+        kept = {KEPT: list(self.keep_versions)} if self.keep_versions else {}
+        return {MARK: self.before_ms, **kept}
+
     def metrics(self) -> dict[str, int]:
         """Return what VACUUM START counts."""
         return {"numFilesToDelete": len(self.sizes), "sizeOfDataToDelete": sum(self.sizes.values())}
@@ -74,10 +80,12 @@ def plan_vacuum(
     full: bool = False,
     keep_versions: Sequence[int] = (),
     foreign: Iterable[str] = (),
+    database: str | None = None,
 ) -> VacuumPlan:
     """Find what can be deleted; nothing is.
 
-    `foreign` are locations of other tables, and of databases, that may lie below this one's.
+    `foreign` are locations of others, and `database` is a file that has others of its name beside
+    it: they may lie below the table's location.
     """
     default = TableProperties(snapshot.metadata.configuration).deleted_file_retention
     wanted = default if retention is None else retention
@@ -106,7 +114,7 @@ def plan_vacuum(
         waiting = tuple(name for _, _, name, _ in announced)
         known = frozenset(waiting)
         folders = tuple(name for name in waiting if name.endswith("/"))
-        for name, size in search.untracked(foreign):
+        for name, size in search.untracked(foreign, database):
             if name not in known and not name.startswith(folders):
                 plan.sizes.setdefault(name, size)
     _spare(plan, search)
@@ -121,6 +129,15 @@ def spare_needed(plan: VacuumPlan, snapshot: Snapshot, storage: Storage) -> None
 def _spare(plan: VacuumPlan, search: _Search) -> None:
     needed = search.needed() if plan.sizes else frozenset()
     plan.sizes = {name: size for name, size in plan.sizes.items() if name not in needed}
+
+
+@dataclass(frozen=True, slots=True)
+class _LastVacuum:
+    """Up to where everything was deleted before, but for the files of kept versions."""
+
+    version: int = -1
+    before_ms: int = -1
+    kept: tuple[int, ...] = ()
 
 
 class _Search:
@@ -143,30 +160,31 @@ class _Search:
 
     def tombstones(self) -> Iterator[tuple[str, int]]:
         """Yield files that were removed before the retention, and their deletion vectors."""
-        after_version, after_ms = self._last_vacuum
+        last = self._last_vacuum
         rows = self.store.query(
             "tombstones_between",
             table_id=self.table_id,
             before_ms=self.before_ms,
-            after_version=after_version,
-            after_ms=after_ms,
+            after_version=last.version,
+            after_ms=last.before_ms,
         )
+        for version in last.kept:
+            rows += self.store.query("files_at", table_id=self.table_id, version=version)
         for path, size, vector in rows:
             yield from ((name, size) for name in self._names(path))
             yield from ((name, 0) for name in self._names(_vector_path(vector)))
 
     def change_data(self) -> Iterator[tuple[str, int]]:
         """Yield the change data of versions that are not retained."""
-        _, after_ms = self._last_vacuum
-        rows = self.store.query(
-            "change_files_between",
-            table_id=self.table_id,
-            first=self._version_at(after_ms),
-            before=self.first_retained,
-        )
-        for version, path, size in rows:
-            if version not in self.keep_versions:
-                yield from ((name, size) for name in self._names(path))
+        first, last = self._version_at(self._last_vacuum.before_ms), self.first_retained
+        spans = [(first, last), *((kept, kept + 1) for kept in self._last_vacuum.kept)]
+        for start, end in spans:
+            rows = self.store.query(
+                "change_files_between", table_id=self.table_id, first=start, before=min(end, last)
+            )
+            for version, path, size in rows:
+                if version not in self.keep_versions:
+                    yield from ((name, size) for name in self._names(path))
 
     def announced(self) -> list[tuple[str, str, str, int]]:
         """Return (transaction, path, name, time) of files that wait for their commit."""
@@ -177,17 +195,20 @@ class _Search:
             if path.startswith(prefix)
         ]
 
-    def untracked(self, foreign: Iterable[str]) -> Iterator[tuple[str, int]]:
+    def untracked(self, foreign: Iterable[str], database: str | None) -> Iterator[tuple[str, int]]:
         """Yield old files that lie in the table's folder, whoever put them there."""
-        partitions = self.snapshot.partition_columns
-        others = tuple(_below(self.snapshot.table.location, each) for each in foreign)
-        stays_inside = _linked_nowhere(self.snapshot.table.location)
+        partitions, location = self.snapshot.partition_columns, self.snapshot.table.location
+        below = [_below(location, each) for each in foreign]
+        others = tuple(f"{each}/" for each in below if each)
+        named = {each for each in below if each}
+        beside = _below(location, database) if database else ""
+        stays_inside = _linked_nowhere(location)
         for file in self.storage.list():
             if file.modified_ms > self.before_ms or _is_hidden(file.name, partitions):
                 continue
-            if any(
-                file.name == other or file.name.startswith(f"{other}/") for other in others if other
-            ):
+            if file.name in named or file.name.startswith(others):
+                continue
+            if beside and file.name.startswith(beside):
                 continue
             if stays_inside(file.name):
                 yield file.name, file.size
@@ -207,8 +228,8 @@ class _Search:
             found.update(self._names(path))
         return frozenset(found)
 
-    def _collect(self, rows: Iterable[Sequence[str]], found: set[str]) -> None:
-        for path, vector in rows:
+    def _collect(self, rows: Iterable[Sequence[Any]], found: set[str]) -> None:
+        for path, _, vector in rows:
             found.update(self._names(path))
             found.update(self._names(_vector_path(vector)))
 
@@ -218,11 +239,12 @@ class _Search:
         return rows[0][1] if rows else -1
 
     @cached_property
-    def _last_vacuum(self) -> tuple[int, int]:
-        """Return the version and the moment up to which everything was deleted before."""
+    def _last_vacuum(self) -> _LastVacuum:
         rows = self.store.query("last_operation", table_id=self.table_id, operation="VACUUM END")
-        mark = (load(rows[0][1]) or {}).get(MARK) if rows else None
-        return (rows[0][0], int(mark)) if mark is not None else (-1, -1)
+        told = (load(rows[0][1]) or {}) if rows else {}
+        if MARK not in told:
+            return _LastVacuum()
+        return _LastVacuum(rows[0][0], int(told[MARK]), tuple(told.get(KEPT, ())))
 
     def _names(self, path: str | None) -> tuple[str, ...]:
         """Return the name below the table's location; none for a file of somebody else."""

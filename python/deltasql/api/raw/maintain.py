@@ -170,7 +170,8 @@ class MaintainSide(RawBase):
             commit_properties,
             post_commithook_properties,
         )
-        return json.dumps(metrics)
+        # JSON inside of JSON: deltalake's class decodes the list by itself.
+        return json.dumps({**metrics, "files_removed": json.dumps(metrics["files_removed"])})
 
     def vacuum(
         self,

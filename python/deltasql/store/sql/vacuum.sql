@@ -7,12 +7,12 @@ ORDER BY r.version, r.ordinal;
 
 -- name: files_since
 -- Every file of the version, or of a later one.
-SELECT f.path, coalesce(f.deletion_vector, '') AS deletion_vector FROM dl_add_files f
+SELECT f.path, f.size, coalesce(f.deletion_vector, '') FROM dl_add_files f
 WHERE f.table_id = $table_id AND (f.removed_version IS NULL OR f.removed_version > $version)
 ORDER BY f.file_id;
 
 -- name: files_at
-SELECT f.path, coalesce(f.deletion_vector, '') AS deletion_vector FROM dl_add_files f
+SELECT f.path, f.size, coalesce(f.deletion_vector, '') FROM dl_add_files f
 WHERE f.table_id = $table_id AND {use:live_at_version}
 ORDER BY f.file_id;
 
