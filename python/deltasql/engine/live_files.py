@@ -51,7 +51,7 @@ class LiveFiles:
         self.column_mapping_mode = column_mapping_mode(metadata.configuration)
         self.partition_columns = tuple(metadata.partition_columns)
         known = listed.column_names
-        columns = [
+        columns: list[list[Any]] = [
             listed[name].to_pylist() if name in known else [None] * listed.num_rows
             for name in _LISTED
         ]
