@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from deltasql.snapshot.snapshot import Snapshot
 
-_MAX_VERSION = 2**63 - 1
+_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class ReadSide(ScanSide):
         """Return another version of this table."""
         wanted = unsigned(version)
         try:
-            return self._open(min(wanted, _MAX_VERSION))
+            return self._open(wanted)
         except VersionNotFoundError as error:
             raise VersionNotFoundError(
                 f"Requested snapshot version {wanted} is not available: {error.message}",
@@ -136,11 +136,14 @@ class ReadSide(ScanSide):
 
 
 def unsigned(value: int) -> int:
-    """Return a number that may not be negative, refused as deltalake refuses it."""
+    """Return a number that may not be negative, refused as deltalake refuses it.
+
+    One that no database can hold is as good as the largest that it can.
+    """
     number = operator.index(value)
     if number < 0:
         raise OverflowError("can't convert negative int to unsigned")
-    return number
+    return min(number, _LARGEST)
 
 
 def parse_moment(text: str) -> datetime:
