@@ -172,11 +172,13 @@ class DuckDbEngine:
         for group in (whole, deleted):
             if group:
                 listed = self._list([as_pattern(file.address) for file in group])
+                records = [file.records for file in group if file.records is not None]
                 yield files_query(
                     shape,
                     f"getvariable('{listed}')",
                     has_deletions=group is deleted,
                     also=also if positions else (),
+                    rows=sum(records) if len(records) == len(group) else None,
                 )
 
     def _narrowed(self, relation: DuckDbRelation, sql: exp.Query) -> DuckDbRelation:

@@ -57,11 +57,13 @@ def files_query(
     naive: Set[ColumnPath] = NO_PATHS,
     has_deletions: bool = False,
     also: Sequence[str] = (),
+    rows: int | None = None,
 ) -> str:
     """Return the SELECT over files that are read alike.
 
     `files` is SQL for a list of patterns, `naive` are the timestamps that the files keep without
     a zone, by physical path; `also` are more columns, of `r` (rows) or `p` (the files table).
+    `rows` is how many there are, for the planner: it would guess a thousand in each file.
     """
     mode = shape.column_mapping_mode
     reading = _Reading(mode, naive)
@@ -81,9 +83,10 @@ def files_query(
             )
             value = reading.value(column.type, path, f"r.{name}")
         shown.append(f"{value} AS {identifier(column.name)}")
+    known = "" if rows is None else f", explicit_cardinality = {rows}"
     parts = [
         "SELECT " + ", ".join([*shown, *also]),
-        f"FROM read_parquet({files}, schema = MAP {{{', '.join(read)}}}) AS r",
+        f"FROM read_parquet({files}, schema = MAP {{{', '.join(read)}}}{known}) AS r",
     ]
     if partitions or any(each.startswith("p.") for each in also):
         parts.append(f"JOIN {shape.files_table} AS p ON p.filename = r.filename")

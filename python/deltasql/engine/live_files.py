@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deltasql.model.actions import Metadata
     from deltasql.model.schema import StructField
 
-_LISTED = ("path", "partition", "deletion_vector", "size", "modification_time")
+_LISTED = ("path", "partition", "deletion_vector", "size", "modification_time", "num_records")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class LiveFile:
     """The deletion vector as JSON; empty without one."""
     size: int | None
     modified_ms: int | None
+    records: int | None = None
 
 
 class LiveFiles:
