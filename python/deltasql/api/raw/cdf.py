@@ -53,7 +53,7 @@ class CdfSide(RawBase):
         feed = ChangeFeed(
             self.snapshot,
             self.catalog.config,
-            columns=columns,
+            columns=self._feed_columns() if columns is None else columns,
             predicate=predicate,
             cancel_out=False,
         )
@@ -86,6 +86,12 @@ class CdfSide(RawBase):
         return changes(
             self.catalog, self.row, from_version, to_version, columns=columns, predicate=predicate
         )
+
+    def _feed_columns(self) -> list[str]:
+        """List all columns in the order of deltalake's feed: those of partitions come later."""
+        partitioned = self.snapshot.partition_columns
+        data = [name for name in self.snapshot.schema.names if name not in partitioned]
+        return [*data, *partitioned, *_OWN_TYPES]
 
     def _span(
         self, starting: int, ending: int | None, begins: int | None, allow_out_of_range: bool
