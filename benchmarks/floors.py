@@ -67,8 +67,18 @@ class _FilePrepared:
 class SqlFloor(Contender):
     """What the three floors share."""
 
+    _db: Any
+
     def prepare(self) -> None:
         """Everything is imported with this module."""
+
+    def open(self) -> Native:
+        """Connect and read the head of one table: what no reader can do without."""
+        self.connect()
+        return self.reopen(None)
+
+    def reopen(self, handle: Native) -> Native:
+        return self._db.execute("SELECT version, next_file FROM head").fetchone()
 
     def native(self, files: Sequence[Facts]) -> Native:
         return [_FilePrepared(f) for f in files]
@@ -89,7 +99,6 @@ class EmbeddedFloor(SqlFloor):
     """SQLite and DuckDB: no round trips to save, so plain statements, each over all tables."""
 
     BEGIN: str
-    _db: Any
 
     def commit(self, table: int, files: Native) -> None:
         self._append(table, table, [files])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.cold import Answer, Request, measure
-from benchmarks.contenders import BACKENDS
+from benchmarks.contenders import BACKENDS, floors
 from benchmarks.datasets import deltalake_table, deltasql_table
+from benchmarks.floors import PostgresRowLockFloor
 from benchmarks.harness import Contender, result, say
 from benchmarks.peers import DeltalakeWithoutFiles
 
@@ -22,14 +23,18 @@ QUICK_SIZES = (20_000,)
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Open each table in fresh processes, contenders in turns."""
+    """Open each table in fresh processes, contenders in turns; the floor only connects."""
     results: list[Result] = []
+    bare = [each for each in floors(workspace) if not isinstance(each, PostgresRowLockFloor)]
+    for floor in bare:
+        floor.create(1)
+        floor.close()
     for size in QUICK_SIZES if quick else SIZES:
         stock = deltalake_table(size)
         listing: list[Contender] = [stock]
         for backend in BACKENDS:
             listing.append(deltasql_table(workspace, backend, size))
-        opening = [*listing, DeltalakeWithoutFiles(stock.folder)]
+        opening = [*listing, DeltalakeWithoutFiles(stock.folder), *bare]
         opens: dict[str, list[Answer]] = {}
         lists: dict[str, list[Answer]] = {}
         for _ in range(1 if quick else 3 if size >= 1_000_000 else 5):
