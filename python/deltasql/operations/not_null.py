@@ -47,9 +47,7 @@ def null_rows(batch: pa.RecordBatch, rule: NotNull) -> pa.Array | None:
     found = _broken(column, rest)
     if found is None:
         return None
-    mask = pa.nulls(batch.num_rows, pa.bool_()).fill_null(False)
-    places = pc.unique(found)
-    return pc.is_in(pa.array(range(batch.num_rows), pa.int64()), places) if len(places) else mask
+    return pc.is_in(pa.array(range(batch.num_rows), pa.int64()), found)
 
 
 def null_condition(rule: NotNull) -> exp.Expr:
@@ -103,8 +101,9 @@ def _null_in(value: exp.Expr, path: list[str]) -> exp.Expr:
         items = exp.func("map_values", value) if step == VALUES else value
         name = exp.to_identifier(f"item{len(rest)}")
         test = exp.Lambda(this=_null_in(exp.column(name), rest), expressions=[name])
-        found = exp.func("coalesce", exp.ArrayAny(this=items, expression=test), exp.false())
-        return exp.Paren(this=found)
+        found = exp.ArraySize(this=exp.ArrayFilter(this=items, expression=test))
+        count = exp.Coalesce(this=found, expressions=[exp.Literal.number(0)])
+        return exp.GT(this=count, expression=exp.Literal.number(0))
     member = exp.Dot(this=value.copy(), expression=exp.to_identifier(step, quoted=True))
     inside = exp.Not(this=exp.Is(this=value, expression=exp.null()))
     return exp.Paren(this=exp.and_(inside, _null_in(member, rest)))

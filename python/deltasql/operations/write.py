@@ -202,8 +202,8 @@ def _follow_schema(
     if partition_by is None and isinstance(rows.schema, pa.Schema) and rows.schema.equals(present):
         return
     given = rows.delta_schema()
-    _refuse_missing_feature(target, given)
     if schema_mode is None:
+        _refuse_missing_feature(target, given)
         names = rows.schema if isinstance(rows.schema, pa.Schema) else arrow_of(given)
         check_names(names, present, optional=generated_columns(target), table=target.name)
         return
@@ -352,11 +352,8 @@ def _chained(
 def _conformed(target: Target, rows: _Rows, condition: exp.Expr | None) -> Relation:
     """Return the rows of a relation with the table's columns, checked."""
     engine = target.engine
-    if rows.relation is None:
-        wanted = arrow_schema(target.metadata.schema_string)
-        stream = _conformed_batches(target, rows, wanted, condition)
-        return engine.keep(engine.rows(pa.RecordBatchReader.from_batches(wanted, stream)))
-    complete = with_generated(target, rows.relation, engine=engine)
+    given = _as_relation(target, rows) if rows.relation is None else rows.relation
+    complete = with_generated(target, given, engine=engine)
     columns = [
         exp.alias_(
             cast_to(column(f.name) if f.name in complete.columns else exp.null(), f.type),
@@ -367,6 +364,17 @@ def _conformed(target: Target, rows: _Rows, condition: exp.Expr | None) -> Relat
     ]
     shaped = engine.query(exp.select(*columns).from_("rows"), rows=complete)
     return checked(target, shaped, engine=engine, predicate=condition)
+
+
+def _as_relation(target: Target, rows: _Rows) -> Relation:
+    """Hand a stream to the engine, in the table's types; what is generated is not there yet."""
+    assert rows.reader is not None
+    generated = [name for name in generated_columns(target) if name not in rows.names]
+    whole = arrow_schema(target.metadata.schema_string)
+    wanted = pa.schema([field for field in whole if field.name not in generated])
+    conform = conformer(rows.reader.schema, wanted)
+    stream = rows.reader if conform is None else map(conform, rows.reader)
+    return target.engine.rows(pa.RecordBatchReader.from_batches(wanted, stream))
 
 
 def _parameters(target: Target, mode: str, predicate: str | None) -> dict[str, Any]:

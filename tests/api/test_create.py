@@ -1,0 +1,209 @@
+"""Tables come into being by URI as deltalake creates and converts them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import CommitProperties, Field, Schema
+from deltalake.transaction import AddAction, RemoveAction
+
+import deltasql
+from deltasql.api.connect import close_all
+from deltasql.api.create import create_table_with_add_actions
+from deltasql.exceptions import TableExistsError, TxnLogError, TxnLogSchemaError, TxnLogUriError
+from tests.operations.twins import rows, told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deltasql.uri import DeltaSqlUri
+
+SCHEMA = Schema([Field("id", "long"), Field("name", "string")])
+ROWS = pa.table({"id": [1, 2], "name": ["x", "y"]})
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> str:
+    return str(tmp_path / "ours")
+
+
+@pytest.fixture
+def uri(catalog_uri: DeltaSqlUri, location: str) -> Iterator[str]:
+    yield replace(catalog_uri.with_table("sales"), location=location).to_string()
+    close_all()
+
+
+def create(uri: str, **options: Any) -> deltasql.DeltaTable:
+    return deltasql.DeltaTable.create(uri, SCHEMA, **options)
+
+
+def added(path: str = "a.parquet", **values: str) -> AddAction:
+    return AddAction(path, 10, values, 0, True, '{"numRecords":1}')
+
+
+def test_create_tells_what_stock_tells(uri: str, location: str, tmp_path: Path) -> None:
+    options = {"partition_by": "name", "description": "sold", "name": "sales of a year"}
+    ours = create(uri, **options)
+    theirs = deltalake.DeltaTable.create(str(tmp_path / "stock"), SCHEMA, **options)  # type: ignore[arg-type]
+    assert ours.version() == theirs.version() == 0
+    assert told(ours) == told(theirs) == told(deltalake.DeltaTable(location))
+    for one in (ours, theirs):
+        assert one.metadata().name == "sales of a year"
+        assert one.metadata().description == "sold"
+        assert one.metadata().partition_columns == ["name"]
+    keys = theirs.history()[0]["operationParameters"].keys()
+    assert ours.history()[0]["operationParameters"].keys() == keys
+
+
+def test_create_where_a_table_is(uri: str) -> None:
+    deltasql.write_deltalake(uri, ROWS)
+    with pytest.raises(TableExistsError, match=r"^A Delta Lake table already exists at that loc"):
+        create(uri)
+    with pytest.raises(TxnLogError, match=r"^SaveMode `append` is not allowed for create"):
+        create(uri, mode="append")
+    assert create(uri, mode="ignore").version() == 0
+    wanted = Schema([Field("other", "long")])
+    replaced = deltasql.DeltaTable.create(uri, wanted, mode="overwrite")
+    assert (replaced.version(), replaced.schema(), rows(replaced)) == (1, wanted, [])
+    assert replaced.history(1)[0]["operation"] == "CREATE OR REPLACE TABLE"
+    replaced.load_as_version(0)
+    assert len(rows(replaced)) == 2
+
+
+def test_create_with_properties(uri: str) -> None:
+    with pytest.raises(TxnLogError, match="Error parsing property 'foo':'1'"):
+        create(uri, configuration={"foo": "1"})
+    with pytest.raises(TxnLogError, match=r"Error parsing property 'delta.foo':'1'"):
+        create(uri, configuration={"delta.foo": "1"})
+    table = create(uri, configuration={"foo": "1"}, raise_if_key_not_exists=False)
+    assert table.metadata().configuration["foo"] == "1"
+
+
+def test_a_table_needs_columns(uri: str) -> None:
+    with pytest.raises(TxnLogSchemaError, match="At least one column must be defined"):
+        deltasql.DeltaTable.create(uri, Schema([]))
+
+
+def test_create_with_files(uri: str, tmp_path: Path) -> None:
+    stock = str(tmp_path / "stock")
+    arguments: dict[str, Any] = {
+        "partition_by": ["name"],
+        "commit_properties": CommitProperties({"k": 1}),
+    }
+    create_table_with_add_actions(uri, SCHEMA, [added(name="x")], **arguments)
+    deltalake.transaction.create_table_with_add_actions(
+        stock, SCHEMA, [added(name="x")], **arguments
+    )
+    ours, theirs = deltasql.DeltaTable(uri), deltalake.DeltaTable(stock)
+    assert told(ours) == told(theirs)
+    assert len(ours.file_uris()) == 1
+    assert ours.history(1)[0]["k"] == 1
+
+
+@pytest.mark.parametrize(("mode", "files"), [("append", 2), ("overwrite", 1), ("error", 2)])
+def test_files_of_others_are_committed(uri: str, mode: str, files: int) -> None:
+    deltasql.write_deltalake(uri, ROWS)
+    table = deltasql.DeltaTable(uri)
+    table.create_write_transaction([added()], mode, SCHEMA)
+    opened = deltasql.DeltaTable(uri)
+    assert (opened.version(), len(opened.file_uris())) == (1, files)
+    assert opened.history(1)[0]["operationParameters"]["partitionBy"] == "[]"
+
+
+def test_files_of_others_replace_a_partition(uri: str) -> None:
+    deltasql.write_deltalake(uri, ROWS, partition_by=["name"])
+    table = deltasql.DeltaTable(uri)
+    new = added("name=x/b.parquet", name="x")
+    table.create_write_transaction([new], "overwrite", SCHEMA, ["name"], [("name", "=", "x")])
+    assert len(deltasql.DeltaTable(uri).file_uris()) == 2
+
+
+def test_files_of_others_are_removed(uri: str) -> None:
+    deltasql.write_deltalake(uri, ROWS)
+    table = deltasql.DeltaTable(uri)
+    (path,) = (name.rpartition("/")[2] for name in table.file_uris())
+    table.create_write_transaction([added(), RemoveAction(path, True, 1)], "append", SCHEMA)
+    assert [name.rpartition("/")[2] for name in table.file_uris()] == ["a.parquet"]
+
+
+# Convert
+
+
+def parquet_folder(location: str, *places: str) -> None:
+    rows = pa.table({"id": [1, 2, None], "place": places or ("x", "y", "z")})
+    pq.write_to_dataset(rows, location, partition_cols=["place"])
+
+
+def test_a_folder_of_parquet_becomes_a_table(uri: str, location: str, tmp_path: Path) -> None:
+    stock = str(tmp_path / "stock")
+    options: dict[str, Any] = {
+        "partition_by": Schema([Field("place", "string")]),
+        "partition_strategy": "hive",
+        "configuration": {"delta.logRetentionDuration": "interval 1 days"},
+    }
+    for place, convert, target in (
+        (location, deltasql.convert_to_deltalake, uri),
+        (stock, deltalake.convert_to_deltalake, stock),
+    ):
+        parquet_folder(place)
+        convert(target, **options)
+    ours, theirs = deltasql.DeltaTable(uri), deltalake.DeltaTable(stock)
+    mirror = deltalake.DeltaTable(location)
+    assert rows(ours) == rows(theirs) == rows(mirror)
+    assert told(ours) == told(theirs)
+    numbers = [pa.table(each.get_add_actions(flatten=True)) for each in (ours, theirs)]
+    for column in ("num_records", "null_count.id", "min.id", "max.id", "partition.place"):
+        assert sorted(map(str, numbers[0][column])) == sorted(map(str, numbers[1][column]))
+    with pytest.raises(TableExistsError, match="already a delta table location"):
+        deltasql.convert_to_deltalake(uri)
+    deltasql.convert_to_deltalake(uri, mode="ignore")
+    deltasql.write_deltalake(uri, pa.table({"id": [9], "place": ["x"]}), mode="append")
+    assert len(rows(deltasql.DeltaTable(uri))) == 4
+
+
+def test_folders_are_found_whatever_their_names_are(uri: str, location: str) -> None:
+    parquet_folder(location, "x", "y z", "é/q")
+    place = Schema([Field("place", "string")])
+    deltasql.convert_to_deltalake(uri, partition_by=place, partition_strategy="hive")
+    found = deltasql.DeltaTable(uri).to_pyarrow_table()
+    assert sorted(found["place"].to_pylist()) == ["x", "y z", "é/q"]
+    assert rows(deltalake.DeltaTable(location)) == rows(deltasql.DeltaTable(uri))
+
+
+def test_folders_alone_can_name_the_partition(uri: str, location: str) -> None:
+    from pathlib import Path
+
+    for year in ("2023", "2024"):
+        Path(location, year).mkdir(parents=True)
+        pq.write_table(pa.table({"id": [int(year)]}), f"{location}/{year}/part-0.parquet")
+    years = Schema([Field("year", "integer")])
+    deltasql.convert_to_deltalake(uri, partition_by=years, partition_strategy="directory")
+    found = deltasql.DeltaTable(uri).to_pyarrow_table().to_pylist()
+    assert all(row["id"] == row["year"] for row in found)
+
+
+def test_a_conversion_that_cannot_be(uri: str, location: str, catalog_uri: DeltaSqlUri) -> None:
+    with pytest.raises(TxnLogError, match="No parquet file is found in the given location"):
+        deltasql.convert_to_deltalake(uri)
+    parquet_folder(location)
+    with pytest.raises(TxnLogSchemaError, match="schema of partition columns must be provided"):
+        deltasql.convert_to_deltalake(uri)
+    with pytest.raises(ValueError, match="Partition strategy has to be provided"):
+        deltasql.convert_to_deltalake(uri, partition_by=Schema([Field("place", "string")]))
+    with pytest.raises(TxnLogUriError, match="location"):
+        deltasql.convert_to_deltalake(catalog_uri.with_table("t").to_string())
+
+
+def test_statistics_are_left_out_on_request(uri: str, location: str) -> None:
+    from pathlib import Path
+
+    Path(location).mkdir()
+    pq.write_table(ROWS, f"{location}/a.parquet")
+    deltasql.convert_to_deltalake(uri, collect_stats=False)
+    assert pa.table(deltasql.DeltaTable(uri).get_add_actions())["num_records"].to_pylist() == [None]

@@ -1,0 +1,73 @@
+"""The same call on a table of stock deltalake and on one of ours: what comes out must be alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import deltalake
+from deltalake.exceptions import DeltaError
+
+import deltasql
+
+_OURS_ALONE = ("delta.enableInCommitTimestamps",)
+
+
+@dataclass(frozen=True)
+class Twins:
+    """Two tables that are told the same."""
+
+    path: str
+    uri: str
+    location: str
+
+    def write(self, data: Callable[[], object] | object, **options: Any) -> BaseException | None:
+        """Write to both; returns what ours raised, which it does if and only if stock does."""
+        rows = data if callable(data) else lambda: data
+        theirs = _outcome(lambda: deltalake.write_deltalake(self.path, rows(), **options))
+        ours = _outcome(lambda: deltasql.write_deltalake(self.uri, rows(), **options))
+        assert (theirs is None) == (ours is None), (theirs, ours)
+        if isinstance(theirs, DeltaError):
+            assert isinstance(ours, type(theirs)), (theirs, ours)
+        return ours
+
+    def assert_alike(self) -> None:
+        """Compare versions, rows, schemas and what the last commit tells of itself."""
+        theirs, ours = deltalake.DeltaTable(self.path), deltasql.DeltaTable(self.uri)
+        mirror = deltalake.DeltaTable(self.location)
+        assert ours.version() == theirs.version() == mirror.version()
+        assert ours.schema() == theirs.schema() == mirror.schema()
+        assert ours.metadata().partition_columns == theirs.metadata().partition_columns
+        assert rows(ours) == rows(theirs) == rows(mirror)
+        assert told(ours) == told(theirs) == told(mirror)
+
+
+def rows(table: deltalake.DeltaTable) -> list[str]:
+    """Return all rows in an order of their own."""
+    return sorted(map(repr, table.to_pyarrow_table().to_pylist()))
+
+
+def told(table: deltalake.DeltaTable) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return operation, parameters and metrics of the last commit, but for times and places."""
+    last = table.history(1)[0]
+    metrics = dict(last.get("operationMetrics", {}))
+    metrics.pop("execution_time_ms", None)
+    parameters = dict(last["operationParameters"])
+    for name in ("metadata", "protocol", "location"):
+        parameters.pop(name, None)
+    return last["operation"], parameters, metrics
+
+
+def properties(table: deltalake.DeltaTable) -> dict[str, str]:
+    """Return the configuration without what only we set."""
+    found = table.metadata().configuration
+    return {key: value for key, value in found.items() if key not in _OURS_ALONE}
+
+
+def _outcome(call: Callable[[], object]) -> BaseException | None:
+    try:
+        call()
+    except Exception as error:  # whatever it is, the other side must fail too
+        return error
+    return None
