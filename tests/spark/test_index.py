@@ -36,19 +36,14 @@ def frame_of(spark: SparkSession, written: Written) -> DataFrame:
 
 def files_read(frame: DataFrame) -> int:
     """Return how many files a query opens."""
-    plan: Any = frame._jdf.queryExecution().executedPlan()  # type: ignore[operator]
+    jvm_frame: Any = frame._jdf
     frame.collect()
+    plan = jvm_frame.queryExecution().executedPlan()
+    if plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec":
+        plan = plan.executedPlan()
     leaves = plan.collectLeaves()
-    scans = [leaves.apply(n) for n in range(leaves.size())]
-    nodes = [each.executedPlan() if hasattr(each, "isFinalPlan") else each for each in scans]
-    total = 0
-    for node in nodes:
-        inner = node.collectLeaves()
-        for number in range(inner.size()):
-            metrics = inner.apply(number).metrics()
-            if metrics.contains("numFiles"):
-                total += metrics.apply("numFiles").value()
-    return total
+    found = [leaves.apply(place).metrics() for place in range(leaves.size())]
+    return sum(m.apply("numFiles").value() for m in found if m.contains("numFiles"))
 
 
 ROWS = [
@@ -93,7 +88,7 @@ def test_filters_of_all_kinds_save_files_and_no_row_is_lost(
             ("id IN (0, 3)", 2, 2),
             ("id = 1 OR id = 2", 2, 2),
             ("id IS NULL", 0, 0),
-            ("id + 0 = 1", 1, 4),
+            ("abs(id) = 1", 1, 4),
             ("at > TIMESTAMP '2024-03-31 02:00:00Z'", 2, 2),
             ("plain = TIMESTAMP_NTZ '2024-03-31 02:30:00'", 1, 1),
             ("day BETWEEN DATE '2024-03-02' AND DATE '2024-03-03'", 2, 2),

@@ -243,7 +243,7 @@ def test_names_are_no_patterns(spark: SparkSession, lake: Catalog) -> None:
     assert rows(spark, written) == written.states[-1]
 
 
-@pytest.mark.parametrize("name", ["_x.parquet", ".x.parquet", "d/_x.parquet", "a:b.parquet"])
+@pytest.mark.parametrize("name", ["_x.parquet", ".x.parquet", "d/_x.parquet"])
 def test_names_that_spark_leaves_out_of_listings_are_read(
     spark: SparkSession, lake: Catalog, name: str
 ) -> None:
@@ -252,6 +252,14 @@ def test_names_that_spark_leaves_out_of_listings_are_read(
     assert rows(spark, written) == written.states[-1]
     with pytest.raises(TxnLogEngineError, match="takes its name for something else"):
         listed_by_name(spark, written)
+
+
+def test_a_name_that_hadoop_cannot_open_is_refused(spark: SparkSession, lake: Catalog) -> None:
+    written = create(lake, "t", IDS)
+    written.stage([written.file(pa.table({"id": [1]}), name="a:b.parquet")], [{"id": 1}])
+    for read in (rows, listed_by_name):
+        with pytest.raises(TxnLogEngineError, match="takes its name for something else"):
+            read(spark, written)
 
 
 def listed_by_name(spark: SparkSession, written: Written) -> Rows:

@@ -78,6 +78,9 @@ def _rows(
     known = all(file.size is not None for _, file in group)
     if is_connect(spark) or not known or (numbered and len(group) > _MOST_NUMBERED):
         return _read(spark, files, group, positions)
+    for _, file in group:
+        if file.address.startswith("/") and ":" in file.address.rpartition("/")[2]:
+            raise _unreadable(file.address)
     return _read_indexed(spark, files, group, positions, prune)
 
 
@@ -151,13 +154,17 @@ def _pattern(spark: SparkSession, address: str) -> str:
     """Return the pattern that names exactly one file, since Spark takes names for patterns."""
     name = address.rpartition("/")[2]
     if name.startswith(".") or (name.startswith("_") and "=" not in name) or ":" in name:
-        raise TxnLogEngineError(
-            f"Spark cannot read the file {address!r}: it takes its name for something else",
-            engine="spark",
-            help="Names that begin with '_' or '.', or hold a ':', are not for Spark; "
-            "rewrite the file or read the table with another engine.",
-        )
+        raise _unreadable(address)
     return "".join(f"\\{c}" if c in _GLOB else c for c in spark_path(spark, address))
+
+
+def _unreadable(address: str) -> TxnLogEngineError:
+    return TxnLogEngineError(
+        f"Spark cannot read the file {address!r}: it takes its name for something else",
+        engine="spark",
+        help="Names that begin with '_' or '.', or hold a ':', are not for Spark; "
+        "rewrite the file or read the table with another engine.",
+    )
 
 
 @contextmanager

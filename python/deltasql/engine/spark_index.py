@@ -199,7 +199,7 @@ class SnapshotIndex:
         rows = self._frame._jdf.queryExecution().executedPlan().executeCollect()
         local = plans.LocalRelation(
             jvm.PythonUtils.toSeq([mine[name] for name in names]),
-            jvm.PythonUtils.toSeq(jvm.java.util.Arrays.asList(rows)),
+            jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(rows),
             False,
             jvm.scala.Option.empty(),
         )
