@@ -97,12 +97,13 @@ class MaintainVerbs:
 
 def _older(now: Snapshot, to: int | str | datetime) -> tuple[Snapshot, dict[str, str]]:
     """Open what a table is restored to, and say how the history tells it."""
+    is_version = isinstance(to, int) and to >= 0
+    if not (is_version or isinstance(to, str | datetime)):
+        raise TxnLogError(
+            "Either the version or datetime should be provided for restore",
+            help="Give a version from 0 on, a datetime, or a text such as 2024-05-01T00:00:00Z.",
+        )
     if isinstance(to, int):
-        if to < 0:
-            raise TxnLogError(
-                "Either the version or datetime should be provided for restore",
-                help="Versions start at 0.",
-            )
         return _at_version(now, to), {"version": str(to)}
     moment = _moment(to)
     try:

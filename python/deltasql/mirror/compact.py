@@ -16,7 +16,6 @@ from deltasql.model.actions import (
     RemoveFile,
     SetTransaction,
 )
-from deltasql.phases import reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +49,6 @@ def compact_log(store: Store, table: TableRow, storage: Storage, first: int, las
             for _, commit in actions_between(session, table.table_id, first, last)
             for action in commit
         )
-    reached("compacting")
     storage.put(compacted_file(first, last), _core.encode_commit(actions))
 
 

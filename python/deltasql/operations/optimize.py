@@ -160,7 +160,8 @@ def file_size(target: Target, asked: int | None) -> int:
     found = _SIZE.fullmatch(text.strip()) if text else None
     if found is None:
         return DEFAULT_FILE_SIZE
-    return int(found[1]) * 1024 ** (" kmgt".index(found[2].lower() or " "))
+    thousands: int = 1024 ** " kmgt".index(found[2].lower() or " ")
+    return int(found[1]) * thousands
 
 
 def _chosen(target: Target, filters: Sequence[Any] | None) -> tuple[pa.Table, list[str]]:

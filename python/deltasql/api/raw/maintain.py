@@ -126,15 +126,13 @@ class MaintainSide(RawBase):
 
     def restore(
         self,
-        target: Any | None,
+        target: Any,
         ignore_missing_files: bool,
         protocol_downgrade_allowed: bool,
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
         """Make the table what it was at a version or a moment; returns metrics as JSON."""
-        if target is None:
-            raise TypeError("restore takes a version, a text of a moment, or a datetime")
         metrics = self._commit(
             lambda tx: tx.restore(
                 self.name,
