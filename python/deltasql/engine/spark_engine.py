@@ -113,9 +113,13 @@ class SparkEngine:
             return None if found is None else found.type
 
         text = spark_query(sql, relations, type_of)
-        used = {parameter(name): frame for name, frame in frames.items()}
+        used: dict[str, Any] = {
+            name: frame
+            for relation, frame in frames.items()
+            if f"{{{(name := parameter(relation))}}}" in text
+        }
         with spark_errors("understand a query"), settings(self.spark, MEANING):
-            found = self.spark.sql(text, **{k: v for k, v in used.items() if f"{{{k}}}" in text})
+            found = self.spark.sql(text, **used)
             sizes = [cast("SparkRelation", each).size for each in relations.values()]
             known = None if None in sizes else sum(size or 0 for size in sizes)
             return SparkRelation(found, size=known)

@@ -57,7 +57,8 @@ def indexed_frame(
 
     session: Any = spark
     context = session._sc
-    ensure_callback_server_started(context._gateway)
+    start: Any = ensure_callback_server_started
+    start(context._gateway)
     jvm = context._jvm
     index = SnapshotIndex(spark, scan)
     sources = jvm.org.apache.spark.sql.execution.datasources
@@ -88,7 +89,7 @@ class SnapshotIndex:
         self._spark: Any = spark
         self._scan = scan
         self._id = f"DeltaSqlIndex({scan.files.location}, {uuid.uuid4().hex[:8]})"
-        self._jvm = self._spark._sc._jvm
+        self._jvm: Any = self._spark._sc._jvm
         self._partitions = self._grouped()
         self._frame, self._schema = self._values()
         self._rows: Any = None
@@ -160,7 +161,8 @@ class SnapshotIndex:
         import pyarrow as pa
 
         firsts = [files[0] for files in self._partitions]
-        fields, columns = [], []
+        fields: list[StructField] = []
+        columns: list[pa.Array] = []
         for field, values in self._scan.files.partition_values(firsts):
             fields.append(StructField(partition_name(len(fields)), field.type))
             columns.append(values)

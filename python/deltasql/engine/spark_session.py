@@ -92,18 +92,22 @@ def deviations(spark: SparkSession, wanted: Mapping[str, str]) -> dict[str, str]
 @contextmanager
 def spark_errors(doing: str) -> Iterator[None]:
     """Raise what Spark reports as an error of ours, with Spark's own words and the cause."""
-    from pyspark.errors import PySparkException
-
-    try:
-        from py4j.protocol import Py4JError
-    except ImportError:  # a client of Spark Connect needs no JVM
-        Py4JError = PySparkException  # type: ignore[misc, assignment]
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except _failures() as error:
         raise TxnLogEngineError(
             f"Spark could not {doing}: {_reason(error)}", engine="spark"
         ) from error
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    except ImportError:  # a client of Spark Connect needs no JVM
+        return (PySparkException,)
+    return (PySparkException, Py4JError)
 
 
 def _reason(error: Any) -> str:
