@@ -160,8 +160,8 @@ class ChangeLog:
 def changed_files(listed: pa.Table, *, may_be_gone: bool) -> list[ChangedFile]:
     """Return the files of a scan, in the order in which they were added."""
     names = ("path", "partition", "deletion_vector", "size", "stats")
-    rows = listed.sort_by("file_id").select(names).to_pylist()
-    return [ChangedFile(*row.values(), may_be_gone=may_be_gone) for row in rows]
+    columns = [listed.sort_by("file_id")[name].to_pylist() for name in names]
+    return [ChangedFile(*row, may_be_gone) for row in zip(*columns, strict=True)]
 
 
 def physical_partitioning(metadata: Metadata) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ class ChangeFeed:
         rows = parts[0]
         if len(parts) > 1:
             names = {f"part{number}": part for number, part in enumerate(parts)}
-            every = _select(rows.columns, from_=next(iter(names)))
+            every: exp.Query = _select(rows.columns, from_=next(iter(names)))
             for name in list(names)[1:]:
                 every = exp.union(every, _select(rows.columns, from_=name), distinct=False)
             rows = engine.query(every, **names)

@@ -56,7 +56,9 @@ class AsyncLog:
     async def resolve(self, name: str) -> TableRow:
         """Return a live table by name, or the error that names the nearest one."""
         found = await self.find(name)
-        return found or await self._worker.run(self._catalog.resolve, name, fresh=True)
+        if found is not None:
+            return found
+        return await self._worker.run(self._catalog.resolve, name, fresh=True)
 
     async def snapshot(self, table: TableRow, version: int | None = None) -> Snapshot:
         """Open a table at its head or at a version."""

@@ -10,7 +10,6 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    import pandas as pd
     import pyarrow as pa
 
     from deltasql.api.aio.catalog import AsyncCatalog
@@ -85,7 +84,7 @@ class AsyncTable:
 
     async def to_pandas(
         self, columns: Sequence[str] | None = None, predicate: str | None = None
-    ) -> pd.DataFrame:
+    ) -> Any:
         """Return the rows for which a predicate is true as a data frame of pandas."""
         return await self.catalog.worker.run(lambda: self._reader(columns, predicate).read_pandas())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -86,9 +86,9 @@ class Worker:
 
     async def iterate(self, items: Iterator[T]) -> AsyncIterator[T]:
         """Yield what an iterator yields, each item made in a thread."""
-        end = object()
-        while (item := await self.run(next, items, end)) is not end:  # type: ignore[arg-type]
-            yield item  # type: ignore[misc]
+        end: Any = object()
+        while (item := await self.run(next, items, end)) is not end:
+            yield item
 
     async def close(self) -> None:
         """Wait for what is under way and end the threads."""
