@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from deltasql.api.catalog import Catalog, absolute
@@ -47,8 +48,8 @@ def begin(
 
 def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
     """Return the open catalog of a URI, opening it at the first call."""
-    resolved = absolute(_resolve(uri, config).catalog())
-    key = f"{resolved.to_string()} {_identity(config)}"
+    resolved, text = _catalog_of(_resolve(uri, config), os.getcwd())
+    key = f"{text} {_identity(config)}"
     with _guard:
         found = _shared.get(key)
     if found is not None:
@@ -77,6 +78,13 @@ def close_all() -> None:
         for catalog in _shared.values():
             catalog.close()
         _shared.clear()
+
+
+@lru_cache(maxsize=256)
+def _catalog_of(uri: DeltaSqlUri, folder: str) -> tuple[DeltaSqlUri, str]:
+    """Return the catalog of a URI as it is meant in a folder, and its text."""
+    resolved = absolute(uri.catalog())
+    return resolved, resolved.to_string()
 
 
 def _configured() -> Config:

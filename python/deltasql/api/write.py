@@ -74,7 +74,7 @@ def is_ours(table_or_uri: object) -> bool:
     (True, False)
     """
     if isinstance(table_or_uri, os.PathLike):
-        return os.fspath(table_or_uri).startswith("deltasql:/")
+        return str(os.fspath(table_or_uri)).startswith("deltasql:/")
     return is_deltasql_uri(table_or_uri)
 
 

@@ -26,7 +26,17 @@ class WriteVerbs:
             self, table: str, data: object = None, *, engine: str | None = None
         ) -> Target: ...
         def has_table(self, table: str) -> bool: ...
-        def create_table(self, name: str, schema: object, **options: Any) -> None: ...
+        def create_table(
+            self,
+            name: str,
+            schema: object,
+            *,
+            location: str | None = None,
+            partition_by: Sequence[str] | str | None = None,
+            properties: Mapping[str, str] | None = None,
+            description: str | None = None,
+            title: str | None = None,
+        ) -> None: ...
 
     def write(
         self,

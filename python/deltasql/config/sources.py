@@ -19,6 +19,7 @@ CALL = "the call"
 PREFIX = "DELTASQL_"
 # Read by other rooms, not settings.
 _OUR_TABLE = re.compile(r"""tool\s*["']?\s*\.\s*["']?deltasql|^\s*\[\s*["']?tool["']?\s*\]""", re.M)
+_HOMES = ("XDG_CONFIG_HOME", "HOME")
 OTHER_VARIABLES = ("DELTASQL_CONFIG", "DELTASQL_URI")
 
 
@@ -77,16 +78,13 @@ def files(path: str | Path | None) -> list[Layer]:
 
 def fingerprint() -> tuple[object, ...]:
     """Tell whether a source may say something else than before: variables, files, the folder."""
-    variables = tuple(
-        (name, value)
-        for name, value in os.environ.items()
-        if name.upper().startswith(PREFIX) or name in ("XDG_CONFIG_HOME", "HOME")
-    )
+    names = [name for name in os.environ if name[: len(PREFIX)].upper() == PREFIX]
+    variables = tuple((name, os.environ[name]) for name in [*names, *_HOMES] if name in os.environ)
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     asked = os.environ.get("DELTASQL_CONFIG")
-    names = [f"deltasql.{suffix}" for suffix in ("toml", "yaml", "yml")]
-    names += ["pyproject.toml", f"{home}/deltasql/config.toml", *([asked] if asked else [])]
-    return (os.getcwd(), variables, tuple(map(_stamp, names)))
+    places = [f"deltasql.{suffix}" for suffix in ("toml", "yaml", "yml")]
+    places += ["pyproject.toml", f"{home}/deltasql/config.toml", *([asked] if asked else [])]
+    return (os.getcwd(), variables, tuple(map(_stamp, places)))
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
