@@ -239,13 +239,10 @@ def test_what_is_no_schema_is_refused(thing: Any) -> None:
         (columns(s=columns(a="long", A="long")), (), "'s.A' appears twice"),
         (columns(a="long", s=StructType()), (), "struct 's' has no fields"),
         (columns(s=ArrayType(StructType())), (), "has no fields"),
-        (StructType((StructField("a b", "long"),)), (), "characters"),
-        (columns(m=MapType("string", columns(**{"x;y": "long"}))), (), "characters"),
-        (columns(a="void"), (), "'void'"),
         (columns(a="decimal(39,2)"), (), "decimal"),
         (columns(a="decimal(5,6)"), (), "decimal"),
-        (columns(day="date", id="long"), ("dya",), "not in the schema"),
-        (columns(day="date", id="long"), ("day", "Day"), "not in the schema"),
+        (columns(day="date", id="long"), ("dya",), "not found in schema"),
+        (columns(day="date", id="long"), ("day", "Day"), "not found in schema"),
         (columns(day="date", id="long"), ("day", "day"), "twice"),
         (columns(tags=ArrayType("string"), id="long"), ("tags",), "array"),
         (columns(day="date"), ("day",), "every column"),
@@ -264,9 +261,8 @@ def test_an_unknown_partition_column_gets_the_nearest_name() -> None:
         validate_schema(columns(day="date", id="long"), ["dya"])
 
 
-def test_column_mapping_lifts_the_rule_on_names() -> None:
-    schema = StructType((StructField("a b", "long"),))
-    validate_schema(schema, column_mapping_mode="name")
+def test_a_name_may_have_any_characters() -> None:
+    validate_schema(StructType((StructField("a b,;{}()=", "long"),)))
 
 
 def test_good_schema_passes() -> None:

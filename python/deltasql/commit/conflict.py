@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from deltasql.store.records import VersionRow
 
 
+# What deltalake says of the same conflicts: code in the wild looks for these words.
+_FAILED = "Failed to commit transaction"
+_DELETED = f"{_FAILED}: Commit failed: a concurrent transaction deleted data this operation read"
+
+
 class Isolation(Enum):
     """How much of what others did meanwhile a commit tolerates."""
 
@@ -103,13 +108,13 @@ class Conflict:
 def protocol_unchanged(c: Conflict, _: Isolation) -> None:
     """A protocol change voids what was validated against the old one."""
     if c.winner.changes_protocol:
-        raise c.error(ProtocolChangedError, "the table's protocol changed since it was read")
+        raise c.error(ProtocolChangedError, f"{_FAILED}: Protocol changed since last commit")
 
 
 def metadata_unchanged(c: Conflict, _: Isolation) -> None:
     """A change of schema, partitioning or properties voids files written for the old ones."""
     if c.winner.changes_metadata:
-        raise c.error(MetadataChangedError, "the table's metadata changed since it was read")
+        raise c.error(MetadataChangedError, f"{_FAILED}: Metadata changed since last commit")
 
 
 def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
@@ -133,7 +138,8 @@ def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
         if reads.whole_table or any(test.may_match(add.stats, partition) for test in tests):
             raise c.error(
                 ConcurrentAppendError,
-                f"a concurrent commit added {add.path!r}, which this one should have read",
+                f"{_FAILED}: Commit failed: a concurrent transactions added new data: "
+                f"{add.path!r}, which this one should have read",
             )
 
 
@@ -155,7 +161,7 @@ def no_delete_of_read(c: Conflict, _: Isolation) -> None:
         ):
             raise c.error(
                 ConcurrentDeleteReadError,
-                f"a concurrent commit deleted {remove.path!r}, which this one read",
+                f"{_DELETED}: {remove.path!r}",
             )
 
 
@@ -175,7 +181,7 @@ def no_delete_twice(c: Conflict, _: Isolation) -> None:
         if remove.path in removed:
             raise c.error(
                 ConcurrentDeleteDeleteError,
-                f"a concurrent commit deleted {remove.path!r}, which this one deletes too",
+                f"{_DELETED}: {remove.path!r}, which this one deletes too",
             )
 
 
@@ -185,7 +191,8 @@ def no_same_application(c: Conflict, _: Isolation) -> None:
         if txn.app_id in c.winner.app_ids:
             raise c.error(
                 ConcurrentTransactionError,
-                f"application {txn.app_id!r} committed concurrently",
+                f"{_FAILED}: Concurrent transaction failed: "
+                f"application {txn.app_id!r} committed meanwhile",
                 app_id=txn.app_id,
             )
 

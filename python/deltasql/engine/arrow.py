@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltasql.exceptions import TxnLogEngineError
+from deltasql.exceptions import UnreadableRowsError
 
 
 def batches(data: object) -> pa.RecordBatchReader:
@@ -82,8 +82,8 @@ def _is_from(data: object, package: str, name: str) -> bool:
     )
 
 
-def _unreadable(what: str) -> TxnLogEngineError:
-    return TxnLogEngineError(
-        f"cannot read rows from {what}",
-        help="Give Arrow, pandas, polars or anything that offers the Arrow C stream interface.",
+def _unreadable(what: str) -> UnreadableRowsError:
+    return UnreadableRowsError(
+        f"Expected object with __arrow_c_array__ or __arrow_c_stream__ method: "
+        f"cannot read rows from {what}"
     )

@@ -37,6 +37,7 @@
     │   ├── UnsupportedFeatureError
     │   └── InvalidActionError
     ├── TxnLogEngineError
+    │   └── UnreadableRowsError            ValueError
     └── TxnLogStorageError                 OSError
 
 The right column names what else the class is, so code written for `deltalake` keeps catching it.
@@ -59,6 +60,7 @@ from deltasql.exceptions.base import (
     TxnLogMirrorError,
     TxnLogStorageError,
     TxnLogUriError,
+    UnreadableRowsError,
 )
 from deltasql.exceptions.redaction import (
     MASK,
@@ -140,6 +142,7 @@ __all__ = [
     "TxnLogTableNotFoundError",
     "TxnLogTransactionError",
     "TxnLogUriError",
+    "UnreadableRowsError",
     "UnsupportedFeatureError",
     "VersionNotFoundError",
     "VersionTakenError",

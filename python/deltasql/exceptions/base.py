@@ -119,6 +119,13 @@ class TxnLogEngineError(TxnLogError):
     engine: str | None = None
 
 
+class UnreadableRowsError(TxnLogEngineError, ValueError):
+    """Something was given to be written that holds no rows we can read."""
+
+    default_message = "cannot read rows from what was given"
+    default_help = "give Arrow, pandas, polars or anything with the Arrow C stream interface."
+
+
 @dataclass(eq=False, repr=False)
 class TxnLogStorageError(TxnLogError, OSError):
     """Files at a location could not be read, written, listed or deleted."""

@@ -19,17 +19,10 @@ from deltasql.model.schema import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Parquet writers of the Hive world cannot have these in a column name.
-_ILLEGAL = frozenset(" ,;{}()\n\t=")
 
-
-def validate_schema(
-    schema: StructType,
-    partition_columns: Sequence[str] = (),
-    column_mapping_mode: str | None = None,
-) -> None:
+def validate_schema(schema: StructType, partition_columns: Sequence[str] = ()) -> None:
     """Refuse a schema that Delta cannot store, naming the column and what to do."""
-    _check_struct(schema, (), legal_names_only=column_mapping_mode is None)
+    _check_struct(schema, ())
     known = {f.name: f for f in schema.fields}
     for name in partition_columns:
         column = known.get(name)
@@ -59,7 +52,7 @@ def validate_schema(
         )
 
 
-def _check_struct(struct: StructType, path: tuple[str, ...], *, legal_names_only: bool) -> None:
+def _check_struct(struct: StructType, path: tuple[str, ...]) -> None:
     where = ".".join(path)
     if not struct.fields:
         raise TxnLogSchemaError(
@@ -76,23 +69,17 @@ def _check_struct(struct: StructType, path: tuple[str, ...], *, legal_names_only
         )
     for member in struct.fields:
         here = (*path, member.name)
-        if legal_names_only and _ILLEGAL.intersection(member.name):
-            raise TxnLogSchemaError(
-                f"column name {member.name!r} has one of the characters ' ,;{{}}()\\n\\t='",
-                column=".".join(here),
-                help="Rename it, or set the property delta.columnMapping.mode to 'name'.",
-            )
-        _check_type(member.type, here, legal_names_only=legal_names_only)
+        _check_type(member.type, here)
 
 
-def _check_type(data_type: DataType, path: tuple[str, ...], *, legal_names_only: bool) -> None:
+def _check_type(data_type: DataType, path: tuple[str, ...]) -> None:
     if isinstance(data_type, StructType):
-        _check_struct(data_type, path, legal_names_only=legal_names_only)
+        _check_struct(data_type, path)
     elif isinstance(data_type, ArrayType):
-        _check_type(data_type.element_type, (*path, "element"), legal_names_only=legal_names_only)
+        _check_type(data_type.element_type, (*path, "element"))
     elif isinstance(data_type, MapType):
-        _check_type(data_type.key_type, (*path, "key"), legal_names_only=legal_names_only)
-        _check_type(data_type.value_type, (*path, "value"), legal_names_only=legal_names_only)
+        _check_type(data_type.key_type, (*path, "key"))
+        _check_type(data_type.value_type, (*path, "value"))
     elif data_type != "void" and not is_primitive(data_type):
         raise TxnLogSchemaError(
             f"column {'.'.join(path)!r} has type {data_type!r}, which Delta does not have",

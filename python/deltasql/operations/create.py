@@ -6,6 +6,7 @@ import json
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from deltasql.commit.staged import Staged
 from deltasql.exceptions import TxnLogSchemaError
@@ -14,10 +15,10 @@ from deltasql.model.clock import now_ms
 from deltasql.model.column_mapping import with_new_columns_mapped
 from deltasql.model.properties import check_properties, stored_properties
 from deltasql.model.protocol import protocol_for, upgraded_protocol
-from deltasql.model.schema import column_mapping_mode
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.model.schema_rules import validate_schema
 from deltasql.operations.info import tell
+from deltasql.storage.location import location_url
 from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def stage_create(
 ) -> Staged:
     """Stage version 0 of a new table: nothing exists before the commit.
 
-    `title` is the name in its metadata, if it is to be another than the table's own.
+    `title` is the name in its metadata.
     """
     wanted = dict(properties or {})
     if config.table.in_commit_timestamps:
@@ -65,7 +66,7 @@ def stage_create(
     )
     metadata = Metadata(
         id=table.table_uuid,
-        name=title or name,
+        name=title or _told_name(name, location),
         description=description,
         schema_string=columns.to_json(),
         partition_columns=tuple(partitions),
@@ -102,7 +103,7 @@ def replace_table(
     target.remove(replaced)
     metadata = replace(
         target.metadata,
-        name=title or target.metadata.name,
+        name=title or _told_name(target.staged.table.name, target.location),
         description=description,
         schema_string=columns.to_json(),
         partition_columns=tuple(partitions),
@@ -133,8 +134,16 @@ def _shape(
     partitions = [partition_by] if isinstance(partition_by, str) else list(partition_by or ())
     check_properties(properties)
     mapped, wanted = with_new_columns_mapped(columns, properties)
-    validate_schema(mapped, partitions, column_mapping_mode(wanted))
+    validate_schema(mapped, partitions)
     return mapped, partitions, wanted
+
+
+def _told_name(name: str, location: str) -> str | None:
+    """Return the name to write into the metadata: none, as in deltalake, where the folder tells it.
+
+    A catalog that is lost is built again from these names.
+    """
+    return None if unquote(location.rstrip("/").rpartition("/")[2]) == name else name
 
 
 def _parameters(mode: str, location: str, metadata: Metadata, protocol: Protocol) -> dict[str, Any]:
@@ -142,7 +151,7 @@ def _parameters(mode: str, location: str, metadata: Metadata, protocol: Protocol
         "mode": mode,
         "protocol": _json(protocol.body()),
         "metadata": _json(metadata.body()),
-        "location": location,
+        "location": location_url(location) + "/",
     }
 
 

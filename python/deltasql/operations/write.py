@@ -217,7 +217,7 @@ def _follow_schema(
     if wanted == target.schema and partitions == target.partition_columns:
         return
     mapped, properties = with_new_columns_mapped(wanted, target.configuration)
-    validate_schema(mapped, partitions, target.configuration.get("delta.columnMapping.mode"))
+    validate_schema(mapped, partitions)
     changed = replace(
         target.metadata,
         schema_string=mapped.to_json(),
