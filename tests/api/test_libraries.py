@@ -33,11 +33,11 @@ ROWS = pa.table(
 
 
 @pytest.fixture
-def uri(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[str]:
+def uri(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[str]:
     """A table of four rows in three partitions; deltalake knows our URIs."""
     deltasql.register()
     place = str(tmp_path / "lake" / "t")
-    address = replace(catalog_uri.with_table("t"), location=place).to_string()
+    address = replace(sqlite_uri.with_table("t"), location=place).to_string()
     deltasql.write_deltalake(address, ROWS, partition_by=["part"])
     yield address
     deltasql.unregister()

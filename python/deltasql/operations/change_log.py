@@ -161,7 +161,10 @@ def changed_files(listed: pa.Table, *, may_be_gone: bool) -> list[ChangedFile]:
     """Return the files of a scan, in the order in which they were added."""
     names = ("path", "partition", "deletion_vector", "size", "stats")
     columns = [listed.sort_by("file_id")[name].to_pylist() for name in names]
-    return [ChangedFile(*row, may_be_gone) for row in zip(*columns, strict=True)]
+    return [
+        ChangedFile(path, partition or "{}", vector or "", size, stats, may_be_gone)
+        for path, partition, vector, size, stats in zip(*columns, strict=True)
+    ]
 
 
 def physical_partitioning(metadata: Metadata) -> tuple[str, ...]:
