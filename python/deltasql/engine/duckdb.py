@@ -167,12 +167,15 @@ class DuckDbEngine:
         deleted = [file for file in local if file.vector]
         if deleted:
             self._fill(shape.deleted_table, "FROM dead", dead=files.deleted(deleted))
-        also = (f"p.{identifier(FILE)}", f"r.file_row_number AS {identifier(ROW)}")
         whole = [file for file in local if not file.vector]
         for group in (whole, deleted):
             if group:
                 listed = self._list([as_pattern(file.address) for file in group])
                 records = [file.records for file in group if file.records is not None]
+                # One list of all files: its places are those that are asked for.
+                is_whole = len(group) == len(files.files)
+                place = "CAST(r.file_index AS BIGINT)" if is_whole else f"p.{identifier(FILE)}"
+                also = (f"{place} AS {identifier(FILE)}", f"r.file_row_number AS {identifier(ROW)}")
                 yield files_query(
                     shape,
                     f"getvariable('{listed}')",
