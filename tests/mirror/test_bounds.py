@@ -60,11 +60,11 @@ def asked(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[tuple[Catalog, l
             with session() as borrowed:
                 yield Counted(borrowed)
 
-        def counted_publish(ratified: Any) -> None:
+        def counted_publish(ratified: Any, wish: Any) -> None:
             names.clear()
             dialect.session = counted_session
             try:
-                publish(ratified)
+                publish(ratified, wish)
             finally:
                 dialect.session = session
 

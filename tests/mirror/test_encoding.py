@@ -63,7 +63,11 @@ def lake(
             uri, mirror={"mode": "off"}, table={"data_root": str(folder)}
         ) as catalog:
             ratified: list[Ratified] = []
-            catalog.mirror.after_commit = ratified.extend  # type: ignore[method-assign]
+
+            def note(done: Any, _: object, into: list[Ratified] = ratified) -> None:
+                into.extend(done)
+
+            catalog.mirror.after_commit = note  # type: ignore[method-assign]
             properties = {f"delta.feature.{name}": "supported" for name in some.FEATURES}
             properties["delta.columnMapping.mode"] = "name"
             for name in ("t", "u"):
