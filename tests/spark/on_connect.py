@@ -40,7 +40,6 @@ def spark() -> Iterator[SparkSession]:
         SparkSession.builder.remote("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.memory", "1g")
         .getOrCreate()
     )
     yield session
@@ -56,7 +55,7 @@ def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 class TestOnConnect(EngineProtocol):
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Iterator[Engine]:
-        with SparkEngine(Config(), spark) as engine:
+        with settings(spark, ODD), SparkEngine(Config(), spark) as engine:
             yield engine
 
 

@@ -1,4 +1,4 @@
-"""The engine on Spark keeps the guarantees of every engine, in sessions with odd settings too."""
+"""The engine on Spark keeps the guarantees of every engine, whatever the session's settings."""
 
 from __future__ import annotations
 
@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
 
 class TestOnSpark(EngineProtocol):
-    @pytest.fixture
-    def engine(self, spark: SparkSession) -> Iterator[Engine]:
-        with SparkEngine(Config(), spark) as engine:
-            yield engine
-
-
-class TestInAnOddSession(EngineProtocol):
     """Another zone, no ANSI mode, case-sensitive names, other defaults for files and types."""
 
     @pytest.fixture
