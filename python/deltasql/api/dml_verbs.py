@@ -88,10 +88,11 @@ class DmlVerbs:
         flavour: Flavour = "datafusion",
     ) -> Merger:
         """Merge rows into a table: add clauses to the result, then call its `execute`."""
-        rows, schema = source, source_schema
+        rows: Any = source
+        schema = source_schema
         if schema is None:
             rows = source if is_spark_frame(source) else batches(source)
-            schema = schema_from_any(rows.schema)  # type: ignore[attr-defined]
+            schema = schema_from_any(rows.schema)
         spec = MergeSpec(
             predicate, source_alias, target_alias, merge_schema, not error_on_type_mismatch, flavour
         )

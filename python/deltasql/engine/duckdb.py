@@ -174,8 +174,11 @@ class DuckDbEngine:
                 records = [file.records for file in group if file.records is not None]
                 # One list of all files: its places are those that are asked for.
                 is_whole = len(group) == len(files.files)
-                place = "CAST(r.file_index AS BIGINT)" if is_whole else f"p.{identifier(FILE)}"
-                also = (f"{place} AS {identifier(FILE)}", f"r.file_row_number AS {identifier(ROW)}")
+                number_of = "CAST(r.file_index AS BIGINT)" if is_whole else f"p.{identifier(FILE)}"
+                also = (
+                    f"{number_of} AS {identifier(FILE)}",
+                    f"r.file_row_number AS {identifier(ROW)}",
+                )
                 yield files_query(
                     shape,
                     f"getvariable('{listed}')",

@@ -172,13 +172,13 @@ class _Merge:
         if not len(touched):
             if new is None:
                 return []
-            query, relations = new
+            query, sources = new
             computed = [
                 Computed(each.assigned, exp.select().from_(exp.to_table("s")), {"s": self.source})
                 for each in plan.not_matched
             ]
             with explained_casts(engine, *computed):
-                return write_new_rows(target, engine.query(query, **relations), self.options)
+                return write_new_rows(target, engine.query(query, **sources), self.options)
         assert self.decided is not None
         scan = engine.scan(target.live(touched), positions=True)
         rows, relations = joined(engine, scan, self.decided, self.source, places)
