@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from deltasql.exceptions import CommitConflictError, ConcurrentDeleteDeleteError
+from deltasql.exceptions import (
+    CommitConflictError,
+    ConcurrentDeleteDeleteError,
+    MetadataChangedError,
+)
 
 if TYPE_CHECKING:
     from deltasql import Catalog
@@ -36,6 +40,30 @@ def test_commit_adopts_the_intents_of_its_files(table: Catalog) -> None:
     tx.commit()
     assert table.store.intents_before(FUTURE_MS) == []
     assert len(parquet_files(table)) == 1
+
+
+def test_every_append_of_many_adopts_its_intents(table: Catalog) -> None:
+    for _ in range(3):  # the first one learns the table, the others take the short way
+        with table.begin() as tx:
+            tx.write("t", ROWS)
+    assert table.store.intents_before(FUTURE_MS) == []
+    assert len(parquet_files(table)) == 3
+    versions = table.table("t").history()
+    assert [each.info.read_version for each in versions] == [2, 1, 0, None]
+
+
+def test_an_append_after_a_change_of_the_schema_is_a_conflict(table: Catalog) -> None:
+    with table.begin() as tx:
+        tx.write("t", ROWS)
+    late = table.begin()
+    late.write("t", ROWS)
+    with table.begin() as tx:
+        tx.write("t", ROWS.append_column("more", [[1, 2, 3]]), schema_mode="merge")
+    with table.begin() as tx:
+        tx.write("t", ROWS, schema_mode="merge")
+    with pytest.raises(MetadataChangedError):
+        late.commit()
+    assert table.store.intents_before(FUTURE_MS) == []
 
 
 def test_rollback_deletes_the_files_and_forgets_the_intents(table: Catalog) -> None:
