@@ -13,6 +13,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 
 import deltasql
+from deltasql.exceptions import TxnLogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,5 +145,10 @@ def test_a_version_without_change_data_is_refused_and_changes_tells_it(
     table = deltasql.DeltaTable(uri)
     with pytest.raises(DeltaError, match="version: 0 that does not have change data enabled"):
         table.load_cdf()
-    with deltasql.connect(sqlite_uri) as catalog:
-        assert catalog.changes("plain", 0).read_all().num_rows == ROWS.num_rows
+    assert table.changes(0, columns=["id"]).read_all().num_rows == ROWS.num_rows
+
+
+def test_changes_of_a_table_outside_of_sql_are_refused(tmp_path: Path) -> None:
+    deltalake.write_deltalake(str(tmp_path / "plain"), ROWS)
+    with pytest.raises(TxnLogError, match="not in a database"):
+        deltasql.DeltaTable(str(tmp_path / "plain")).changes(0)

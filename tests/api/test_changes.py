@@ -14,6 +14,7 @@ from hypothesis import given, settings
 
 import deltasql
 from deltasql.exceptions import TxnLogSchemaError, VersionNotFoundError
+from tests.oracles.deletion_vectors import inline_vector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -161,6 +162,43 @@ def test_versions_outside_of_the_log_are_refused(table: Catalog) -> None:
         table.changes("t", 3)
     with pytest.raises(VersionNotFoundError, match="first possible version is 0"):
         table.changes("t", -1)
+
+
+def test_renamed_columns_are_told_by_their_names_of_now(catalog: Catalog) -> None:
+    mapped = {"delta.columnMapping.mode": "name"}
+    catalog.create_table("t", rows([]).schema, partition_by=["text"], properties=mapped)
+    write(catalog, pa.concat_tables([rows([1], "x"), rows([2], "y")]))
+    with catalog.begin() as tx:
+        tx.rename_column("t", "id", "number")
+        tx.rename_column("t", "text", "kind")
+    write(catalog, pa.table({"number": [3], "kind": ["y"]}), mode="overwrite")
+    found = catalog.changes("t", 0, predicate="number > 0").read_all().to_pylist()
+    assert {(row["number"], row["kind"], row["_change_type"]) for row in found} == {
+        (1, "x", "insert"),
+        (2, "y", "insert"),
+        (1, "x", "delete"),
+        (2, "y", "delete"),
+        (3, "y", "insert"),
+    }
+
+
+def test_rows_that_a_deletion_vector_takes_out_are_deletes(catalog: Catalog) -> None:
+    enabled = {"delta.enableDeletionVectors": "true"}
+    catalog.create_table("t", rows([]).schema, properties=enabled)
+    write(catalog, rows([1, 2, 3]))
+    file = catalog.table("t").snapshot().scan().files[0]
+    add = deltasql.AddFile(
+        path=file.path,
+        partition_values={},
+        size=file.size,
+        modification_time=0,
+        stats=file.stats,
+        deletion_vector=inline_vector([1]),
+    )
+    remove = deltasql.RemoveFile(path=file.path, deletion_timestamp=0)
+    with catalog.begin() as tx:
+        tx.stage_table("t", [remove, add], operation="DELETE")
+    assert told(catalog, 2) == {(2, "delete", 2): 1}
 
 
 def test_statements_do_not_grow_with_the_versions(
