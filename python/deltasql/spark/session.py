@@ -1,0 +1,144 @@
+"""Which catalog a Spark session works with, and which table a path or a name means there."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from deltasql.api.catalog import Catalog
+from deltasql.api.connect import shared
+from deltasql.config import Config
+from deltasql.engine.spark_session import is_same_session
+from deltasql.exceptions import TxnLogConfigError, TxnLogTableNotFoundError, TxnLogUriError
+from deltasql.storage import absolute_location
+from deltasql.uri import DeltaSqlUri, is_deltasql_uri, join_table_name, parse_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CATALOG = "spark.deltasql.catalog"
+"""Setting of a session: the URI of its catalog, for jobs that do not call `register`."""
+_FORMAT = re.compile(r"(?:delta|deltasql|parquet)\.`(.+)`", re.DOTALL | re.IGNORECASE)
+_QUOTED = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+_catalogs: weakref.WeakKeyDictionary[Any, Catalog] = weakref.WeakKeyDictionary()
+
+
+def set_catalog(spark: SparkSession, catalog: str | DeltaSqlUri | Catalog) -> Catalog:
+    """Remember the catalog of a session; names and physical paths are looked up in it."""
+    opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
+    for known in [each for each in _catalogs if is_same_session(each, spark)]:
+        del _catalogs[known]
+    _catalogs[spark] = opened
+    return opened
+
+
+def catalog_of(spark: SparkSession) -> Catalog | None:
+    """Return the catalog of a session, None when it has none."""
+    for known, catalog in list(_catalogs.items()):
+        if is_same_session(known, spark):
+            return catalog
+    named = spark.conf.get(CATALOG, None)
+    return None if named is None else set_catalog(spark, named)
+
+
+def required_catalog(spark: SparkSession, wanted: str) -> Catalog:
+    """Return the catalog of a session, or say how it gets one."""
+    found = catalog_of(spark)
+    if found is None:
+        raise TxnLogConfigError(
+            f"this Spark session has no catalog to look for {wanted!r} in",
+            key=CATALOG,
+            help="Call deltasql.spark.register(spark, catalog_uri) first, or give the table's "
+            "deltasql:// URI.",
+        )
+    return found
+
+
+def resolve(spark: SparkSession, path_or_name: str | DeltaSqlUri) -> tuple[Catalog, str]:
+    """Return the catalog and the name of the table that a user means.
+
+    That is a `deltasql://` URI, the physical location of a table, or its name; the last two are
+    looked up in the session's catalog.
+    """
+    if isinstance(path_or_name, DeltaSqlUri) or is_deltasql_uri(path_or_name):
+        return resolve_uri(path_or_name)
+    path = path_in(path_or_name)
+    if path is None:
+        return resolve_name(spark, path_or_name)
+    return resolve_path(spark, path)
+
+
+def resolve_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:
+    """Return the catalog and the table that a URI names."""
+    parsed = parse_uri(uri) if isinstance(uri, str) else uri
+    if parsed.table_name is None:
+        raise TxnLogUriError(
+            f"{parsed} names a catalog, not a table",
+            help="Add ?table=name, or /table for PostgreSQL.",
+        )
+    return shared(parsed, Config.load()), parsed.table_name
+
+
+def resolve_path(spark: SparkSession, path: str) -> tuple[Catalog, str]:
+    """Return the table of the session's catalog that has its files at a path."""
+    if is_deltasql_uri(path):
+        return resolve_uri(path)
+    catalog = required_catalog(spark, path)
+    name = table_at(catalog, path)
+    if name is None:
+        raise TxnLogTableNotFoundError(
+            f"{path} is not a Delta table: no table of {catalog.uri} has its files there",
+            help="Give the deltasql:// URI, or bring the table in with catalog.import_table.",
+        )
+    return catalog, name
+
+
+def resolve_name(spark: SparkSession, name: str) -> tuple[Catalog, str]:
+    """Return the table of the session's catalog that has a name."""
+    catalog = required_catalog(spark, name)
+    full_name = table_name(name)
+    catalog.resolve(full_name, fresh=True)
+    return catalog, full_name
+
+
+def table_at(catalog: Catalog, path: str) -> str | None:
+    """Return the name of the live table that has its files at a location."""
+    for row in catalog.store.query("tables_at", location=location_of(path)):
+        name = join_table_name(row[0], row[1])
+        if catalog.exists(name):
+            return name
+    return None
+
+
+def location_of(path: str) -> str:
+    """Return a path as the catalog has locations; Spark's own spellings of schemes are undone."""
+    plain = path
+    if path.startswith("file:"):
+        plain = "/" + path.removeprefix("file:").lstrip("/")
+    elif path.startswith("s3a://"):
+        plain = "s3" + path.removeprefix("s3a")
+    return absolute_location(plain)
+
+
+def path_in(text: str) -> str | None:
+    """Return the path that a text is, or that delta.`path` holds; None when it is a name.
+
+    >>> path_in("delta.`/lake/sales`"), path_in("/lake/sales"), path_in("crm.sales")
+    ('/lake/sales', '/lake/sales', None)
+    """
+    found = _FORMAT.fullmatch(text.strip())
+    if found is not None:
+        return found[1]
+    return text if "/" in text or text.startswith("file:") else None
+
+
+def table_name(name: str) -> str:
+    """Return a name of Spark's as the catalog has it: without quotes and without Spark's catalog.
+
+    >>> table_name("spark_catalog.default.`sales`"), table_name("crm.sales")
+    ('sales', 'crm.sales')
+    """
+    parts = [quoted.replace("``", "`") or plain for quoted, plain in _QUOTED.findall(name)]
+    short = parts[1:] if len(parts) == 3 and parts[0] == "spark_catalog" else parts
+    return ".".join(short) if len(short) != 2 else join_table_name(short[0], short[1])
