@@ -42,7 +42,7 @@ from deltasql.operations.touched import chosen, counted_rows, in_partitions, row
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from deltasql.engine.base import Relation, WriteOptions
+    from deltasql.engine.base import Engine, Relation, WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.target import Target
 
@@ -277,7 +277,7 @@ def _write(
     stream = _conformed_batches(target, rows, wanted, condition)
     if replaced.scan is not None:
         kept = target.engine.query(_survivors(target, replaced), t=replaced.scan)
-        stream = _chained(stream, target.engine.stream(kept), wanted)
+        stream = _chained(stream, target.engine, kept, wanted)
     return write_batches(pa.RecordBatchReader.from_batches(wanted, stream), target.plan(options))
 
 
@@ -342,9 +342,11 @@ def _counted(rows: _Rows) -> Iterator[pa.RecordBatch]:
 
 
 def _chained(
-    first: Iterator[pa.RecordBatch], second: pa.RecordBatchReader, wanted: pa.Schema
+    first: Iterator[pa.RecordBatch], engine: Engine, kept: Relation, wanted: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     yield from first
+    # Not before: the checks of the first rows ask the same engine.
+    second = engine.stream(kept)
     conform = conformer(second.schema, wanted)
     yield from second if conform is None else map(conform, second)
 
