@@ -65,7 +65,7 @@ class EngineProtocol:
 
     def test_nested_rows_come_back(self, engine: Engine) -> None:
         rows = [
-            {"s": {"a": 1, "b": ["x", None]}, "m": [("k", MOMENT)], "l": [{"x": Decimal("0.5")}]},
+            {"s": {"a": 1, "b": ["x", None]}, "m": [("k", MOMENT)], "l": [{"x": Decimal("0.5000")}]},
             {"s": None, "m": [], "l": None},
             {"s": {"a": None, "b": []}, "m": None, "l": [None]},
         ]

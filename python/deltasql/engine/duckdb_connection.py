@@ -42,6 +42,7 @@ def connect(folder: str, settings: EngineSettings | None = None) -> duckdb.DuckD
 def prepare(connection: duckdb.DuckDBPyConnection) -> None:
     """Set what each connection has to itself."""
     connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")  # it would go to standard output
     # A table of a query is never a variable of whoever happens to call us.
     connection.execute("SET python_enable_replacements = false")
 

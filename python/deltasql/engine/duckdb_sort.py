@@ -5,8 +5,11 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from deltasql.config import EngineSettings
 from deltasql.engine.duckdb_connection import connected
 from deltasql.engine.duckdb_scan import identifier
+
+_MEMORY = "1GB"
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +22,7 @@ def sorted_stream(
     reader: pa.RecordBatchReader, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatchReader]:
     """Lend the rows of a stream in the order of some columns."""
-    with connected() as connection:
+    with connected(EngineSettings(memory_limit=_MEMORY)) as connection:
         connection.register("rows", reader)
         order = ", ".join(identifier(name) for name in columns)
         yield connection.execute(f"FROM rows ORDER BY {order}").to_arrow_reader(65_536)

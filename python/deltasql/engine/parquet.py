@@ -50,7 +50,7 @@ def write_batches(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile
                     chunks = _sorted(chain([chunk, following], chunks), shape, options)
                     is_sorted = True
                     continue
-            writer.write(parts, chunk.nbytes)
+            writer.write(parts, chunk.nbytes, is_sorted=is_sorted)
         return writer.finish()
 
 
@@ -132,12 +132,12 @@ class _Writer:
         """Return how many files would be open if these rows were written too."""
         return len({values for values, _ in self._files} | {values for values, _ in parts})
 
-    def write(self, parts: Parts, size: int) -> None:
+    def write(self, parts: Parts, size: int, *, is_sorted: bool) -> None:
         """Write rows, while the next ones are being made if they are many."""
-        # Of more partitions than can be open, sorted by now, only the last one goes on.
-        ends = len(parts) > _OPEN_FILES
+        # Only the last partition of sorted rows, or of rows after which none come, goes on.
+        ends = is_sorted or len(parts) > _OPEN_FILES
         keys = [(values, self._lane(values)) for values, _ in parts]
-        files = self._open(keys)
+        files = self._open(keys, others=0 if ends and parts[0][0] else _OPEN_FILES - len(parts))
         if ends:
             for key in keys[:-1]:
                 del self._files[key]
@@ -171,10 +171,10 @@ class _Writer:
         self._files.clear()
         return self._added
 
-    def _open(self, keys: list[tuple[Partition, int]]) -> list[OpenFile]:
+    def _open(self, keys: list[tuple[Partition, int]], *, others: int) -> list[OpenFile]:
         """Return the file of each partition; names of new ones are told before they are made."""
         unneeded = self._files.keys() - set(keys)
-        if len(unneeded) + len(keys) > _OPEN_FILES:
+        if len(unneeded) > others:
             self._wait(at_most=0)
             for key in unneeded:
                 self._added += self._files.pop(key).close()
