@@ -52,10 +52,6 @@ def spark_query(
         table.set("this", exp.to_identifier(mark, quoted=True))
     for kind in tree.find_all(exp.DataType):
         kind.set("this", _MOMENTS.get(kind.this, kind.this))
-    for window in list(tree.find_all(exp.Window)):
-        plain = not window.args.get("order") and not window.args.get("partition_by")
-        if plain and isinstance(window.this, exp.RowNumber):
-            window.replace(exp.func("monotonically_increasing_id"))
     text = tree.sql(dialect="spark", identify=True).replace("{", "{{").replace("}", "}}")
     for mark, name in stands.items():
         text = text.replace(mark, f"{{{name}}}")

@@ -96,9 +96,10 @@ def conformed(
 ) -> exp.Expr:
     """Give a value another type; the members of structs are found by name, missing ones are null.
 
+    >>> from deltasql.model.schema import StructField
     >>> wider = StructType((StructField("a", "long"), StructField("b", "long")))
-    >>> conformed(column("x"), StructType((StructField("b", "long"),)), wider).sql("duckdb")
-    'CASE WHEN "x" IS NULL THEN NULL ELSE {\'a\': CAST(NULL AS BIGINT), \'b\': ("x")."b"} END'
+    >>> conformed(column("x"), StructType((StructField("b", "long"),)), wider).sql("spark")
+    'CASE WHEN `x` IS NULL THEN NULL ELSE STRUCT(CAST(NULL AS BIGINT) AS `a`, (`x`).`b` AS `b`) END'
     """
     if given == wanted:
         return value
