@@ -58,13 +58,6 @@ def test_two_deletes(lake: Lake) -> None:
     assert second.count() == 1
 
 
-def test_delete_after_an_append(lake: Lake) -> None:
-    first, second = two(lake)
-    lake.write_deltalake(first, sample(), mode="append")
-    with pytest.raises(CommitFailedError, match=ADDED):
-        second.delete("id = 1")
-
-
 def test_deletes_of_other_partitions(lake: Lake) -> None:
     first, second = two(lake, partition_by=["p"])
     first.delete("p = 'a'")

@@ -34,7 +34,7 @@ def encodings(metadata: Any, column: int) -> set[str]:
         ("GZIP", "GZIP", ".gz.parquet"),
         ("BROTLI", "BROTLI", ".br.parquet"),
         ("ZSTD", "ZSTD", ".zstd.parquet"),
-        ("LZ4_RAW", "LZ4", ".lz4raw.parquet"),
+        ("LZ4_RAW", "LZ4", ".parquet"),
     ],
 )
 def test_compression(lake: Lake, name: str, codec: str, ending: str) -> None:
