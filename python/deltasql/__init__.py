@@ -46,7 +46,7 @@ from deltasql.model.actions import (
 )
 
 if TYPE_CHECKING:
-    from deltasql.api import aio
+    from deltasql import aio
     from deltasql.api.convert import convert_to_deltalake
     from deltasql.api.delta_table import DeltaTable
     from deltasql.api.query import QueryBuilder
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _LATER = {
     "DeltaTable": "deltasql.api.delta_table",
     "QueryBuilder": "deltasql.api.query",
-    "aio": "deltasql.api.aio",
+    "aio": "deltasql.aio",
     "convert_to_deltalake": "deltasql.api.convert",
     "register": "deltasql.api.register",
     "unregister": "deltasql.api.register",
