@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import deltasql
 import deltasql.spark
+from deltasql.engine import spark_write
+from deltasql.engine.base import WriteOptions
 from deltasql.exceptions import (
     TableExistsError,
     TxnLogEngineError,
@@ -214,6 +219,60 @@ def test_random_rows_are_computed_once(spark: SparkSession, lake: Catalog) -> No
     deltasql.spark.write(frame, uri(lake, "t"))
     found = deltasql.spark.read(spark, lake.table("t").uri)
     assert found.count() == found.select("id").distinct().count() == 1000
+
+
+@pytest.mark.parametrize("most", [3_000, 0], ids=["driver", "executors"])
+def test_statistics_of_a_file_hold_for_all_its_row_groups(
+    spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(spark_write, "_BY_DRIVER", most)
+    frame = spark.range(0, 100, 1, 1).selectExpr(
+        "id",
+        "CASE WHEN id = 50 THEN double('NaN') ELSE id END AS nan",
+        "CASE WHEN id = 50 THEN double('-Infinity') ELSE id END AS inf",
+        "CASE WHEN id = 50 THEN -0D ELSE 0D END AS zero",
+        "CASE WHEN id < 60 THEN NULL ELSE concat(repeat('z', 40), id) END AS text",
+        "repeat('x', 5000) AS huge",
+        "CAST(NULL AS DATE) AS none",
+    )
+    options = WriteOptions(max_row_group_size=10)
+    deltasql.spark.write(frame, uri(lake, "t"), options=options)
+    [row] = lake.table("t").snapshot().scan().arrow.to_pylist()
+    footer = pq.read_metadata(Path(lake.table("t").location) / row["path"])
+    assert footer.num_row_groups == 10
+    stats = json.loads(row["stats"])
+    assert stats["numRecords"] == 100
+    assert stats["nullCount"]["text"] == 60
+    assert stats["nullCount"]["none"] == 100
+    low, high = stats["minValues"], stats["maxValues"]
+    assert (low["id"], high["id"]) == (0, 99)
+    assert low["text"] == "z" * 32
+    assert high["text"] > "z" * 40
+    assert math.copysign(1, low["zero"]) == -1
+    # A footer does not tell of NaN, which is above all numbers.
+    assert low["nan"] == 0
+    assert not {"nan", "zero"} & {*high}
+    # No room in the footer, nothing to compare, or a value that JSON does not have.
+    assert not {"inf", "huge", "none"} & {*low, *high}
+    place = lake.table("t").uri
+    for condition, count in (
+        ("nan > 1000", 1),
+        ("nan < 0", 0),
+        ("inf < -5", 1),
+        ("zero >= 0", 100),
+    ):
+        assert deltasql.spark.read(spark, place, predicate=condition).count() == count
+        assert deltasql.spark.read(spark, place).where(condition).count() == count
+
+
+def test_a_compaction_makes_as_few_files_as_it_may(spark: SparkSession, lake: Catalog) -> None:
+    frame = spark.range(0, 40, 1, 4).selectExpr("id", "id % 2 AS p")
+    deltasql.spark.write(frame, uri(lake, "t"), partition_by="p")
+    assert len(lake.table("t").snapshot().files()) == 8
+    with lake.begin() as tx:
+        tx.optimize("t", engine="spark")
+    assert len(lake.table("t").snapshot().files()) == 2
+    assert ids(spark, lake, "t") == list(range(40))
 
 
 def test_deletes_updates_and_merges_run_on_spark(spark: SparkSession, lake: Catalog) -> None:

@@ -68,4 +68,6 @@ def _leaves(indexed: Indexed, members: Any, path: Path = ()) -> Iterator[tuple[P
 def _bounds(parts: list[Any], kind: pa.DataType) -> tuple[Any, Any]:
     if pa.types.is_temporal(kind):  # as numbers, since Python's dates end with the year 9999
         return min(part.min_raw for part in parts), max(part.max_raw for part in parts)
-    return min(part.min for part in parts), max(part.max for part in parts)
+    low = min(part.min for part in parts)
+    # Writers of footers leave out NaN, which is above all numbers.
+    return low, None if pa.types.is_floating(kind) else max(part.max for part in parts)
