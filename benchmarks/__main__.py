@@ -14,7 +14,17 @@ from benchmarks.workspace import BUILD, ROOT, Workspace
 
 RESULTS = ROOT / "benchmarks" / "results"
 # In this order: bulk leaves its million files to open and plan.
-SCENARIOS = ("commit", "ten_tables", "bulk", "open", "plan", "concurrency", "mirror")
+SCENARIOS = (
+    "commit",
+    "ten_tables",
+    "bulk",
+    "open",
+    "plan",
+    "concurrency",
+    "mirror",
+    "api",
+    "spark",
+)
 
 
 def main() -> None:

@@ -182,6 +182,7 @@ def environment() -> dict[str, Any]:
         "duckdb-extension-ducklake",
         "psycopg",
         "pyarrow",
+        "pyspark",
     )
     return {
         "versions": {name: _version(name) for name in packages}

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 
+from benchmarks.checks import Results
 from benchmarks.report import TITLES
-from benchmarks.targets import Results
 
 mpl.use("svg")
 import matplotlib.pyplot as plt
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 # The same SVG for the same numbers, so that a picture changes only with its data.
 mpl.rcParams["svg.hashsalt"] = "deltasql"
 mpl.rcParams["font.size"] = 9
-COLOURS = {"deltasql": "#0b6e4f", "floor": "#9aa0a6", "deltalake": "#c8553d", "ducklake": "#e0a030"}
+COLOURS = {
+    "deltasql": "#0b6e4f",
+    "floor": "#9aa0a6",
+    "parquet": "#9aa0a6",
+    "deltalake": "#c8553d",
+    "delta": "#c8553d",
+    "ducklake": "#e0a030",
+}
 MARKERS = {"sqlite": "o", "postgres": "s", "duckdb": "^", "path": "D"}
 LINES = {"sqlite": "-", "postgres": "--", "duckdb": ":", "path": "-"}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.targets import Check, Results, checks
+from benchmarks.checks import Check, Results
+from benchmarks.targets import checks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,8 @@ TITLES = {
     "plan": "Cold open and plan to 0.1 % of the files",
     "concurrency": "Processes committing at once",
     "mirror": "The mirror: commit and publish, catch up, checkpoint",
+    "api": "The API: rows in, rows changed, rows out",
+    "spark": "Spark beside plain Parquet and delta-spark",
 }
 NOTES = {
     "commit": "p50 in milliseconds, mirror off, full durability everywhere (SQLite WAL with "
@@ -44,6 +47,19 @@ NOTES = {
     "`-sync`, with its file in `_delta_log` and a checkpoint every ten versions; deltalake writes "
     "its own log. `drain` is what one reconciler publishes per second, `lag` how long after its "
     "commit a version's file is there, in milliseconds, with 50 commits a second.",
+    "api": "`tiny append` writes three rows with `write_deltalake`, commits and mirrors them; p50 "
+    "in milliseconds after so many commits. `deltalake-handle` keeps its table open between appends; "
+    "DuckLake keeps its connection, and inlines rows unless it is `-parquet`. `large append` is "
+    "rows per second into a new table. `merge` changes rows in the last quarter of 16 files, "
+    "`delete` and `update` one row in a hundred: `range` side by side, `spread` over all files; "
+    "each in a process of its own, `merge memory` is its peak. DuckLake, which marks rows as "
+    "deleted instead of writing files again, is left out there. `scan` opens a table of small "
+    "files and reads one in a hundred, by `to_pyarrow_table`, and `-query` by `QueryBuilder`.",
+    "spark": "One session with two cores, everyone in turns. `append` writes rows to a new table, "
+    "`scan` aggregates what was written, opening included. `plan` is the first read of a table in "
+    "a session: open it, plan a query of all files (`plan filtered`: of one in a thousand), caches "
+    "of both emptied before. `merge`, `delete`, `update` as in the API's scenario. `small appends` "
+    "is one of 200 appends in a row.",
 }
 
 
@@ -126,6 +142,10 @@ def _head(scenario: str, case: str, size: int) -> str:
     if scenario == "mirror":
         unit = {"commit": "commits", "drain": "versions", "lag": "commits/s"}.get(case, "files")
         return f"{case}, {size:,} {unit}"
+    if scenario in ("api", "spark"):
+        units = {"tiny append": "commits", "small appends": "appends"}
+        files = case.startswith("plan") or (scenario, case) == ("api", "scan")
+        return f"{case}, {size:,} {'files' if files else units.get(case, 'rows')}"
     return f"{case}, {size:,}" + (" processes" if scenario == "concurrency" else " files")
 
 

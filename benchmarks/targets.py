@@ -2,63 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from benchmarks.checks import Check, Results, faster, slower
+from benchmarks.row_targets import api_checks, spark_checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 BACKENDS = ("sqlite", "postgres", "duckdb")
 SERVERS = ("sqlite", "postgres")
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One promise: what was measured, what is wanted, and whether it holds."""
-
-    promise: str
-    measured: float
-    wanted: float
-    at_most: bool
-    detail: str
-    unit: str = "×"
-
-    @property
-    def met(self) -> bool:
-        """Tell whether the promise holds."""
-        return self.measured <= self.wanted if self.at_most else self.measured >= self.wanted
-
-
-class Results:
-    """The results of one run, read from its JSON files."""
-
-    def __init__(self, folder: Path) -> None:
-        self.documents: dict[str, dict[str, Any]] = {
-            path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))
-        }
-
-    def rows(self, scenario: str, case: str | None = None) -> list[dict[str, Any]]:
-        """Return the results of a scenario, or of one case of it."""
-        found = self.documents.get(scenario, {}).get("results", [])
-        return [r for r in found if case is None or r["case"] == case]
-
-    def sizes(self, scenario: str, case: str) -> list[int]:
-        """Return the sizes a case was measured at."""
-        return sorted({r["size"] for r in self.rows(scenario, case)})
-
-    def row(self, scenario: str, contender: str, case: str, size: int) -> dict[str, Any] | None:
-        """Return one result, or None where it was not measured."""
-        for row in self.rows(scenario, case):
-            if row["contender"] == contender and row["size"] == size:
-                return row
-        return None
-
-    def value(self, scenario: str, contender: str, case: str, size: int) -> float | None:
-        """Return one result's median."""
-        row = self.row(scenario, contender, case, size)
-        return None if row is None else float(row["value"])
 
 
 def checks(results: Results) -> dict[str, list[Check]]:
@@ -71,6 +24,8 @@ def checks(results: Results) -> dict[str, list[Check]]:
         "plan": list(_plan(results)),
         "concurrency": list(_concurrency(results)),
         "mirror": list(_mirror(results)),
+        "api": list(api_checks(results)),
+        "spark": list(spark_checks(results)),
     }
 
 
@@ -83,14 +38,14 @@ def _commit(results: Results) -> Iterator[Check]:
         for size in sizes:
             ours = results.value("commit", f"deltasql-{backend}", "commit", size)
             floor = results.value("commit", f"floor-{backend}", "commit", size)
-            yield from _slower(
+            yield from slower(
                 f"{backend}, {size:,} commits: p50 over the floor's", ours, floor, bound
             )
     for backend in BACKENDS:
         ours = results.value("commit", f"deltasql-{backend}", "commit", ten_thousand)
         stock = results.value("commit", "deltalake", "commit", ten_thousand)
         promise = f"{backend}, {ten_thousand:,} commits: faster than deltalake"
-        yield from _faster(promise, ours, stock, 50)
+        yield from faster(promise, ours, stock, 50)
     for backend in BACKENDS:
         last = max(
             (s for s in sizes if results.value("commit", f"deltasql-{backend}", "commit", s)),
@@ -98,7 +53,7 @@ def _commit(results: Results) -> Iterator[Check]:
         )
         ours = results.value("commit", f"deltasql-{backend}", "commit", last)
         first = results.value("commit", f"deltasql-{backend}", "commit", 0)
-        yield from _slower(f"{backend}, {last:,} commits: p50 over p50 at 0", ours, first, 1.3)
+        yield from slower(f"{backend}, {last:,} commits: p50 over p50 at 0", ours, first, 1.3)
     for backend in BACKENDS:
         for size in sizes:
             ours = results.value("commit", f"deltasql-{backend}", "commit", size)
@@ -107,14 +62,12 @@ def _commit(results: Results) -> Iterator[Check]:
                 results.value("commit", f"ducklake-{backend}{style}", "commit", size)
                 for style in ("", "-parquet")
             )
-            yield from _faster(f"{backend}, {size:,} commits: faster than DuckLake", ours, lake, 5)
+            yield from faster(f"{backend}, {size:,} commits: faster than DuckLake", ours, lake, 5)
 
     for backend in SERVERS:
         ours = results.value("commit", f"deltasql-{backend}", "open", sizes[-1])
         first = results.value("commit", f"deltasql-{backend}", "open", 0)
-        yield from _slower(
-            f"{backend}: cold open at {sizes[-1]:,} commits over 0", ours, first, 1.3
-        )
+        yield from slower(f"{backend}: cold open at {sizes[-1]:,} commits over 0", ours, first, 1.3)
 
 
 def _ten_tables(results: Results) -> Iterator[Check]:
@@ -125,8 +78,8 @@ def _ten_tables(results: Results) -> Iterator[Check]:
             results.value("ten_tables", f"ducklake-{backend}{style}", "ten tables", 10)
             for style in ("", "-parquet")
         )
-        yield from _faster(f"{backend}: faster than DuckLake", ours, lake, 10)
-        yield from _slower(f"{backend}: p50 over the floor's", ours, floor, 8)
+        yield from faster(f"{backend}: faster than DuckLake", ours, lake, 10)
+        yield from slower(f"{backend}: p50 over the floor's", ours, floor, 8)
 
 
 def _bulk(results: Results) -> Iterator[Check]:
@@ -170,15 +123,15 @@ def _open(results: Results) -> Iterator[Check]:
                 ours = results.value("open", name, case, size)
                 stock_case = "open" if case == "open" else "list cold"
                 stock = results.value("open", "deltalake", stock_case, size)
-                yield from _faster(f"{where}: {promise}", ours, stock, bound)
+                yield from faster(f"{where}: {promise}", ours, stock, bound)
             memory = results.value("open", name, "list memory", size)
             stock = results.value("open", "deltalake", "list memory", size)
-            yield from _slower(f"{where}: peak memory over deltalake's", memory, stock, 0.5, "MB")
+            yield from slower(f"{where}: peak memory over deltalake's", memory, stock, 0.5, "MB")
     for backend in BACKENDS if len(sizes) > 1 else ():
         large = results.value("open", f"deltasql-{backend}", "open", sizes[-1])
         small = results.value("open", f"deltasql-{backend}", "open", sizes[0])
         promise = f"{backend}: open at {sizes[-1]:,} files over {sizes[0]:,}"
-        yield from _slower(promise, large, small, 1.3)
+        yield from slower(promise, large, small, 1.3)
 
 
 def _plan(results: Results) -> Iterator[Check]:
@@ -189,9 +142,9 @@ def _plan(results: Results) -> Iterator[Check]:
                 stock = results.value("plan", "deltalake", case, size)
                 lake = results.value("plan", f"ducklake-{backend}", case, size)
                 where = f"{backend}, by {case}, {size:,} files"
-                yield from _faster(f"{where}: faster than deltalake", ours, stock, bound)
+                yield from faster(f"{where}: faster than deltalake", ours, stock, bound)
                 if backend != "duckdb":
-                    yield from _faster(f"{where}: faster than DuckLake", ours, lake, 1)
+                    yield from faster(f"{where}: faster than DuckLake", ours, lake, 1)
 
 
 def _concurrency(results: Results) -> Iterator[Check]:
@@ -242,10 +195,10 @@ def _mirror(results: Results) -> Iterator[Check]:
             alone = results.value("mirror", f"deltasql-{backend}", "commit", size)
             both = results.value("mirror", f"deltasql-{backend}-sync", "commit", size)
             where = f"{backend}, {size:,} commits"
-            yield from _slower(f"{where}: commit and publish over the commit alone", both, alone, 3)
+            yield from slower(f"{where}: commit and publish over the commit alone", both, alone, 3)
         stock = results.value("mirror", "deltalake", "commit", sizes[-1])
         promise = f"{backend}, {sizes[-1]:,} commits: commit and publish faster than deltalake"
-        yield from _faster(promise, both, stock, 20)
+        yield from faster(promise, both, stock, 20)
         for row in results.rows("mirror", "drain"):
             if row["backend"] == backend:
                 yield Check(
@@ -271,24 +224,10 @@ def _mirror(results: Results) -> Iterator[Check]:
             ours = results.value("mirror", f"deltasql-{backend}", "checkpoint", size)
             stock = results.value("mirror", "deltalake", "checkpoint", size)
             where = f"{backend}, checkpoint of {size:,} files"
-            yield from _faster(f"{where}: faster than deltalake", ours, stock, 1)
+            yield from faster(f"{where}: faster than deltalake", ours, stock, 1)
             memory = results.value("mirror", f"deltasql-{backend}", "checkpoint memory", size)
             stock = results.value("mirror", "deltalake", "checkpoint memory", size)
-            yield from _slower(f"{where}: peak memory over deltalake's", memory, stock, 0.5, "MB")
-
-
-def _faster(promise: str, ours: float | None, other: float | None, bound: float) -> Iterator[Check]:
-    if ours and other:
-        detail = f"{ours:,.3g} against {other:,.3g} ms"
-        yield Check(promise, other / ours, bound, at_most=False, detail=detail)
-
-
-def _slower(
-    promise: str, ours: float | None, other: float | None, bound: float, unit: str = "ms"
-) -> Iterator[Check]:
-    if ours and other:
-        detail = f"{ours:,.3g} against {other:,.3g} {unit}"
-        yield Check(promise, ours / other, bound, at_most=True, detail=detail)
+            yield from slower(f"{where}: peak memory over deltalake's", memory, stock, 0.5, "MB")
 
 
 def _least(values: Iterator[float | None]) -> float | None:

@@ -1,0 +1,93 @@
+"""Work on rows in a process of its own, so that peak memory is that of the work alone.
+
+`python -m benchmarks.apart` reads a pickled request on stdin and prints JSON. Imports and the
+making of rows come before the clock starts; opening the table is on it.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.cold import _memory
+from benchmarks.rows import merge_source, rows
+from benchmarks.workspace import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.rows import DeltaRows, DuckLakeRows
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Steps to do one after the other; each is a name, and the table is set back after it."""
+
+    system: DeltaRows | DuckLakeRows
+    steps: dict[str, tuple[Any, ...]]
+    """What is done: `append` (rows), `merge` (rows, of the source), `delete`, `update` (SQL)."""
+    base: int | None = None
+    """The version to set the table back to after each step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Seconds and sums by step, and megabytes of the process at its start and at its most."""
+
+    seconds: dict[str, float]
+    imports_mb: float
+    peak_mb: float
+    sums: dict[str, list[float]] = field(default_factory=dict)
+
+
+def measure(work: Work) -> Answer:
+    """Do the work in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "benchmarks.apart"],
+        input=pickle.dumps(work),
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        check=True,
+    )
+    return Answer(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _answer(work: Work) -> dict[str, Any]:
+    system: Any = work.system
+    system.prepare()
+    calls = {name: _call(system, name, given) for name, given in work.steps.items()}
+    imports_mb = _memory("VmRSS")
+    seconds, sums, peak_mb = {}, {}, 0.0
+    for name, call in calls.items():
+        start = time.perf_counter()
+        call()
+        seconds[name] = time.perf_counter() - start
+        peak_mb = max(peak_mb, _memory("VmHWM"))
+        sums[name] = list(system.sum())
+        if work.base is not None:
+            system.restore(work.base)
+    system.close()
+    return {"seconds": seconds, "imports_mb": imports_mb, "peak_mb": peak_mb, "sums": sums}
+
+
+def _call(system: Any, name: str, given: tuple[Any, ...]) -> Callable[[], object]:
+    verb = name.split(" ")[0]
+    if verb == "append":
+        data = rows(0, *given)
+        return lambda: system.append(data)
+    if verb == "merge":
+        source = merge_source(*given)
+        return lambda: system.merge(source)
+    return lambda: getattr(system, verb)(*given)
+
+
+if __name__ == "__main__":
+    # Under its real name, since that is the name pickles carry.
+    from benchmarks import apart
+
+    print(json.dumps(apart._answer(pickle.load(sys.stdin.buffer))))
