@@ -16,6 +16,7 @@ from deltasql.operations.sql_types import column
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from deltasql.engine.base import Relation
     from deltasql.operations.target import Target
 
 
@@ -23,26 +24,35 @@ def read_rows(
     target: Target, columns: Sequence[str] | None = None, predicate: str | None = None
 ) -> pa.RecordBatchReader:
     """Return the rows for which a predicate is true; a commit that changes them is a conflict."""
-    pruning = None if predicate is None else target.predicate(predicate)
-    files = target.files(pruning)
-    target.read(whole_table=pruning is None, predicate=pruning, files=files)
+    found = target.engine.stream(read_relation(target, columns, predicate))
     whole = arrow_schema(target.metadata.schema_string)
     names = list(whole.names) if columns is None else list(columns)
-    for name in names:
-        if name not in whole.names:
-            raise TxnLogSchemaError(
-                f"No field named {name}",
-                table=target.name,
-                column=name,
-                help=f"{nearest(name, whole.names)}The columns are {', '.join(whole.names)}.",
-            )
-    query = exp.select(*(column(name) for name in names)).from_("rows")
-    if predicate is not None:
-        query = query.where(scalar(predicate, target.schema))
-    engine = target.engine
-    found = engine.stream(engine.query(query, rows=engine.scan(target.live(files))))
     wanted = pa.schema([whole.field(name) for name in names])
     conform = conformer(found.schema, wanted)
     if conform is None:
         return found
     return pa.RecordBatchReader.from_batches(wanted, map(conform, found))
+
+
+def read_relation(
+    target: Target, columns: Sequence[str] | None = None, predicate: str | None = None
+) -> Relation:
+    """Return the same rows where the engine has them."""
+    pruning = None if predicate is None else target.predicate(predicate)
+    files = target.files(pruning)
+    target.read(whole_table=pruning is None, predicate=pruning, files=files)
+    known = target.schema.names
+    names = list(known) if columns is None else list(columns)
+    for name in names:
+        if name not in known:
+            raise TxnLogSchemaError(
+                f"No field named {name}",
+                table=target.name,
+                column=name,
+                help=f"{nearest(name, known)}The columns are {', '.join(known)}.",
+            )
+    query = exp.select(*(column(name) for name in names)).from_("rows")
+    if predicate is not None:
+        query = query.where(scalar(predicate, target.schema))
+    engine = target.engine
+    return engine.query(query, rows=engine.scan(target.live(files)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from deltasql.api.connect import shared
 from deltasql.config import Config
@@ -10,6 +10,7 @@ from deltasql.engine.live_files import LiveFiles
 from deltasql.engine.spark import scan
 from deltasql.engine.spark_schema import quoted
 from deltasql.exceptions import TxnLogUriError
+from deltasql.operations.read import read_relation
 from deltasql.spark.condition import spark_condition
 from deltasql.uri import DeltaSqlUri, parse_uri
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.engine.spark_engine import SparkRelation
     from deltasql.snapshot.snapshot import Snapshot
 
 
@@ -29,12 +32,19 @@ def read(
     timestamp: datetime | None = None,
     columns: Sequence[str] | None = None,
     predicate: object = None,
+    *,
+    transaction: MultiTableTransaction | None = None,
 ) -> DataFrame:
     """Read a table at its head, at a version, or as it was at a moment.
 
     `predicate` is SQL or deltalake's filter lists. It also decides, by the statistics in the
     database, which files are looked at, so it saves more than a filter on the result.
+
+    With a transaction, give a table's name instead of a URI: the rows are those that the
+    transaction sees, its own changes included, and can be used until it ends.
     """
+    if transaction is not None:
+        return _read_staged(spark, transaction, str(uri), columns, predicate)
     parsed = parse_uri(uri) if isinstance(uri, str) else uri
     if parsed.table_name is None:
         raise TxnLogUriError(
@@ -48,6 +58,19 @@ def read(
     snapshot = table.snapshot(at_version, timestamp=at_time)
     frame = read_snapshot(spark, snapshot, catalog.config, predicate)
     return frame if columns is None else frame.select(*[quoted(name) for name in columns])
+
+
+def _read_staged(
+    spark: SparkSession,
+    transaction: MultiTableTransaction,
+    table: str,
+    columns: Sequence[str] | None,
+    predicate: object,
+) -> DataFrame:
+    """Read a table as a transaction sees it."""
+    condition = None if predicate is None else str(predicate)
+    target = transaction.target(table, spark.range(0), engine="spark")
+    return cast("SparkRelation", read_relation(target, columns, condition)).frame
 
 
 def read_snapshot(

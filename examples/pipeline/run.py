@@ -1,0 +1,188 @@
+"""Run the pipeline from raw files to a plot: `make demo`, or with arguments of your own.
+
+python examples/pipeline/run.py                                  SQLite, in build/demo
+python examples/pipeline/run.py --uri deltasql://postgres/…      a database of yours
+spark-submit --master … examples/pipeline/run.py --uri … --root s3://bucket/lake
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from data import Batch, make_batches
+
+import deltasql
+import report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from deltasql import Catalog
+
+
+def main(arguments: list[str] | None = None, spark: SparkSession | None = None) -> int:
+    """Run everything; the exit code says whether all readers agree."""
+    options = parsed(arguments)
+    if spark is None and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        print("Java 17 is needed for Spark: install a JDK and put java on PATH.", file=sys.stderr)
+        return 2
+    started = time.monotonic()
+    out = options.out.absolute()
+    uri = options.uri or fresh_catalog(out / "shop")
+    root = options.root or str(out / "shop" / "lake")
+    report.heading(f"Raw data: {options.batches} batches of {options.rows} orders, one cut short")
+    batches = make_batches(
+        out / "raw", batches=options.batches, rows=options.rows, seed=options.seed
+    )
+    report.line(str(out / "raw"))
+    session = spark or new_session()
+    try:
+        with deltasql.connect(uri, table={"data_root": root}) as catalog:
+            agree = Demo(session, catalog).run(batches, out / "sales.png")
+    finally:
+        if spark is None:
+            session.stop()
+    report.heading(f"Done in {time.monotonic() - started:.0f} s.")
+    return 0 if agree else 1
+
+
+class Demo:
+    """The steps, in their order."""
+
+    def __init__(self, spark: SparkSession, catalog: Catalog) -> None:
+        self.spark, self.catalog = spark, catalog
+
+    def run(self, batches: list[Batch], plot: Path) -> bool:
+        """Load, optimize, look back, and let others read; True when all of them agree."""
+        import pipeline
+
+        pipeline.create_tables(self.catalog)
+        versions = self.load(batches)
+        self.optimize()
+        self.look_back(versions, plot)
+        return self.let_others_read()
+
+    def load(self, batches: list[Batch]) -> dict[int, dict[str, int]]:
+        """Load batch by batch; returns the versions that each of them made."""
+        import pipeline
+
+        report.heading("Load: one transaction per batch over four tables")
+        versions = {}
+        for batch in batches:
+            began = time.monotonic()
+            before = self.versions()
+            try:
+                done = pipeline.load_batch(self.spark, self.catalog, batch)
+            except pipeline.IncompleteBatch as error:
+                kept = "nothing changed" if self.versions() == before else "TABLES CHANGED"
+                report.line(f"{error}: rolled back in all tables, {kept}")
+                continue
+            if done is None:
+                report.line(f"batch {batch.number} was loaded before")
+                continue
+            report.loaded(done, time.monotonic() - began)
+            versions[batch.number] = done.versions
+        return versions
+
+    def optimize(self) -> None:
+        """Compact all tables in one commit."""
+        import pipeline
+
+        report.heading("Optimize: all tables in one commit")
+        for name, metrics in pipeline.optimize(self.catalog).items():
+            removed, added = metrics["numFilesRemoved"], metrics["numFilesAdded"]
+            report.line(f"{name}: {removed} small files became {added}")
+
+    def look_back(self, versions: dict[int, dict[str, int]], plot: Path) -> None:
+        """Open the tables as they were after each batch, and draw them."""
+        import pipeline
+
+        report.heading("Time travel: revenue as it was known after each batch")
+        known: dict[int, report.Sales] = {}
+        for batch, made in versions.items():
+            sales = self.read(pipeline.SALES, made[pipeline.SALES]).collect()
+            known[batch] = {row["order_day"]: float(row["revenue"]) for row in sales}
+            orders = self.read(pipeline.ORDERS, made[pipeline.ORDERS]).count()
+            total = sum(row["revenue"] for row in sales)
+            report.line(f"after batch {batch}: {orders} orders, {total} in {len(sales)} days")
+        found = self.read(pipeline.QUARANTINE).groupBy("problem").count().orderBy("count").collect()
+        if known:
+            drawn = report.plot(known, {row["problem"]: row["count"] for row in found}, plot)
+            report.line(f"plot: {drawn}")
+
+    def let_others_read(self) -> bool:
+        """Compare what Spark has with what stock readers find in the folder."""
+        import pipeline
+        from pyspark.sql import functions as F
+        from readers import READERS
+
+        report.heading("Any Delta reader sees the same: fact_orders")
+        own = self.read(pipeline.ORDERS).agg(F.count("*"), F.sum("amount")).first()
+        assert own is not None
+        location = self.catalog.table(pipeline.ORDERS).location
+        totals = {"deltasql.spark": (own[0], own[1])}
+        totals |= {name: ask(location) for name, ask in READERS.items()}
+        report.table(
+            ("reader", "orders", "amount"), [(name, *each) for name, each in totals.items()]
+        )
+        report.line(f"in {location}")
+        return len(set(totals.values())) == 1
+
+    def read(self, table: str, version: int | None = None):
+        """Read a table with Spark."""
+        import deltasql.spark
+
+        return deltasql.spark.read(self.spark, self.catalog.table(table).uri, version=version)
+
+    def versions(self) -> dict[str, int]:
+        """The version of every table."""
+        return {table.name: table.version() for table in self.catalog.tables()}
+
+
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="A pipeline of a web shop on PySpark.")
+    parser.add_argument("--uri", help="the catalog; default: SQLite in the folder of --out")
+    parser.add_argument("--root", help="where tables are put; default: in the folder of --out")
+    parser.add_argument("--batches", type=int, default=4, help="days of orders (4)")
+    parser.add_argument("--rows", type=int, default=20_000, help="orders of a day (20000)")
+    parser.add_argument("--seed", type=int, default=7, help="another seed, another shop (7)")
+    parser.add_argument("--out", type=Path, default=Path("build/demo"), help="(build/demo)")
+    return parser.parse_args(arguments)
+
+
+def fresh_catalog(folder: Path) -> str:
+    """The URI of a new SQLite catalog; the one of an earlier run is removed."""
+    if (folder / "catalog.db").exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return f"deltasql://sqlite/{folder}/catalog.db"
+
+
+def new_session() -> SparkSession:
+    """Start Spark; what spark-submit sets, such as the master, stays."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # A job of a minute never repays the JVM's second compiler.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    session = (
+        SparkSession.builder.appName("orders-pipeline")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    if session.conf.get("spark.master", "").startswith("local"):
+        session.conf.set("spark.sql.shuffle.partitions", "2")
+    return session
+
+
+if __name__ == "__main__":
+    sys.exit(main())
