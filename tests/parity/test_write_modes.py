@@ -23,9 +23,9 @@ def test_a_first_write_creates_the_table(lake: Lake) -> None:
 @everywhere
 def test_error_refuses_a_table_that_is_there(lake: Lake) -> None:
     lake.make("t", sample())
-    with pytest.raises(DeltaError, match="A table already exists at: "):
+    with pytest.raises(DeltaError, match=r"A table already exists at: file:///.*/t/"):
         lake.write_deltalake(lake.uri("t"), sample())
-    with pytest.raises(DeltaError, match="A table already exists at: "):
+    with pytest.raises(DeltaError, match=r"A table already exists at: file:///.*/t/"):
         lake.write_deltalake(lake.uri("t"), sample(), mode="error")
     assert lake.DeltaTable(lake.uri("t")).version() == 0
 

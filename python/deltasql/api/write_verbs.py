@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.exceptions import TableExistsError
 from deltasql.operations.read import read_rows
 from deltasql.operations.write import check_modes, rows_to_write, schema_to_create, stage_write
+from deltasql.storage.location import location_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,8 +75,8 @@ class WriteVerbs:
                 description=description,
             )
         elif mode == "error":
-            place = self.target(table).location
-            raise TableExistsError(f"A table already exists at: {place}", table=table)
+            place = location_url(self.target(table).location)
+            raise TableExistsError(f"A table already exists at: {place}/", table=table)
         elif mode == "ignore":
             return {}
         return stage_write(

@@ -9,6 +9,7 @@ from deltasql.api.raw.properties import write_options
 from deltasql.exceptions import TableExistsError
 from deltasql.operations.add_actions import stage_actions
 from deltasql.operations.write import check_modes
+from deltasql.storage.location import location_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ class WriteSide(RawBase):
         check_modes(mode, schema_mode)
         if mode == "error":
             raise TableExistsError(
-                f"A table already exists at: {self.row.location}", table=self.name
+                f"A table already exists at: {location_url(self.row.location)}/", table=self.name
             )
         if mode == "ignore":
             return
