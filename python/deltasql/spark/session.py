@@ -104,21 +104,31 @@ def resolve_name(spark: SparkSession, name: str) -> tuple[Catalog, str]:
 
 def table_at(catalog: Catalog, path: str) -> str | None:
     """Return the name of the live table that has its files at a location."""
-    for row in catalog.store.query("tables_at", location=location_of(path)):
-        name = join_table_name(row[0], row[1])
-        if catalog.exists(name):
-            return name
+    for location in spellings(path):
+        for row in catalog.store.query("tables_at", location=location):
+            name = join_table_name(row[0], row[1])
+            if catalog.exists(name):
+                return name
     return None
 
 
-def location_of(path: str) -> str:
-    """Return a path as the catalog has locations; Spark's own spellings of schemes are undone."""
+def spellings(path: str) -> list[str]:
+    """Return the forms in which a catalog may have a location, the plain one first.
+
+    >>> spellings("file:/lake/sales/")
+    ['/lake/sales', 'file:///lake/sales', 'file:/lake/sales']
+    """
     plain = path
     if path.startswith("file:"):
         plain = "/" + path.removeprefix("file:").lstrip("/")
     elif path.startswith("s3a://"):
         plain = "s3" + path.removeprefix("s3a")
-    return absolute_location(plain)
+    found = [plain, path]
+    if "://" not in plain:
+        found.insert(1, f"file://{absolute_location(plain)}")
+    elif plain.startswith("s3://"):
+        found.append("s3a" + plain.removeprefix("s3"))
+    return list(dict.fromkeys(absolute_location(each) for each in found))
 
 
 def path_in(text: str) -> str | None:

@@ -1,0 +1,160 @@
+"""`deltasql.spark.DeltaTable`: delta-spark's class, for tables whose log is in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from deltasql.exceptions import TxnLogError
+from deltasql.model.schema_convert import schema_from_any
+from deltasql.operations.delete import stage_delete
+from deltasql.operations.update import stage_update
+from deltasql.spark.arguments import assignment_texts, condition_text
+from deltasql.spark.errors import spark_kinds
+from deltasql.spark.frames import alias_of, keys_of, writer
+from deltasql.spark.merge import DeltaMergeBuilder, MergeInto
+from deltasql.spark.read import read_snapshot
+from deltasql.spark.session import resolve, resolve_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import Column, SparkSession
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.operations.target import Target
+    from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.spark.arguments import ColumnOrText
+
+
+class DeltaTable:
+    """A table, as delta-spark's users know it; `forPath` also takes a `deltasql://` URI.
+
+    Every call looks at the latest version. Work on rows runs on the session's executors, and each
+    operation is one commit in the database.
+    """
+
+    def __init__(
+        self, spark: SparkSession, catalog: Catalog, name: str, alias: str | None = None
+    ) -> None:
+        self._spark, self._catalog, self._name, self._alias = spark, catalog, name, alias
+        # Columns of any DataFrame that this table gave out are columns of this table.
+        self._keys: set[object] = set()
+
+    def __repr__(self) -> str:
+        return f"DeltaTable({self._name!r}, {self._catalog.uri})"
+
+    # Open
+
+    @classmethod
+    def forPath(
+        cls, sparkSession: SparkSession, path: str, hadoopConf: Mapping[str, str] | None = None
+    ) -> DeltaTable:
+        """Open a table by its URI, or by the location of its files in the session's catalog.
+
+        How files are reached is a matter of the configuration, not of `hadoopConf`.
+        """
+        if not isinstance(path, str):
+            raise TypeError(f"path must be a string, found to be of type {type(path)}")
+        with spark_kinds():
+            catalog, name = resolve_path(sparkSession, path)
+            catalog.resolve(name, fresh=True)
+        return cls(sparkSession, catalog, name)
+
+    @classmethod
+    def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:
+        """Open a table of the session's catalog by its name, or by delta.`path`."""
+        if not isinstance(tableOrViewName, str):
+            raise TypeError(
+                f"tableOrViewName must be a string, found to be of type {type(tableOrViewName)}"
+            )
+        with spark_kinds():
+            catalog, name = resolve(sparkSession, tableOrViewName)
+            catalog.resolve(name, fresh=True)
+        return cls(sparkSession, catalog, name)
+
+    @classmethod
+    def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:
+        """Tell whether there is such a table."""
+        try:
+            catalog, name = resolve(sparkSession, identifier)
+        except TxnLogError:
+            return False
+        return catalog.exists(name)
+
+    # Read
+
+    def toDF(self) -> DataFrame:
+        """Return the rows of the latest version, pruned by whatever the query filters."""
+        with spark_kinds():
+            frame = read_snapshot(self._spark, self._snapshot(), self._catalog.config)
+        named = frame if self._alias is None else frame.alias(self._alias)
+        self._keys.update(keys_of(frame))
+        return named
+
+    def alias(self, aliasName: str) -> DeltaTable:
+        """Return the same table under an alias for the expressions of a merge."""
+        other = DeltaTable(self._spark, self._catalog, self._name, aliasName)
+        other._keys = self._keys
+        return other
+
+    # Change rows
+
+    def delete(self, condition: ColumnOrText | None = None) -> None:
+        """Delete the rows for which a condition is true, all of them without one."""
+        predicate = condition_text(condition, self._writer())
+        self._operate(lambda target: stage_delete(target, predicate, flavour="spark"))
+
+    def update(
+        self,
+        condition: ColumnOrText | None = None,
+        set: Mapping[str, ColumnOrText] | None = None,
+    ) -> None:
+        """Set columns of the rows for which a condition is true: `{column: expression}`."""
+        values = assignment_texts(set, self._writer(), "'set'")
+        predicate = condition_text(condition, self._writer())
+        self._operate(lambda target: stage_update(target, values, predicate, flavour="spark"))
+
+    def merge(self, source: DataFrame, condition: ColumnOrText) -> DeltaMergeBuilder:
+        """Merge the rows of a DataFrame: add clauses to the result, then call its `execute`."""
+        if source is None:
+            raise ValueError("'source' in merge cannot be None")
+        if not isinstance(source, DataFrame):
+            raise TypeError("Type of 'source' in merge must be DataFrame.")
+        if condition is None:
+            raise ValueError("'condition' in merge cannot be None")
+        with spark_kinds():
+            alias = alias_of(source) or "source"
+            target = self._alias or "target"
+            write = writer(self._spark, [(keys_of(source), alias), (self._keys, target)])
+            on = condition_text(condition, write)
+            assert on is not None
+            into = MergeInto(
+                self._spark,
+                source,
+                schema_from_any(source.schema),
+                self._snapshot().schema,
+                on,
+                alias,
+                target,
+            )
+        return DeltaMergeBuilder(into, write, self._operate)
+
+    # How operations run
+
+    def _snapshot(self, version: int | None = None) -> Snapshot:
+        return self._catalog.table(self._name).snapshot(version)
+
+    def _writer(self) -> Callable[[Column], str]:
+        return writer(self._spark, [])
+
+    def _commit(self, operate: Callable[[MultiTableTransaction], Any]) -> Any:
+        with spark_kinds(), self._catalog.begin() as tx:
+            return operate(tx)
+
+    def _operate(self, stage: Callable[[Target], Any]) -> Any:
+        """Run an operation on this session's executors and commit it."""
+        # An empty DataFrame says which session is meant.
+        return self._commit(lambda tx: stage(tx.target(self._name, self._spark.range(0))))

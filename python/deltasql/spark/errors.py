@@ -1,0 +1,117 @@
+"""Errors that are ours and Spark's at once: code written for delta-spark keeps catching them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import (
+    AnalysisException,
+    IllegalArgumentException,
+    ParseException,
+    PySparkException,
+    UnsupportedOperationException,
+)
+from pyspark.errors.exceptions import base
+
+from deltasql.exceptions import (
+    MergeAmbiguityError,
+    TableExistsError,
+    TxnLogConfigError,
+    TxnLogEngineError,
+    TxnLogError,
+    TxnLogProtocolError,
+    TxnLogSchemaError,
+    TxnLogTableNotFoundError,
+    VersionNotFoundError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_KINDS: tuple[tuple[type[TxnLogError], type[PySparkException]], ...] = (
+    (MergeAmbiguityError, UnsupportedOperationException),
+    (TxnLogSchemaError, AnalysisException),
+    (TxnLogTableNotFoundError, AnalysisException),
+    (TableExistsError, AnalysisException),
+    (VersionNotFoundError, AnalysisException),
+    (TxnLogProtocolError, AnalysisException),
+    (TxnLogConfigError, IllegalArgumentException),
+)
+_UNREADABLE = "sql parser error"
+
+
+@contextmanager
+def spark_kinds() -> Iterator[None]:
+    """Raise errors of ours as the kind that delta-spark raises as well."""
+    try:
+        yield
+    except TxnLogError as error:
+        kind = _kind(error)
+        if kind is None or isinstance(error, PySparkException):
+            raise
+        raise as_kind(error, kind) from error.__cause__
+
+
+def analysis_error(message: str, condition: str, help: str) -> TxnLogError:
+    """Return an error that Spark would raise while it looks at a command."""
+    error = TxnLogSchemaError(f"[{condition}] {message}", help=help)
+    return as_kind(error, AnalysisException, condition)
+
+
+def argument_error(message: str, condition: str, help: str) -> TxnLogError:
+    """Return an error for an argument that is out of range."""
+    error = TxnLogConfigError(f"[{condition}] {message}", help=help)
+    return as_kind(error, IllegalArgumentException, condition)
+
+
+def as_kind(
+    error: TxnLogError, kind: type[PySparkException], condition: str | None = None
+) -> TxnLogError:
+    """Return an error with all that it tells, as an instance of Spark's class too."""
+    return _rebuilt(type(error), kind, {**error.__dict__, "_errorClass": condition})
+
+
+def _kind(error: TxnLogError) -> type[PySparkException] | None:
+    cause = error.__cause__
+    if isinstance(error, TxnLogEngineError) and isinstance(cause, PySparkException):
+        # What came through py4j is a class of its own for each kind.
+        for each in type(cause).__mro__:
+            if each.__module__ == base.__name__:
+                return each
+    if isinstance(error, TxnLogSchemaError) and error.message.startswith(_UNREADABLE):
+        return ParseException
+    return next((kind for ours, kind in _KINDS if isinstance(error, ours)), None)
+
+
+@lru_cache
+def _class(ours: type[TxnLogError], kind: type[PySparkException]) -> type[Any]:
+    def reduce(self: TxnLogError) -> Any:
+        return _rebuilt, (ours, kind, self.__dict__)
+
+    def message(self: TxnLogError) -> str:
+        return str(self)
+
+    return type(
+        ours.__name__,
+        (ours, kind),
+        {
+            "__module__": ours.__module__,
+            "__reduce__": reduce,
+            "getMessage": message,
+            "getSqlState": lambda self: None,
+        },
+    )
+
+
+def _rebuilt(
+    ours: type[TxnLogError], kind: type[PySparkException], state: dict[str, Any]
+) -> TxnLogError:
+    made = _class(ours, kind)
+    error: TxnLogError = made.__new__(made, state["message"])
+    error.__dict__.update(
+        {"_message": state["message"], "_messageParameters": {}, "_contexts": [], **state}
+    )
+    error.args = (state["message"],)
+    return error
