@@ -265,7 +265,7 @@ def test_an_append_for_an_older_schema_conflicts(filled: Twins) -> None:
     stale = deltasql.DeltaTable(filled.uri)
     wider = MORE.append_column("more", [[1]])
     deltasql.write_deltalake(filled.uri, wider, mode="append", schema_mode="merge")
-    with pytest.raises(CommitConflictError, match="metadata"):
+    with pytest.raises(CommitConflictError, match="Metadata changed"):
         deltasql.write_deltalake(stale, MORE, mode="append")
 
 
