@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import deltasql
 from deltasql.mirror.log_files import commit_bytes, commits_between, encode_commit
 from deltasql.model.actions import Action, AddFile, CommitInfo, Protocol, RemoveFile
+from deltasql.model.column_mapping import with_column_mapping
 from tests import strategies as some
 from tests.conftest import BACKENDS, new_catalog_uri
 
@@ -68,11 +69,11 @@ def lake(
                 into.extend(done)
 
             catalog.mirror.after_commit = note  # type: ignore[method-assign]
-            properties = {f"delta.feature.{name}": "supported" for name in some.FEATURES}
-            properties["delta.columnMapping.mode"] = "name"
+            features = {f"delta.feature.{name}": "supported" for name in some.FEATURES}
+            schema, properties = with_column_mapping(some.SCHEMA, features)
             for name in ("t", "u"):
                 catalog.create_table(
-                    name, some.SCHEMA, partition_by=some.PARTITIONS, properties=properties
+                    name, schema, partition_by=some.PARTITIONS, properties=properties
                 )
             yield Lake(catalog, ratified)
 

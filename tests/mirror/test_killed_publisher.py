@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from deltasql.mirror.log_files import commit_bytes
-from deltasql.mirror.status import add_missing, forget_published, relaxed
+from deltasql.mirror.status import add_missing, forget_published
 from deltasql.phases import hooked
 from tests.commit.support import SCHEMA, file, run
 from tests.mirror.support import LOG, commit_name, log_bytes, open_mirrored
@@ -98,7 +98,7 @@ def fill(catalog: Catalog) -> None:
 
 
 def let_leases_end(catalog: Catalog) -> None:
-    with relaxed(catalog.store) as session:
+    with catalog.store.relaxed() as session:
         session.script("UPDATE dl_mirror_targets SET claimed_until_ms = 0")
 
 
