@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from deltasql.config import Config
 from deltasql.engine.spark_engine import SparkEngine
-from tests.engine.protocol import EngineProtocol
+from tests.engine.protocol import EngineProtocol, sql
 from tests.spark.support import ODD, settings
 
 if TYPE_CHECKING:
@@ -27,3 +29,12 @@ class TestOnSpark(EngineProtocol):
         with settings(spark, ODD), SparkEngine(Config(), spark) as engine:
             yield engine
             assert {name: spark.conf.get(name) for name in ODD} == ODD
+
+    def test_threads_leave_the_settings_as_they_were(self, engine: Engine) -> None:
+        rows = engine.rows(pa.table({"id": [1, 2]}))
+
+        def count(_: int) -> int:
+            return engine.collect(engine.query(sql("SELECT id FROM t"), t=rows)).num_rows
+
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(count, range(8))) == [2] * 8

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError
@@ -31,6 +33,10 @@ WRITING = {
     "spark.sql.parquet.fieldId.write.enabled": "true",
 }
 """Settings by which files are written as Delta wants them."""
+
+_guard = threading.Lock()
+_held: dict[tuple[int, str], _Held] = {}
+"""What the settings of a session were, while several threads may have changed them."""
 
 
 def require_pyspark() -> None:
@@ -72,21 +78,57 @@ def is_same_session(one: Any, other: Any) -> bool:
 
 @contextmanager
 def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Set what the session has otherwise, and set it back."""
-    before = deviations(spark, wanted)
-    for name in before:
-        spark.conf.set(name, wanted[name])
+    """Set what the session has otherwise, and set it back when the last thread is done."""
+    held = []
     try:
+        for name, value in wanted.items():
+            _hold(spark, name, value)
+            held.append(name)
         yield
     finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
+        for name in held:
+            _let_go(spark, name)
 
 
 def deviations(spark: SparkSession, wanted: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that a session has otherwise, with its own values."""
-    found = {name: str(spark.conf.get(name)) for name in wanted}
-    return {name: value for name, value in found.items() if value.lower() != wanted[name].lower()}
+    with _guard:
+        kept = {name: _held[id(spark), name].own for name in wanted if (id(spark), name) in _held}
+    found = {name: kept.get(name) or str(spark.conf.get(name)) for name in wanted}
+    return {name: value for name, value in found.items() if _differ(value, wanted[name])}
+
+
+@dataclass(slots=True)
+class _Held:
+    own: str
+    ours: str
+    users: int = 1
+
+
+def _hold(spark: SparkSession, name: str, value: str) -> None:
+    with _guard:
+        known = _held.get((id(spark), name))
+        if known is not None:
+            known.users += 1
+            return
+        own = str(spark.conf.get(name))
+        if _differ(own, value):
+            spark.conf.set(name, value)
+        _held[id(spark), name] = _Held(own, value)
+
+
+def _let_go(spark: SparkSession, name: str) -> None:
+    with _guard:
+        known = _held[id(spark), name]
+        known.users -= 1
+        if not known.users:
+            del _held[id(spark), name]
+            if _differ(known.own, known.ours):
+                spark.conf.set(name, known.own)
+
+
+def _differ(one: str, other: str) -> bool:
+    return one.casefold() != other.casefold()
 
 
 @contextmanager
