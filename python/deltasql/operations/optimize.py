@@ -164,14 +164,17 @@ def file_size(target: Target, asked: int | None) -> int:
     return int(found[1]) * thousands
 
 
-def _chosen(target: Target, filters: Sequence[Any] | None) -> tuple[pa.Table, list[str]]:
+def _chosen(target: Target, filters: Sequence[Any] | str | None) -> tuple[pa.Table, list[str]]:
     """Return the files that filters choose, and the filters as the history tells them.
 
     Files of this transaction stay: their rows are new, which a rewritten file would not tell.
     """
-    predicate = target.predicate(list(filters)) if filters else None
+    if isinstance(filters, str):
+        predicate, told = target.predicate(filters), [filters]
+    else:
+        predicate = target.predicate(list(filters)) if filters else None
+        told = [target.predicate([each]).sql.replace("`", "") for each in filters or ()]
     files = target.files(predicate)
-    told = [target.predicate([each]).sql.replace("`", "") for each in filters or ()]
     return files.filter(pc.not_equal(files["added_version"], STAGED_VERSION)), told
 
 

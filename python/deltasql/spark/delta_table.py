@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
+from deltasql.engine.spark_session import active_session
 from deltasql.exceptions import TxnLogError
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.operations.delete import stage_delete
 from deltasql.operations.update import stage_update
 from deltasql.spark.arguments import assignment_texts, condition_text
+from deltasql.spark.builder import DeltaTableBuilder
+from deltasql.spark.care import TableCare
 from deltasql.spark.errors import spark_kinds
 from deltasql.spark.frames import alias_of, keys_of, writer
 from deltasql.spark.merge import DeltaMergeBuilder, MergeInto
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from deltasql.spark.arguments import ColumnOrText
 
 
-class DeltaTable:
+class DeltaTable(TableCare):
     """A table, as delta-spark's users know it; `forPath` also takes a `deltasql://` URI.
 
     Every call looks at the latest version. Work on rows runs on the session's executors, and each
@@ -83,6 +86,40 @@ class DeltaTable:
         except TxnLogError:
             return False
         return catalog.exists(name)
+
+    # Create
+
+    @classmethod
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """Describe a table that must not exist."""
+        return cls._builder(sparkSession, creates=True, replaces=False)
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """Describe a table that is created unless it exists."""
+        return cls._builder(sparkSession, creates=True, replaces=False, ignores=True)
+
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """Describe what a table that exists becomes; its history stays."""
+        return cls._builder(sparkSession, creates=False, replaces=True)
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder:
+        """Describe a table that is created, or replaced if it exists."""
+        return cls._builder(sparkSession, creates=True, replaces=True)
+
+    @classmethod
+    def _builder(
+        cls,
+        spark: SparkSession | None,
+        *,
+        creates: bool,
+        replaces: bool,
+        ignores: bool = False,
+    ) -> DeltaTableBuilder:
+        session = active_session() if spark is None else spark
+        return DeltaTableBuilder(session, cls, creates=creates, replaces=replaces, ignores=ignores)
 
     # Read
 

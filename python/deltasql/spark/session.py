@@ -152,3 +152,12 @@ def table_name(name: str) -> str:
     parts = [quoted.replace("``", "`") or plain for quoted, plain in _QUOTED.findall(name)]
     short = parts[1:] if len(parts) == 3 and parts[0] == "spark_catalog" else parts
     return ".".join(short) if len(short) != 2 else join_table_name(short[0], short[1])
+
+
+def spark_location(address: str) -> str:
+    """Return an address as Spark shows it.
+
+    >>> spark_location("/lake/sales")
+    'file:/lake/sales'
+    """
+    return f"file:{address}" if address.startswith("/") else address

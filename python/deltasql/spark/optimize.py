@@ -1,0 +1,160 @@
+"""OPTIMIZE with the words of delta-spark."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from deltasql.engine.addresses import root_address
+from deltasql.model.clock import now_ms
+from deltasql.operations.info import tell
+from deltasql.operations.optimize import plan_compaction, stage_bins
+from deltasql.operations.zorder import plan_z_order
+from deltasql.spark.errors import analysis_error
+from deltasql.spark.session import spark_location
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from deltasql.operations.optimize import Compaction
+    from deltasql.operations.target import Target
+
+_FILES = "struct<min:bigint,max:bigint,avg:double,totalFiles:bigint,totalSize:bigint>"
+_COUNTED = "struct<num:bigint,size:bigint>"
+_NUMBERED = "struct<numFiles:bigint,size:bigint>"
+_RESULT = (
+    "path string, metrics struct<numFilesAdded:bigint,numFilesRemoved:bigint,"
+    f"filesAdded:{_FILES},filesRemoved:{_FILES},partitionsOptimized:bigint,"
+    f"zOrderStats:struct<strategyName:string,inputCubeFiles:{_COUNTED},"
+    f"inputOtherFiles:{_COUNTED},inputNumCubes:bigint,mergedFiles:{_COUNTED},"
+    "numOutputCubes:bigint,mergedNumCubes:bigint>,"
+    f"clusteringStats:struct<inputZCubeFiles:{_NUMBERED},inputOtherFiles:{_NUMBERED},"
+    f"inputNumZCubes:bigint,mergedFiles:{_NUMBERED},numOutputZCubes:bigint>,"
+    "numBins:bigint,numBatches:bigint,totalConsideredFiles:bigint,totalFilesSkipped:bigint,"
+    "preserveInsertionOrder:boolean,numFilesSkippedToReduceWriteAmplification:bigint,"
+    "numBytesSkippedToReduceWriteAmplification:bigint,startTimeMs:bigint,endTimeMs:bigint,"
+    "totalClusterParallelism:bigint,totalScheduledTasks:bigint,"
+    "autoCompactParallelismStats:struct<maxClusterActiveParallelism:bigint,"
+    "minClusterActiveParallelism:bigint,maxSessionActiveParallelism:bigint,"
+    "minSessionActiveParallelism:bigint>,"
+    "deletionVectorStats:struct<numDeletionVectorsRemoved:bigint,"
+    "numDeletionVectorRowsRemoved:bigint>,numTableColumns:bigint,numTableColumnsWithStats:bigint>"
+)
+
+
+class DeltaOptimizeBuilder:
+    """Chooses partitions, then compacts or sorts them; each call is one commit."""
+
+    def __init__(
+        self, spark: SparkSession, operate: Callable[[Callable[[Target], Any]], Any]
+    ) -> None:
+        self._spark, self._operate = spark, operate
+        self._filter: str | None = None
+
+    def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
+        """Look only at partitions for which a condition is true."""
+        if not isinstance(partitionFilter, str):
+            raise TypeError(
+                f"partitionFilter must be a string, found to be of type {type(partitionFilter)}"
+            )
+        both = f"({self._filter}) AND ({partitionFilter})"
+        self._filter = partitionFilter if self._filter is None else both
+        return self
+
+    def executeCompaction(self) -> DataFrame:
+        """Make few large files of many small ones; returns metrics."""
+        return self._run([])
+
+    def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
+        """Bring rows that are near in several columns into the same files; returns metrics."""
+        given: Any = cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols
+        for each in given:
+            if not isinstance(each, str):
+                raise TypeError(f"Z-order column must be str. Found {each} with type {type(each)}")
+        return self._run(list(given))
+
+    def _run(self, columns: list[str]) -> DataFrame:
+        began_ms = now_ms()
+
+        def stage(target: Target) -> tuple[Any, ...]:
+            filters = self._checked(target)
+            if columns:
+                plan, rewrite = plan_z_order(target, columns, partition_filters=filters)
+                stage_bins(target, plan, rewrite=rewrite)
+            else:
+                plan = plan_compaction(target, partition_filters=filters)
+                stage_bins(target, plan)
+            _tell(target, plan, columns)
+            return _row(target, plan, bool(columns), began_ms)
+
+        return self._spark.createDataFrame([self._operate(stage)], _RESULT)
+
+    def _checked(self, target: Target) -> Any:
+        if self._filter is None:
+            return None
+        predicate = target.predicate(self._filter)
+        if not predicate.partition_only:
+            named = ", ".join(".".join(column.path) for column in predicate.columns)
+            known = list(target.metadata.partition_columns)
+            raise analysis_error(
+                f"Predicate references non-partition column '{named}'. Only the partition columns "
+                f"may be referenced: {known}",
+                "DELTA_NON_PARTITION_COLUMN_REFERENCE",
+                help="Leave out the condition, or name only columns that the table is "
+                "partitioned by.",
+            )
+        return self._filter
+
+
+def _tell(target: Target, plan: Compaction, columns: list[str]) -> None:
+    """Add what delta-spark's history has of it."""
+    info = target.staged.info
+    if not plan.rewritten or info.operation != "OPTIMIZE":
+        return
+    parameters = {
+        **(info.operation_parameters or {}),
+        "zOrderBy": json.dumps(columns, ensure_ascii=False),
+        "clusterBy": "[]",
+        "auto": "false",
+    }
+    tell(target, "OPTIMIZE", parameters, info.operation_metrics)
+
+
+def _row(target: Target, plan: Compaction, is_z_order: bool, began_ms: int) -> tuple[Any, ...]:
+    metrics, zero = plan.metrics(), (0, 0)
+    removed = (len(plan.removed), sum(plan.removed))
+    z_order = ("all", zero, removed, 0, removed, plan.partitions, None) if is_z_order else None
+    width = len(target.schema.fields)
+    figures = (
+        metrics["numFilesAdded"],
+        metrics["numFilesRemoved"],
+        _sizes(plan.added),
+        _sizes(plan.removed),
+        plan.partitions,
+        z_order,
+        None,
+        len(plan.rewritten),
+        1,
+        metrics["totalConsideredFiles"],
+        metrics["totalFilesSkipped"],
+        not is_z_order,
+        0,
+        0,
+        began_ms,
+        now_ms(),
+        0,
+        0,
+        None,
+        None,
+        width,
+        width,
+    )
+    return spark_location(root_address(target.location)), figures
+
+
+def _sizes(sizes: list[int]) -> tuple[Any, ...]:
+    if not sizes:
+        return (None, None, 0.0, 0, 0)
+    return (min(sizes), max(sizes), sum(sizes) / len(sizes), len(sizes), sum(sizes))
