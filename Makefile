@@ -13,8 +13,8 @@ export SPARK_LOCAL_IP := 127.0.0.1
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-demo: setup  ## the main job, end to end, on the embedded default
-	@$(BIN)/python examples/demo.py
+demo: setup  ## a PySpark pipeline, end to end, on the embedded default
+	@$(BIN)/python examples/pipeline/run.py
 
 test: setup lint types layers rust-test python-test  ## everything CI checks
 

@@ -26,13 +26,3 @@ def test_python_of_the_readme_runs(tmp_path: Path, capsys: pytest.CaptureFixture
     with deltasql.connect(f"deltasql://sqlite/{tmp_path}/catalog.db") as catalog:
         rows = deltalake.DeltaTable(catalog.table("orders").location).to_pyarrow_table()
     assert rows.num_rows == 2
-
-
-def test_demo_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import runpy
-
-    runpy.run_path(str(ROOT / "examples" / "demo.py"))["main"](tmp_path)
-    printed = capsys.readouterr().out
-    assert "versions: {'orders': 1, 'stock': 1}" in printed
-    assert "Help:" in printed
-    assert "stock@2" in printed

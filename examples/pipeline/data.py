@@ -125,11 +125,12 @@ class Shop:
     def _new(self, day: int, arrives: int, *, keep: bool = True) -> Row:
         chance = self._chance
         sku = chance.choice(list(SKUS))
+        ordered_at = self._moment(day)
         order = {
             "order_id": f"O{chance.getrandbits(48):012x}",
             "customer_id": chance.choice(list(self._customers)) if self._customers else "",
-            "ordered_at": self._moment(day),
-            "updated_at": self._moment(arrives),
+            "ordered_at": ordered_at,
+            "updated_at": ordered_at if day == arrives else self._moment(arrives),
             "status": "placed",
             "sku": sku,
             "quantity": str(chance.randint(1, 5)),

@@ -170,13 +170,14 @@ def new_session() -> SparkSession:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    logging = Path(__file__).resolve().with_name("log4j2.properties").as_uri()
     # A job of a minute never repays the JVM's second compiler.
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    fast = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{fast} -Dlog4j2.configurationFile={logging}")
     session = (
         SparkSession.builder.appName("orders-pipeline")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
     if session.conf.get("spark.master", "").startswith("local"):

@@ -1,6 +1,6 @@
 """Two tables, one transaction, time travel: the log in SQLite, readable by any Delta reader.
 
-Run it with `make demo`.
+Run it with `.venv/bin/python examples/multi_table.py`; Spark is not needed.
 """
 
 from __future__ import annotations

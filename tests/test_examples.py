@@ -1,0 +1,161 @@
+"""The examples run, and their tables hold what their raw data says."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import duckdb
+import pytest
+
+import deltasql
+from tests.conftest import new_catalog_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+PIPELINE = EXAMPLES / "pipeline"
+TABLES = ("dim_customers", "fact_orders", "quarantine", "daily_sales")
+
+# What the tables must hold, computed from the raw files alone and in one go.
+EXPECTED = {
+    "dim_customers": """
+        SELECT customer_id, name, lower(trim(email)) AS email, city, updated_at::TIMESTAMPTZ
+        FROM customers WHERE customer_id IS NOT NULL
+        QUALIFY row_number() OVER (PARTITION BY customer_id ORDER BY updated_at DESC, batch) = 1
+    """,
+    "good": """
+        SELECT * FROM orders
+        WHERE customer_id IN (SELECT customer_id FROM customers)
+          AND try_cast(ordered_at AS TIMESTAMPTZ) IS NOT NULL
+          AND try_cast(quantity AS INT) > 0 AND unit_price::DECIMAL(10,2) >= 0
+    """,
+    "fact_orders": """
+        SELECT order_id, customer_id, ordered_at::TIMESTAMPTZ, updated_at::TIMESTAMPTZ, status, sku,
+          quantity::INT AS quantity, quantity::INT * unit_price::DECIMAL(10,2) AS amount,
+          ordered_at[:10]::DATE AS order_day
+        FROM good
+        QUALIFY row_number() OVER (PARTITION BY order_id ORDER BY updated_at DESC, batch) = 1
+    """,
+    "quarantine": """
+        SELECT batch::INT AS batch, 'orders' AS source, order_id AS id
+        FROM (SELECT * FROM orders EXCEPT ALL SELECT * FROM good)
+        UNION ALL
+        SELECT batch::INT, 'customers', NULL FROM customers WHERE customer_id IS NULL
+    """,
+    "daily_sales": """
+        SELECT order_day, count(*) AS orders, count(*) FILTER (status = 'returned') AS returned,
+          coalesce(sum(amount) FILTER (status IN ('placed', 'shipped')), 0) AS revenue
+        FROM fact_orders GROUP BY order_day
+    """,
+}
+QUARANTINE = "SELECT batch, source, raw->>'order_id' AS id FROM found"
+
+
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The pipeline's own modules, which find each other as a script's do."""
+    monkeypatch.syspath_prepend(str(PIPELINE))
+    import run
+
+    yield run
+    for name in ("data", "pipeline", "readers", "report", "run"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("backend", "batches"), [("sqlite", 2), ("postgres", 1)])
+def test_tables_of_the_pipeline_hold_what_the_raw_data_says(
+    spark: SparkSession,
+    modules: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    backend: str,
+    batches: int,
+) -> None:
+    for uri in new_catalog_uri(backend, tmp_path):
+        size = ["--batches", str(batches), "--rows", "60", "--out", str(tmp_path)]
+        assert modules.main([*size, "--uri", uri.to_string()], spark) == 0
+        printed = capsys.readouterr().out
+        assert "rolled back in all tables, nothing changed" in printed
+        assert (tmp_path / "sales.png").stat().st_size > 5_000
+        with deltasql.connect(uri) as catalog:
+            check_rows(catalog, tmp_path / "raw")
+            check_nothing_is_left_over(catalog, batches)
+            check_batch_is_left_out_when_it_comes_again(spark, catalog, tmp_path / "raw")
+
+
+def check_rows(catalog: deltasql.Catalog, raw: Path) -> None:
+    """Compare every table, as stock deltalake reads it, with the raw files."""
+    database = duckdb.connect()
+    database.execute("SET TimeZone = 'UTC'")
+    for name in ("customers", "orders"):
+        files = [str(path) for path in raw.glob(f"[0-9][0-9]/{name}.csv")]
+        database.read_csv(files, all_varchar=True, filename=True).create_view(f"{name}_files")
+        database.execute(
+            f"CREATE TABLE {name} AS SELECT * EXCLUDE filename, "
+            f"split(filename, '/')[-2] AS batch FROM {name}_files"
+        )
+    for name, query in EXPECTED.items():
+        database.execute(f"CREATE TABLE {name} AS {query}")
+        if name == "good":
+            continue
+        stock = deltalake.DeltaTable(catalog.table(name).location).to_pyarrow_table()
+        database.register("found", stock)
+        found = QUARANTINE if name == "quarantine" else "SELECT * FROM found"
+        assert database.sql(f"SELECT count(*) FROM {name}").fetchone() == (stock.num_rows,)
+        for one, other in ((f"FROM {name}", found), (found, f"FROM {name}")):
+            assert database.sql(f"({one}) EXCEPT ALL ({other})").fetchall() == [], name
+
+
+def check_nothing_is_left_over(catalog: deltasql.Catalog, batches: int) -> None:
+    """The batch that was rolled back left no version, no file and no intent."""
+    for name in TABLES:
+        table = catalog.table(name)
+        versions = range(table.version() + 1)
+        assert sum("batch" in each.info.extra for each in table.history()) == batches
+        known = {path for v in versions for path in table.files(v)["path"].to_pylist()}
+        root = Path(table.location)
+        assert {str(path.relative_to(root)) for path in root.rglob("*.parquet")} - known == set()
+    assert catalog.store.intents_before(2**60) == []
+
+
+def check_batch_is_left_out_when_it_comes_again(
+    spark: SparkSession, catalog: deltasql.Catalog, raw: Path
+) -> None:
+    import data
+    import pipeline
+
+    before = [catalog.table(name).version() for name in TABLES]
+    assert pipeline.load_batch(spark, catalog, data.Batch(0, raw / "00")) is None
+    assert [catalog.table(name).version() for name in TABLES] == before
+
+
+def test_the_pipeline_says_in_one_line_that_java_is_missing(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    done = subprocess.run(
+        [sys.executable, str(PIPELINE / "run.py"), "--out", str(tmp_path)],
+        env={**environment, "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "Java 17 is needed for Spark: install a JDK and put java on PATH.\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_example_without_spark_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "multi_table.py"))["main"](tmp_path)
+    printed = capsys.readouterr().out
+    assert "versions: {'orders': 1, 'stock': 1}" in printed
+    assert "Help:" in printed
+    assert "stock@2" in printed
