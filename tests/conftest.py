@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ pytest_plugins = ["tests.s3"]
 EXPLORES = bool(os.environ.get("DELTASQL_EXPLORE"))
 hypothesis.settings.register_profile("steady", derandomize=not EXPLORES)
 hypothesis.settings.load_profile("steady")
+# Spark's workers run this Python, not the first one on the path.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 JARS = Path(__file__).parents[1] / "build" / "jars"
 BACKENDS = ("sqlite", "duckdb", "postgres")
 
