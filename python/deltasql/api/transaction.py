@@ -153,6 +153,20 @@ class MultiTableTransaction(Verbs):
         )
         self._names[key] = name
 
+    @property
+    def tables(self) -> list[str]:
+        """The tables that the commit would change, by the names that were used for them."""
+        return [
+            self._names[key]
+            for key, each in self._staged.items()
+            if each.creates or not each.is_empty
+        ]
+
+    def creates(self, table: str) -> bool:
+        """Tell whether a table comes into being with this transaction."""
+        staged = self._staged.get(split_table_name(table))
+        return staged is not None and staged.creates
+
     def has_table(self, table: str) -> bool:
         """Tell whether a table exists for this transaction, those it creates included."""
         self._check_open()

@@ -8,6 +8,7 @@ is told. Change data of a writer is used where there is some.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -68,12 +69,16 @@ class ChangeFeed:
     ) -> None:
         """`cancel_out` leaves out rows that a version both removed and added again."""
         self.snapshot, self._settings, self._cancel_out = snapshot, config.storage, cancel_out
-        self.log = ChangeLog(snapshot.store, snapshot.table, config.storage)
         self._fields = StructType((*snapshot.schema.fields, *FEED_FIELDS))
         whole = schema_to_arrow(self._fields)
         self._columns = [self._known(name) for name in columns or whole.names]
         self.schema = pa.schema([_nullable(whole.field(name)) for name in self._columns])
         self._predicate = self._parse(predicate)
+
+    @cached_property
+    def log(self) -> ChangeLog:
+        """What versions did to the files; only this asks the database."""
+        return ChangeLog(self.snapshot.store, self.snapshot.table, self._settings)
 
     def between(self, engine: Engine, first: int, last: int) -> Iterator[pa.RecordBatch]:
         """Yield the changes of versions, first and last included, version after version."""

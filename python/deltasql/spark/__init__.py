@@ -4,7 +4,7 @@ import deltasql.spark
 
 frame = deltasql.spark.read(spark, "deltasql://sqlite//lake/meta.db?table=sales")
 deltasql.spark.write(frame, "deltasql://sqlite//lake/meta.db?table=copy")
-deltasql.spark.mirror_spark(spark, "deltasql://sqlite//lake/meta.db")
+deltasql.spark.register(spark, "deltasql://sqlite//lake/meta.db")
 spark.sql("SELECT * FROM sales")
 deltasql.spark.DeltaTable.forName(spark, "sales").delete("day < '2020-01-01'")
 """
@@ -14,9 +14,11 @@ from typing import Any
 from deltasql.engine.spark_session import require_pyspark
 from deltasql.spark.mirror import mirror_spark
 from deltasql.spark.read import read
+from deltasql.spark.register import register
+from deltasql.spark.streaming import stream_writer
 from deltasql.spark.write import write
 
-__all__ = ["DeltaTable", "mirror_spark", "read", "write"]
+__all__ = ["DeltaTable", "mirror_spark", "read", "register", "stream_writer", "write"]
 
 
 def __getattr__(name: str) -> Any:

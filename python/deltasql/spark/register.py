@@ -1,0 +1,34 @@
+"""`deltasql.spark.register`: the format `deltasql` and the tables of a catalog in a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltasql.engine.spark_session import require_pyspark
+from deltasql.spark.mirror import mirror_spark
+from deltasql.spark.session import set_catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+
+def register(
+    spark: SparkSession, catalog: str | DeltaSqlUri | Catalog | None = None, *, views: bool = True
+) -> dict[str, str]:
+    """Make the format `deltasql` known to a session; returns table → view in Spark.
+
+    With a catalog, its tables are found by name in `format("deltasql")`, in `DeltaTable.forName`
+    and in streams, and with `views` each of them becomes a temporary view for `spark.sql`, at the
+    version of this moment: call again to see later commits.
+    """
+    require_pyspark()
+    from deltasql.spark.source import source_class
+
+    opened = None if catalog is None else set_catalog(spark, catalog)
+    spark.dataSource.register(source_class(opened))
+    if opened is None or not views:
+        return {}
+    return mirror_spark(spark, opened, using_delta=False)

@@ -1,0 +1,177 @@
+"""`stream_writer`: micro-batches of a stream into any number of tables, each exactly once.
+
+Spark hands out a batch again when it does not know that it was done: after a crash between our
+commit and Spark's checkpoint. The number of the batch is therefore part of the commit, in the
+same SQL transaction as the rows of every table, and a batch whose number is there is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from deltasql import telemetry
+from deltasql.api.catalog import Catalog
+from deltasql.api.connect import shared
+from deltasql.config import Config
+from deltasql.engine.spark_session import require_pyspark
+from deltasql.exceptions import CommitConflictError, TxnLogConfigError
+from deltasql.model.actions import SetTransaction
+from deltasql.model.clock import now_ms
+from deltasql.spark.session import catalog_of, required_catalog, resolve_uri
+from deltasql.uri import DeltaSqlUri, is_deltasql_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+
+    from deltasql.api.transaction import MultiTableTransaction
+
+_log = logging.getLogger(__name__)
+_ATTEMPTS = 3
+
+Each: TypeAlias = "Callable[[MultiTableTransaction, DataFrame, int], object]"
+"""What a user does with a batch: everything that it stages is one commit."""
+Part: TypeAlias = "Callable[[DataFrame], DataFrame] | None"
+"""Which rows of a batch go to a table; None: all of them."""
+
+
+def stream_writer(
+    tables: str | Mapping[str, Part] | Each,
+    *,
+    app_id: str,
+    catalog: str | DeltaSqlUri | Catalog | None = None,
+    persist: bool | None = None,
+    attempts: int = _ATTEMPTS,
+    **write: Any,
+) -> StreamWriter:
+    """Return the function for `writeStream.foreachBatch` that commits each batch exactly once.
+
+    `tables` is the name or URI of a table; or names with functions that take the batch and return
+    the rows for that table, None for all; or a function `each(tx, df, batch_id)` that stages what
+    it likes in the transaction `tx`. `write` are arguments of `tx.write` for the first two, such
+    as `schema_mode="merge"`.
+
+    `app_id` is the name of the stream: it belongs to one checkpoint, and another checkpoint needs
+    another name, since its batches are counted from 0 again. `catalog` is the session's when it is
+    left out. With `persist` a batch is computed once and kept while it is written; that is the
+    default for more than one table. A batch that meets a conflict with another writer is tried
+    `attempts` times.
+    """
+    if not app_id:
+        raise TxnLogConfigError(
+            "a stream needs an app_id",
+            key="app_id",
+            help="Name the stream: app_id='orders'; keep the name as long as its checkpoint.",
+        )
+    if callable(tables) and write:
+        raise TxnLogConfigError(
+            f"{', '.join(sorted(write))} cannot be given with a function",
+            help="Give these arguments to tx.write inside of the function.",
+        )
+    known = _sessions_catalog() if catalog is None else catalog
+    return StreamWriter(tables, app_id, known, persist, max(1, attempts), write)
+
+
+def _sessions_catalog() -> Catalog | None:
+    """Return the catalog of the session: a stream runs in a copy of it, which has none."""
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    return None if session is None else catalog_of(session)
+
+
+@dataclass(slots=True)
+class StreamWriter:
+    """Writes one micro-batch after the other."""
+
+    tables: str | Mapping[str, Part] | Each
+    app_id: str
+    catalog: str | DeltaSqlUri | Catalog | None = field(repr=False, default=None)
+    persist: bool | None = None
+    attempts: int = _ATTEMPTS
+    write: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        catalog = self._catalog(df)
+        if self._is_done(catalog, batch_id):
+            return
+        with self._computed_once(df):
+            for attempt in range(1, self.attempts + 1):
+                try:
+                    self._commit(catalog, df, batch_id)
+                except CommitConflictError:
+                    # The other one may have been this very batch, by a driver that is not dead.
+                    if self._is_done(catalog, batch_id):
+                        return
+                    if attempt == self.attempts:
+                        raise
+                else:
+                    return
+
+    def _commit(self, catalog: Catalog, df: DataFrame, batch_id: int) -> None:
+        with catalog.begin() as tx:
+            self._stage(tx, df, batch_id)
+            for table in tx.tables:
+                # A commit of this batch after the snapshot is a conflict, one before it is seen.
+                if not tx.creates(table) and self._has(tx, table, batch_id):
+                    tx.rollback()
+                    return
+                tx.stage_table(table, [SetTransaction(self.app_id, batch_id, now_ms())])
+        telemetry.log(
+            _log, logging.INFO, "batch committed", app_id=self.app_id, batch=batch_id, **tx.versions
+        )
+
+    def _stage(self, tx: MultiTableTransaction, df: DataFrame, batch_id: int) -> None:
+        if callable(self.tables):
+            self.tables(tx, df, batch_id)
+            return
+        for name, part in self._parts().items():
+            tx.write(name, df if part is None else part(df), **self.write)
+
+    def _parts(self) -> Mapping[str, Part]:
+        if isinstance(self.tables, str):
+            is_uri = is_deltasql_uri(self.tables)
+            return {resolve_uri(self.tables)[1] if is_uri else self.tables: None}
+        assert isinstance(self.tables, Mapping)
+        return self.tables
+
+    def _has(self, tx: MultiTableTransaction, table: str, batch_id: int) -> bool:
+        done = tx.snapshot(table).transaction_version(self.app_id)
+        return done is not None and done >= batch_id
+
+    def _is_done(self, catalog: Catalog, batch_id: int) -> bool:
+        """Ask all tables: which of them a batch changes may be up to its rows."""
+        [[done]] = catalog.store.query("txn_version_in_catalog", app_id=self.app_id)
+        if done is None or done < batch_id:
+            return False
+        telemetry.log(
+            _log, logging.INFO, "batch was committed before", app_id=self.app_id, batch=batch_id
+        )
+        return True
+
+    def _catalog(self, df: DataFrame) -> Catalog:
+        if isinstance(self.tables, str) and is_deltasql_uri(self.tables):
+            return resolve_uri(self.tables)[0]
+        if isinstance(self.catalog, Catalog):
+            return self.catalog
+        if self.catalog is not None:
+            return shared(self.catalog, Config.load())
+        return required_catalog(df.sparkSession, f"the tables of the stream {self.app_id}")
+
+    @contextmanager
+    def _computed_once(self, df: DataFrame) -> Iterator[None]:
+        several = callable(self.tables) or len(self._parts()) > 1
+        if not (several if self.persist is None else self.persist):
+            yield
+            return
+        df.persist()
+        try:
+            yield
+        finally:
+            df.unpersist()

@@ -1,0 +1,96 @@
+"""Runs the data source as Spark does, step by step, without a JVM: each object is pickled between
+the steps, since Spark takes them from process to process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from deltasql.engine.spark_schema import spark_schema
+from deltasql.model.schema_convert import schema_from_any
+from deltasql.spark.source import DeltaSqlSource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.spark.source_write import TableWriter
+    from deltasql.spark.stream_source import TableStream
+
+T = TypeVar("T")
+
+
+def moved(thing: T) -> T:
+    """Take an object to another process."""
+    found: T = cloudpickle.loads(cloudpickle.dumps(thing))
+    return found
+
+
+def source(uri: str, **options: object) -> DeltaSqlSource:
+    given = {
+        name: str(value).lower() if value is True else str(value) for name, value in options.items()
+    }
+    return DeltaSqlSource(CaseInsensitiveDict({"path": uri, **given}))
+
+
+def load(uri: str, **options: object) -> pa.Table:
+    """Read as `spark.read.format("deltasql").options(…).load(uri)` does."""
+    made = source(uri, **options)
+    schema = made.schema()
+    reader = moved(moved(made).reader(schema))
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    batches = [batch for part in reader.partitions() for batch in reader.read(moved(part))]
+    assert all(batch.schema.equals(wanted) for batch in batches)
+    return pa.Table.from_batches(batches, wanted)
+
+
+def writer(
+    uri: str, schema: pa.Schema, *, overwrite: bool = False, **options: object
+) -> TableWriter:
+    """Plan a write as Spark does."""
+    return moved(source(uri, **options).writer(spark_schema(schema_from_any(schema)), overwrite))
+
+
+def save(uri: str, *tasks: pa.Table, overwrite: bool = False, **options: object) -> None:
+    """Write as `df.write.format("deltasql").options(…).save(uri)` does, a task for each table."""
+    planned = writer(uri, tasks[0].schema, overwrite=overwrite, **options)
+    messages = [moved(moved(planned).write(iter(task.to_batches()))) for task in tasks]
+    moved(planned).commit(messages)
+
+
+class Stream:
+    """A streaming query on the source; its offset is what a checkpoint would hold."""
+
+    def __init__(self, uri: str, offset: dict[str, Any] | None = None, **options: object) -> None:
+        made = source(uri, **options)
+        self.schema = made.schema()
+        self.reader: TableStream = moved(made).streamReader(self.schema)
+        self.offset = self.reader.initialOffset() if offset is None else offset
+
+    def batch(self, limit: object = None) -> list[dict[str, Any]] | None:
+        """Return the rows of the next batch, None when nothing is new."""
+        chosen: Any = limit or self.reader.getDefaultReadLimit()
+        end = self.reader.latestOffset(self.offset, chosen)
+        if end == self.offset:
+            return None
+        start, self.offset = self.offset, end
+        return self.between(start, end)
+
+    def between(self, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+        worker = moved(self.reader)
+        parts: Sequence[Any] = self.reader.partitions(start, end)
+        batches = [batch for part in parts for batch in worker.read(moved(part))]
+        return pa.Table.from_batches(
+            batches, to_arrow_schema(self.schema, timezone="UTC")
+        ).to_pylist()
+
+    def ids(self) -> list[list[int]]:
+        """Return the ids of all batches until nothing is new, those without rows left out."""
+        found = []
+        while (rows := self.batch()) is not None:
+            found.append(sorted(row["id"] for row in rows))
+        return [ids for ids in found if ids]
