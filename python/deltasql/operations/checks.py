@@ -1,7 +1,7 @@
 """The rules of a table that every new row must keep: NOT NULL, constraints, generated columns.
 
 Rows come batch by batch, as Arrow, or as a relation of an engine. NOT NULL of Arrow data needs
-no engine; an expression is evaluated by the engine of the transaction.
+no engine; an expression is evaluated by DuckDB, or by the engine that has the relation.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from deltasql.engine.choose import open_engine
 from deltasql.exceptions import InvalidDataError, TxnLogSchemaError, TxnLogTransactionError
 from deltasql.model.properties import TableProperties
 from deltasql.model.schema import StructType
@@ -122,9 +123,16 @@ def checked_batches(
     rules = rules_of(target)
     needs_engine = bool(rules.conditions or rules.generated or predicate is not None)
     for batch in _gathered(batches) if needs_engine else batches:
-        whole = _generated(target, rules, batch, generate) if generate else batch
-        _refuse_nulls(target, rules, whole)
-        _refuse_broken(target, rules, whole, predicate, frozenset(generate))
+        if not needs_engine:
+            _refuse_nulls(target, rules, batch)
+            yield batch
+            continue
+        # An engine of its own: the one of the transaction may be waiting for this very batch,
+        # and would keep it for as long as the transaction lasts.
+        with open_engine(target.config, name="duckdb") as engine:
+            whole = _generated(target, rules, batch, generate, engine) if generate else batch
+            _refuse_nulls(target, rules, whole)
+            _refuse_broken(target, rules, whole, predicate, frozenset(generate), engine)
         yield whole
 
 
@@ -145,11 +153,11 @@ def _refuse_broken(
     batch: pa.RecordBatch,
     predicate: exp.Expr | None,
     computed: frozenset[str],
+    engine: Engine,
 ) -> None:
     broken = _broken_condition(rules, predicate, computed, in_sql=False)
     if broken is None:
         return
-    engine = target.engine
     rows = exp.select(exp.Star()).from_("rows").where(broken)
     found = engine.collect(engine.query(rows, rows=engine.rows(batch)))
     if found.num_rows:
@@ -157,7 +165,7 @@ def _refuse_broken(
 
 
 def _generated(
-    target: Target, rules: Rules, batch: pa.RecordBatch, missing: Sequence[str]
+    target: Target, rules: Rules, batch: pa.RecordBatch, missing: Sequence[str], engine: Engine
 ) -> pa.RecordBatch:
     """Compute columns; the batch has them as nulls, in their places."""
     schema = target.schema
@@ -165,7 +173,6 @@ def _generated(
         _computed(schema, rules, name) if name in missing else column(name)
         for name in batch.schema.names
     ]
-    engine = target.engine
     rows = engine.rows(batch.select([n for n in batch.schema.names if n not in missing]))
     table = engine.collect(engine.query(exp.select(*columns).from_("rows"), rows=rows))
     (whole,) = table.cast(batch.schema).combine_chunks().to_batches() or [batch.slice(0, 0)]
