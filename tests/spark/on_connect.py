@@ -103,3 +103,42 @@ def test_a_merge_runs(spark: SparkSession, lake: Catalog) -> None:
         *((number, "old") for number in range(8)),
         *((number, "new") for number in range(8, 12)),
     ]
+
+
+def test_a_delta_table_takes_columns_and_text(spark: SparkSession, lake: Catalog) -> None:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    from deltasql.spark import DeltaTable
+    from deltasql.spark.session import set_catalog
+
+    set_catalog(spark, lake)
+    made = (
+        DeltaTable.create(spark).tableName("t").addColumn("id", "bigint").addColumn("v", "string")
+    )
+    table = made.execute()
+    source = spark.range(6).selectExpr("id", "'old' AS v")
+    table.merge(source, table.toDF().id == source.id).whenNotMatchedInsertAll().execute()
+    table.delete(F.col("id").isin(0, 1))
+    table.update(F.col("id") == 2, {"v": F.when(F.col("v") == "old", F.lit("it's")).otherwise("?")})
+    news = spark.range(4, 7).selectExpr("id", "'new' AS v").alias("s")
+    [counts] = (
+        table.alias("t")
+        .merge(news, "t.id = s.id")
+        .whenMatchedUpdate(set={"v": F.concat(F.col("t.v"), news["v"])})
+        .whenNotMatchedInsert(values={"id": F.col("s.id"), "v": F.upper("s.v")})
+        .whenNotMatchedBySourceDelete("t.id = 3")
+        .execute()
+        .collect()
+    )
+    assert tuple(counts) == (4, 2, 1, 1)
+    found = sorted(tuple(row) for row in table.toDF().collect())
+    assert found == [(2, "it's"), (4, "oldnew"), (5, "oldnew"), (6, "NEW")]
+    with pytest.raises(AnalysisException):
+        table.delete("none = 1")
+    assert table.history(1).first()["operation"] == "MERGE"
+    [row] = table.optimize().executeCompaction().collect()
+    assert row.metrics.numFilesAdded <= 1
+    table.restoreToVersion(1)
+    assert table.toDF().count() == 6
+    assert table.detail().first()["format"] == "delta"

@@ -49,21 +49,28 @@ _OPTIONS = {
 
 
 def scan(
-    spark: SparkSession, files: LiveFiles, *, positions: bool = False, prune: Prune | None = None
+    spark: SparkSession,
+    files: LiveFiles,
+    *,
+    positions: bool = False,
+    prune: Prune | None = None,
+    required: bool = False,
 ) -> DataFrame:
     """Return the rows of these files, with the columns of the table in their order.
 
     With `positions`, FILE and ROW say where each of them is. `prune` returns the paths of files
-    that can match a condition: classic Spark asks it about filters that are applied later.
+    that can match a condition: classic Spark asks it about filters that are applied later. With
+    `required`, classic Spark is told which columns are never null.
     """
     require_pyspark()
     groups: tuple[_Group, _Group] = ([], [])
     for number, file in enumerate(files.files):
         groups[bool(file.vector)].append((number, file))
-    frames = [_rows(spark, files, group, positions, prune) for group in groups if group]
+    frames = [_rows(spark, files, group, positions, prune, required) for group in groups if group]
     if not frames:
         also = [StructField(name, "long") for name in (FILE, ROW) if positions]
-        return spark.createDataFrame([], spark_schema(StructType((*files.schema.fields, *also))))
+        whole = StructType((*files.schema.fields, *also))
+        return spark.createDataFrame([], spark_schema(whole, required=required))
     first, *others = frames
     for other in others:
         first = first.unionAll(other)
@@ -71,7 +78,12 @@ def scan(
 
 
 def _rows(
-    spark: SparkSession, files: LiveFiles, group: _Group, positions: bool, prune: Prune | None
+    spark: SparkSession,
+    files: LiveFiles,
+    group: _Group,
+    positions: bool,
+    prune: Prune | None,
+    required: bool,
 ) -> DataFrame:
     """Read files that all have a deletion vector, or none of which has."""
     numbered = positions or bool(group[0][1].vector)
@@ -81,11 +93,16 @@ def _rows(
     for _, file in group:
         if file.address.startswith("/") and ":" in file.address.rpartition("/")[2]:
             raise _unreadable(file.address)
-    return _read_indexed(spark, files, group, positions, prune)
+    return _read_indexed(spark, files, group, positions, prune, required)
 
 
 def _read_indexed(
-    spark: SparkSession, files: LiveFiles, group: _Group, positions: bool, prune: Prune | None
+    spark: SparkSession,
+    files: LiveFiles,
+    group: _Group,
+    positions: bool,
+    prune: Prune | None,
+    required: bool,
 ) -> DataFrame:
     """Read files through an index of our own; places and partition values come with it."""
     from pyspark.sql import functions as F
@@ -94,7 +111,8 @@ def _read_indexed(
     partitions = {f.name: place for place, f in enumerate(files.partition_fields())}
     stored = StructType(tuple(f for f in files.schema.fields if f.name not in partitions))
     indexed = IndexedScan(files, group, stored, positions or vectors, prune)
-    frame = indexed_frame(spark, indexed, spark_schema(stored, mode), _OPTIONS)
+    schema = spark_schema(stored, mode, required=required)
+    frame = indexed_frame(spark, indexed, schema, _OPTIONS)
     columns = {field.name: _renamed(field, mode) for field in stored.fields}
     for name, place in partitions.items():
         columns[name] = F.col(partition_name(place))

@@ -11,12 +11,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def spark_schema(schema: StructType, column_mapping_mode: str | None = None) -> Any:
-    """Return a schema as Spark has it; with a mapping mode, under its physical names."""
+def spark_schema(
+    schema: StructType, column_mapping_mode: str | None = None, *, required: bool = False
+) -> Any:
+    """Return a schema as Spark has it; with a mapping mode, under its physical names.
+
+    With `required`, columns that may not be null are told to Spark as such.
+    """
     from pyspark.sql.types import StructType as SparkStruct
 
     plain = StructType(tuple(_plain_field(f, column_mapping_mode) for f in schema.fields))
-    return SparkStruct.fromJson(json.loads(plain.to_json()))
+    found = SparkStruct.fromJson(json.loads(plain.to_json()))
+    for told, field in zip(found.fields, schema.fields, strict=True):
+        told.nullable = field.nullable or not required
+    return found
 
 
 def exact_type(data_type: DataType) -> Any:

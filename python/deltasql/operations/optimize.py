@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltasql import telemetry
 from deltasql.engine.base import DEFAULT_FILE_SIZE, WriteOptions
 from deltasql.operations.info import tell
 from deltasql.operations.target import STAGED_VERSION
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from deltasql.model.actions import AddFile
     from deltasql.operations.target import Target
 
+_log = logging.getLogger(__name__)
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _LARGEST = 2**63 - 1
 # As stock deltalake writes rewritten files: read often, written once.
@@ -113,16 +118,22 @@ def stage_bins(
     """
     written = rewrite_options(target, options, plan.target_size)
     step = replace(plan, added=[], removed=[], rewritten=[])
+    work = partial(rewrite or rewrite_rows, target)
+    total = len(plan.bins)
     while plan.bins:
-        files = plan.bins.pop(0)
-        target.read(files=files)
-        adds = (rewrite or rewrite_rows)(target, files, written)
-        target.remove(files, data_change=False)
-        target.add(adds)
-        for each in (plan, step):
-            each.added += [add.size for add in adds]
-            each.removed += files["size"].to_pylist()
-            each.rewritten.append(files)
+        bins = plan.bins[: target.engine.writes_at_once]
+        del plan.bins[: len(bins)]
+        for files in bins:
+            target.read(files=files)
+        for files, adds in zip(bins, _side_by_side(work, bins, written), strict=True):
+            target.remove(files, data_change=False)
+            target.add(adds)
+            for each in (plan, step):
+                each.added += [add.size for add in adds]
+                each.removed += files["size"].to_pylist()
+                each.rewritten.append(files)
+        done = total - len(plan.bins)
+        telemetry.log(_log, logging.INFO, "bins rewritten", table=target.name, done=done, of=total)
         if is_enough():
             break
     if step.rewritten:
@@ -132,6 +143,18 @@ def stage_bins(
         }
         step.bins = plan.bins
         tell(target, "OPTIMIZE", parameters, step.metrics())
+
+
+def _side_by_side(
+    work: Callable[[pa.Table, WriteOptions], list[AddFile]],
+    bins: Sequence[pa.Table],
+    options: WriteOptions,
+) -> list[list[AddFile]]:
+    """Rewrite bins at the same time, as many as an engine takes."""
+    if len(bins) == 1:
+        return [work(bins[0], options)]
+    with ThreadPoolExecutor(len(bins), thread_name_prefix="deltasql-optimize") as pool:
+        return list(pool.map(lambda files: work(files, options), bins))
 
 
 def rewrite_rows(target: Target, files: pa.Table, options: WriteOptions) -> list[AddFile]:
@@ -169,10 +192,12 @@ def _chosen(target: Target, filters: Sequence[Any] | str | None) -> tuple[pa.Tab
 
     Files of this transaction stay: their rows are new, which a rewritten file would not tell.
     """
+    predicate = None
     if isinstance(filters, str):
         predicate, told = target.predicate(filters), [filters]
     else:
-        predicate = target.predicate(list(filters)) if filters else None
+        if filters:
+            predicate = target.predicate(list(filters))
         told = [target.predicate([each]).sql.replace("`", "") for each in filters or ()]
     files = target.files(predicate)
     return files.filter(pc.not_equal(files["added_version"], STAGED_VERSION)), told

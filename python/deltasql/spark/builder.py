@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltasql.api.create import table_properties
-from deltasql.exceptions import TxnLogConfigError
 from deltasql.operations.create import replace_table, tell_created
+from deltasql.operations.info import tell
 from deltasql.spark.errors import analysis_error, spark_kinds
-from deltasql.spark.session import (
-    path_in,
-    required_catalog,
-    resolve_uri,
-    table_at,
-    table_name,
-)
-from deltasql.uri import is_deltasql_uri, parse_uri
+from deltasql.spark.session import path_in, place_of
+from deltasql.uri import is_deltasql_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -197,6 +191,9 @@ class DeltaTableBuilder:
             target = tx.target(name)
             replace_table(target, schema, self._partitions, properties, description=self._comment)
             tell_created(target, "Overwrite", replaces=True)
+            if not self._creates:
+                info = target.staged.info
+                tell(target, "REPLACE TABLE", info.operation_parameters, info.operation_metrics)
 
     def _place(self) -> tuple[Catalog, str, str | None]:
         """Return the catalog, the name and the folder that a new table would have."""
@@ -209,15 +206,11 @@ class DeltaTableBuilder:
             )
         for each in (self._name, self._location):
             if each is not None and is_deltasql_uri(each):
-                catalog, name = resolve_uri(each)
-                return catalog, name, parse_uri(each).location
-        catalog = required_catalog(self._spark, given)
-        path = self._location if self._name is None else path_in(self._name)
-        if path is not None:
-            found = table_at(catalog, path)
-            return catalog, found or _name_of_folder(path), path
-        assert self._name is not None
-        return catalog, table_name(self._name), self._location
+                return place_of(self._spark, each)
+        catalog, name, location = place_of(self._spark, given)
+        if self._name is None or path_in(self._name) is not None:
+            return catalog, name, location
+        return catalog, name, self._location
 
     def _type(self, given: str | DataType) -> DataType:
         if isinstance(given, DataType):
@@ -229,14 +222,8 @@ class DeltaTableBuilder:
 
             parser = session._jsparkSession.sessionState().sqlParser()
             return _parse_datatype_json_string(parser.parseDataType(given).json())
-        return session.createDataFrame([], f"x {given}").schema[0].dataType
-
-
-def _name_of_folder(path: str) -> str:
-    name = path.rstrip("/").rpartition("/")[2]
-    if not name:
-        raise TxnLogConfigError(f"{path!r} names no folder", help="Give a folder for the table.")
-    return name.replace("%", "%25").replace(".", "%2E")
+        read: DataType = session.createDataFrame([], f"x {given}").schema[0].dataType
+        return read
 
 
 def _names(cols: Any, problem: str) -> list[str]:

@@ -9,12 +9,14 @@ from zoneinfo import ZoneInfo
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError
 from deltasql.model.protocol import FEATURES
 from deltasql.spark.arguments import require
+from deltasql.spark.clone import clone_table
 from deltasql.spark.describe import detail, history
 from deltasql.spark.errors import analysis_error, argument_error, spark_kinds
 from deltasql.spark.optimize import DeltaOptimizeBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from typing import Self
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -41,6 +43,7 @@ class TableCare:
         _catalog: Catalog
         _name: str
 
+        def __init__(self, spark: SparkSession, catalog: Catalog, name: str) -> None: ...
         def _snapshot(self, version: int | None = None) -> Snapshot: ...
         def _commit(self, operate: Callable[[MultiTableTransaction], Any]) -> Any: ...
         def _operate(self, stage: Callable[[Target], Any]) -> Any: ...
@@ -182,6 +185,69 @@ class TableCare:
             features=(featureName,),
             help="Copy the rows into a new table without the feature.",
         )
+
+    def clone(
+        self,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Copy the latest version into a table of its own; a shallow copy shares the files."""
+        return self._cloned(self._snapshot(), target, isShallow, replace, properties)
+
+    def cloneAtVersion(
+        self,
+        version: int,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Copy an older version."""
+        require(version, int, "version", "an int")
+        with spark_kinds():
+            older = self._snapshot(version)
+        return self._cloned(older, target, isShallow, replace, properties)
+
+    def cloneAtTimestamp(
+        self,
+        timestamp: str,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Copy the table as it was at a moment."""
+        require(timestamp, str, "timestamp", "a string")
+        moment = self._moment(timestamp)
+        with spark_kinds():
+            older = self._catalog.table(self._name).snapshot(timestamp=moment)
+        return self._cloned(older, target, isShallow, replace, properties)
+
+    def _cloned(
+        self,
+        snapshot: Snapshot,
+        target: str,
+        shallow: bool,
+        replaces: bool,
+        properties: Mapping[str, str] | None,
+    ) -> Self:
+        require(target, str, "target", "a string")
+        require(shallow, bool, "isShallow", "a boolean")
+        require(replaces, bool, "replace", "a boolean")
+        given = {} if properties is None else properties
+        require(given, dict, "properties", "a dict")
+        with spark_kinds():
+            catalog, name = clone_table(
+                self._spark,
+                snapshot,
+                target,
+                shallow=shallow,
+                replaces=replaces,
+                properties=given,
+            )
+        return type(self)(self._spark, catalog, name)
 
     def _restored(self, now: Snapshot, version: int, to: int | datetime) -> DataFrame:
         if version != now.version:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deltasql.spark.columns import (
     Writing,
@@ -15,9 +15,6 @@ from deltasql.spark.columns import (
     struct,
     text,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def node_sql(node: Any, writing: Writing) -> str:
@@ -168,11 +165,10 @@ def _catalyst(expression: Any, writing: Writing) -> str:
     raise cannot_write(kind)
 
 
-def register_function(spark: SparkSession, expression: Any) -> str:
+def register_function(spark: Any, expression: Any) -> str:
     """Make a Python function that a Column calls known by name, and return that."""
-    session: Any = spark
     name = f"deltasql_udf_{expression.resultId().id()}"
-    python = session._sc._jvm.org.apache.spark.sql.execution.python.UserDefinedPythonFunction
+    python = spark._sc._jvm.org.apache.spark.sql.execution.python.UserDefinedPythonFunction
     made = python(
         name,
         expression.func(),
@@ -180,7 +176,7 @@ def register_function(spark: SparkSession, expression: Any) -> str:
         expression.evalType(),
         expression.udfDeterministic(),
     )
-    session._jsparkSession.udf().registerPython(name, made)
+    spark._jsparkSession.udf().registerPython(name, made)
     return name
 
 

@@ -129,11 +129,11 @@ def _cast(node: Any, writing: Writing) -> str:
     return f"{word}({expression_sql(node._expr, writing)} AS {shown})"
 
 
-def register_function(spark: Any, node: Any) -> str:
+def register_function(spark: Any, expression: Any) -> str:
     """Make a Python function that a Column calls known by name, and return that."""
-    function = node._function
+    function = expression._function
     name = f"deltasql_udf_{id(function)}"
     spark._client.register_udf(
-        function._func, function._output_type, name, function._eval_type, node._deterministic
+        function._func, function._output_type, name, function._eval_type, expression._deterministic
     )
     return name

@@ -14,6 +14,7 @@ from deltasql.operations.update import stage_update
 from deltasql.spark.arguments import assignment_texts, condition_text
 from deltasql.spark.builder import DeltaTableBuilder
 from deltasql.spark.care import TableCare
+from deltasql.spark.convert import convert_table
 from deltasql.spark.errors import spark_kinds
 from deltasql.spark.frames import alias_of, keys_of, writer
 from deltasql.spark.merge import DeltaMergeBuilder, MergeInto
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import Column, SparkSession
+    from pyspark.sql.types import StructType
 
     from deltasql.api.catalog import Catalog
     from deltasql.api.transaction import MultiTableTransaction
@@ -121,12 +123,25 @@ class DeltaTable(TableCare):
         session = active_session() if spark is None else spark
         return DeltaTableBuilder(session, cls, creates=creates, replaces=replaces, ignores=ignores)
 
+    @classmethod
+    def convertToDelta(
+        cls,
+        sparkSession: SparkSession,
+        identifier: str,
+        partitionSchema: str | StructType | None = None,
+    ) -> DeltaTable:
+        """Make a table of the files of parquet.`path`, in the session's catalog."""
+        with spark_kinds():
+            return cls(sparkSession, *convert_table(sparkSession, identifier, partitionSchema))
+
     # Read
 
     def toDF(self) -> DataFrame:
         """Return the rows of the latest version, pruned by whatever the query filters."""
         with spark_kinds():
-            frame = read_snapshot(self._spark, self._snapshot(), self._catalog.config)
+            frame = read_snapshot(
+                self._spark, self._snapshot(), self._catalog.config, described=True
+            )
         named = frame if self._alias is None else frame.alias(self._alias)
         self._keys.update(keys_of(frame))
         return named

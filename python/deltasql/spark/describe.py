@@ -46,7 +46,7 @@ def history(spark: SparkSession, snapshot: Snapshot, limit: int | None) -> DataF
 def detail(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     """Return one row: what the table is, where it is, what it needs of readers and writers."""
     metadata, protocol, totals = snapshot.metadata, snapshot.protocol, snapshot.totals()
-    row = (
+    row: tuple[Any, ...] = (
         "delta",
         metadata.id,
         snapshot.table.full_name,

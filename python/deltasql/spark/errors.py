@@ -86,7 +86,7 @@ def _kind(error: TxnLogError) -> type[PySparkException] | None:
 
 
 @lru_cache
-def _class(ours: type[TxnLogError], kind: type[PySparkException]) -> type[Any]:
+def _class(ours: Any, kind: Any) -> Any:
     def reduce(self: TxnLogError) -> Any:
         return _rebuilt, (ours, kind, self.__dict__)
 
@@ -108,10 +108,11 @@ def _class(ours: type[TxnLogError], kind: type[PySparkException]) -> type[Any]:
 def _rebuilt(
     ours: type[TxnLogError], kind: type[PySparkException], state: dict[str, Any]
 ) -> TxnLogError:
-    made = _class(ours, kind)
-    error: TxnLogError = made.__new__(made, state["message"])
+    made: Any = _class(ours, kind)
+    error: Any = made.__new__(made, state["message"])
     error.__dict__.update(
         {"_message": state["message"], "_messageParameters": {}, "_contexts": [], **state}
     )
     error.args = (state["message"],)
-    return error
+    found: TxnLogError = error
+    return found

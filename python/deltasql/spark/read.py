@@ -74,16 +74,37 @@ def _read_staged(
 
 
 def read_snapshot(
-    spark: SparkSession, snapshot: Snapshot, config: Config, predicate: object = None
+    spark: SparkSession,
+    snapshot: Snapshot,
+    config: Config,
+    predicate: object = None,
+    *,
+    described: bool = False,
 ) -> DataFrame:
-    """Read the rows of a snapshot for which a predicate is true."""
+    """Read the rows of a snapshot for which a predicate is true.
+
+    With `described`, the schema tells the comments of columns and, on classic Spark, which are
+    never null.
+    """
     scanned = snapshot.scan(predicate)
     location = snapshot.table.location
     files = LiveFiles(location, snapshot.metadata, scanned.arrow, config.storage)
-    frame = scan(spark, files, prune=lambda text: _matching(snapshot, text))
+    frame = scan(spark, files, prune=lambda text: _matching(snapshot, text), required=described)
+    if described:
+        frame = _commented(frame, snapshot)
     if scanned.predicate is None:
         return frame
     return frame.where(spark_condition(scanned.predicate))
+
+
+def _commented(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
+    """Tell Spark what users wrote about columns; what Delta itself keeps there is left out."""
+    told = frame
+    for field in snapshot.schema.fields:
+        shown = {k: v for k, v in field.metadata.items() if not k.startswith("delta.")}
+        if shown:
+            told = told.withMetadata(field.name, shown)
+    return told
 
 
 def _matching(snapshot: Snapshot, condition: str) -> set[str]:

@@ -12,7 +12,13 @@ from deltasql.config import Config
 from deltasql.engine.spark_session import is_same_session
 from deltasql.exceptions import TxnLogConfigError, TxnLogTableNotFoundError, TxnLogUriError
 from deltasql.storage import absolute_location
-from deltasql.uri import DeltaSqlUri, is_deltasql_uri, join_table_name, parse_uri
+from deltasql.uri import (
+    DEFAULT_NAMESPACE,
+    DeltaSqlUri,
+    is_deltasql_uri,
+    join_table_name,
+    parse_uri,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,6 +158,23 @@ def table_name(name: str) -> str:
     parts = [quoted.replace("``", "`") or plain for quoted, plain in _QUOTED.findall(name)]
     short = parts[1:] if len(parts) == 3 and parts[0] == "spark_catalog" else parts
     return ".".join(short) if len(short) != 2 else join_table_name(short[0], short[1])
+
+
+def place_of(spark: SparkSession, wanted: str) -> tuple[Catalog, str, str | None]:
+    """Return the catalog, the name and the folder of a table that there may not be yet.
+
+    A path that no table has yet gives the table the name of its last folder.
+    """
+    if is_deltasql_uri(wanted):
+        catalog, name = resolve_uri(wanted)
+        return catalog, name, parse_uri(wanted).location
+    catalog = required_catalog(spark, wanted)
+    path = path_in(wanted)
+    if path is None:
+        return catalog, table_name(wanted), None
+    location = spellings(path)[0]
+    folder = join_table_name(DEFAULT_NAMESPACE, location.rpartition("/")[2])
+    return catalog, table_at(catalog, path) or folder, location
 
 
 def spark_location(address: str) -> str:

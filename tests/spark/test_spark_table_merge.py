@@ -1,0 +1,232 @@
+"""Merges through `deltasql.spark.DeltaTable` leave the rows that delta-spark leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from deltasql.spark import DeltaTable
+from deltasql.spark.session import set_catalog
+from tests.mirror.support import open_mirrored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+ROWS = [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
+SOURCE = [("a", -1), ("b", 0), ("e", -5), ("f", -6)]
+
+
+@pytest.fixture
+def lake(spark: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
+        set_catalog(spark, opened)
+        yield opened
+
+
+@pytest.fixture
+def table(spark: SparkSession, lake: Catalog) -> DeltaTable:
+    with lake.begin() as tx:
+        tx.write("t", spark.createDataFrame(ROWS, ["key", "value"]).coalesce(1))
+    return DeltaTable.forName(spark, "t")
+
+
+@pytest.fixture
+def source(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(SOURCE, ["k", "v"]).coalesce(1)
+
+
+def rows(table: DeltaTable) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in table.toDF().collect()), key=str)
+
+
+def every_clause(table: DeltaTable, source: DataFrame) -> DataFrame:
+    return (
+        table.merge(source, "key = k")
+        .whenMatchedUpdate("v < 0", {"value": "v + 0"})
+        .whenMatchedDelete()
+        .whenNotMatchedInsert(F.col("v") == -5, {"key": "k", "value": F.col("v") + 0})
+        .whenNotMatchedInsert(values={"key": F.concat(F.lit("new "), F.col("k"))})
+        .whenNotMatchedBySourceUpdate("value = 3", {"value": F.col("value") * 10})
+        .whenNotMatchedBySourceDelete()
+        .execute()
+    )
+
+
+def test_every_clause_applies_in_its_order(table: DeltaTable, source: DataFrame) -> None:
+    [counts] = every_clause(table, source).collect()
+    assert rows(table) == [("a", -1), ("c", 30), ("e", -5), ("new f", None)]
+    assert counts.asDict() == {
+        "num_affected_rows": 6,
+        "num_updated_rows": 2,
+        "num_deleted_rows": 2,
+        "num_inserted_rows": 2,
+    }
+    [told] = table.history(1).collect()
+    assert told["operation"] == "MERGE"
+    assert told["operationMetrics"]["numTargetRowsInserted"] == "2"
+    assert "predicate" in told["operationParameters"]
+
+
+def test_aliases_name_the_sides(table: DeltaTable, source: DataFrame) -> None:
+    named = source.toDF("key", "value").alias("s")
+    (
+        table.alias("t")
+        .merge(named, F.expr("t.key = s.key"))
+        .whenMatchedUpdate(set={"t.value": F.col("s.value") + F.col("t.value")})
+        .whenNotMatchedInsertAll("s.value = -5")
+        .execute()
+    )
+    assert rows(table) == [("a", 0), ("b", 2), ("c", 3), ("d", 4), ("e", -5)]
+
+
+def test_columns_of_data_frames_name_the_sides(table: DeltaTable, source: DataFrame) -> None:
+    other = source.toDF("key", "value")
+    mine = table.toDF()
+    (
+        table.merge(other, mine.key == other["key"])
+        .whenMatchedUpdate(set={"value": other.value + table.toDF().value})
+        .whenNotMatchedInsert(values={"key": other.key})
+        .execute()
+    )
+    assert rows(table) == [("a", 0), ("b", 2), ("c", 3), ("d", 4), ("e", None), ("f", None)]
+
+
+def test_all_columns_are_taken_by_name(spark: SparkSession, table: DeltaTable) -> None:
+    source = spark.sql("SELECT 9 AS VALUE, 'x' AS extra, 'a' AS Key")
+    table.merge(source.alias("s"), "target.key = s.key").whenMatchedUpdateAll().execute()
+    assert rows(table) == [("a", 9), ("b", 2), ("c", 3), ("d", 4)]
+
+
+def test_a_table_evolves_with_the_source(spark: SparkSession, table: DeltaTable) -> None:
+    source = spark.sql("SELECT 'a' AS key, 'x' AS extra UNION ALL SELECT 'z', 'y'").alias("s")
+    merged = table.alias("t").merge(source, "t.key = s.key").withSchemaEvolution()
+    merged.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    assert table.toDF().columns == ["key", "value", "extra"]
+    assert rows(table) == [
+        *(("a", 1, "x"), ("b", 2, None), ("c", 3, None), ("d", 4, None), ("z", None, "y"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("add", "words"),
+    [
+        (lambda m: m, "MERGE_MISSING_WHEN"),
+        (lambda m: m.whenMatchedDelete().whenMatchedUpdate(set={"value": "1"}), "only the last"),
+        (lambda m: m.whenNotMatchedInsertAll(), "Cannot resolve key in INSERT"),
+        (lambda m: m.whenMatchedUpdateAll(), "Cannot resolve key in UPDATE"),
+        (lambda m: m.whenMatchedUpdate(set={"none": "v"}), "none"),
+        (lambda m: m.whenNotMatchedInsert(values={"key": "key"}), "key"),
+        (lambda m: m.whenNotMatchedBySourceUpdate(set={"value": "v"}), "v"),
+    ],
+)
+def test_merges_that_mean_nothing_are_refused(
+    table: DeltaTable, source: DataFrame, add: Callable[[Any], Any], words: str
+) -> None:
+    with pytest.raises(AnalysisException, match=words):
+        add(table.merge(source, "key = k")).execute()
+    assert rows(table) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda t, s: t.merge(None, "key = k"), ValueError, "'source' in merge cannot be None"),
+        (lambda t, s: t.merge([1], "key = k"), TypeError, "must be DataFrame"),
+        (lambda t, s: t.merge(s, None), ValueError, "'condition' in merge cannot be None"),
+        (lambda t, s: t.merge(s, 1), TypeError, "'condition' must be"),
+        (
+            lambda t, s: t.merge(s, "key = k").whenMatchedUpdate(),
+            ValueError,
+            "'set' in whenMatchedUpdate cannot be None",
+        ),
+        (
+            lambda t, s: t.merge(s, "key = k").whenMatchedUpdate(1, {"value": "v"}),
+            TypeError,
+            "'condition' must be",
+        ),
+        (
+            lambda t, s: t.merge(s, "key = k").whenNotMatchedInsert("v = 1"),
+            ValueError,
+            "'values' in whenNotMatchedInsert cannot be None",
+        ),
+        (
+            lambda t, s: t.merge(s, "key = k").whenNotMatchedBySourceUpdate(set={"value": 1}),
+            TypeError,
+            "Values of dict in 'set' in whenNotMatchedBySourceUpdate",
+        ),
+        (lambda t, s: t.merge(s, "key = k").whenMatchedDelete(1), TypeError, "'condition' must be"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    table: DeltaTable,
+    source: DataFrame,
+    call: Callable[[Any, Any], Any],
+    kind: type[Exception],
+    words: str,
+) -> None:
+    with pytest.raises(kind, match=words):
+        call(table, source)
+
+
+EXPRESSIONS: dict[str, Callable[[], Any]] = {
+    "case": lambda: F.when(F.col("value") > 2, "big").otherwise(F.lit("it's")),
+    "struct": lambda: F.struct(F.col("key").alias("x"), "value").cast("string"),
+    "between": lambda: F.col("value").between(2, 3).cast("string"),
+    "isin": lambda: F.col("key").isin("a", "c").cast("string"),
+    "not": lambda: (~F.col("key").like("a%") & F.col("value").isNotNull()).cast("string"),
+    "array": lambda: F.array(F.lit(5), F.lit(6))[1].cast("string"),
+    "lambda": lambda: F.transform(F.array("value"), lambda x: x + 1).cast("string"),
+    "map": lambda: F.create_map(F.lit("k"), F.col("key"))["k"],
+    "text": lambda: F.concat_ws("-", F.substring("key", 1, 1), F.lit("back\\slash 'q' \"d\"")),
+    "numbers": lambda: (F.col("value") / 2 + F.lit(1.5) - 3 % F.col("value")).cast("string"),
+    "negative": lambda: (-F.col("value") * F.lit(-2)).cast("string"),
+    "dates": lambda: F.date_add(F.to_date(F.lit("2024-02-28")), 2).cast("string"),
+    "regexp": lambda: F.regexp_replace("key", "[ab]+", "$0!"),
+    "null": lambda: F.coalesce(F.lit(None), F.col("key").eqNullSafe("a").cast("string")),
+    "json": lambda: F.to_json(F.struct("key")),
+    "sha": lambda: F.sha2("key", 256),
+}
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_columns_mean_what_they_mean_in_spark(table: DeltaTable, name: str) -> None:
+    column = EXPRESSIONS[name]()
+    before = table.toDF().select(column.alias("key"), "value").collect()
+    table.update(set={"key": column})
+    assert rows(table) == sorted((tuple(row) for row in before), key=str)
+
+
+def test_literals_keep_their_types(spark: SparkSession, lake: Catalog) -> None:
+    import datetime as dt
+    import decimal
+
+    values = {
+        "d": dt.date(2024, 2, 29),
+        "at": dt.datetime(2024, 2, 29, 12, 30, 0, 5),
+        "n": decimal.Decimal("12.50"),
+        "x": 1.5,
+        "b": b"\x00\xff",
+        "l": 2**40,
+        "ok": True,
+        "s": 'a\'b\\c\n"d"',
+    }
+    kinds = (
+        "d date, at timestamp, n decimal(10,2), x double, b binary, l long, ok boolean, s string"
+    )
+    with lake.begin() as tx:
+        tx.write("t", spark.createDataFrame([(None,) * 7 + ("",)], kinds))
+    table = DeltaTable.forName(spark, "t")
+    table.update(set={name: F.lit(value) for name, value in values.items()})
+    [row] = table.toDF().collect()
+    assert {name: row[name] for name in values} == values
+    table.delete(F.col("at") == F.lit(values["at"]))
+    assert rows(table) == []
