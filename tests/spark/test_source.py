@@ -262,8 +262,10 @@ def test_options_that_make_no_sense_are_refused(
         load(given.pop("path", uri(lake, "t")), **given)
 
 
-def test_no_worker_gets_a_connection_or_the_address_of_the_database(lake: Catalog) -> None:
+def test_no_worker_that_reads_gets_the_address_of_the_database(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(1))
-    made = source(uri(lake, "t"))
+    made, streamed = source(uri(lake, "t")), source(uri(lake, "t"))
     reader = made.reader(made.schema())
-    assert lake.uri.database.encode() not in pickle.dumps((reader, reader.partitions()))
+    stream = streamed.streamReader(streamed.schema())
+    sent = pickle.dumps((made, reader, reader.partitions(), streamed, stream))
+    assert lake.uri.database.encode() not in sent

@@ -25,10 +25,16 @@ def register(
     version of this moment: call again to see later commits.
     """
     require_pyspark()
-    from deltasql.spark.source import source_class
+    from deltasql.spark.source import DeltaSqlSource, source_class
 
-    opened = None if catalog is None else set_catalog(spark, catalog)
-    spark.dataSource.register(source_class(opened))
-    if opened is None or not views:
+    if catalog is None:
+        spark.dataSource.register(DeltaSqlSource)
+        return {}
+    opened = set_catalog(spark, catalog)
+    # A password that stands in a variable stays there.
+    hides = isinstance(catalog, str) and "${" in catalog
+    address = str(catalog) if hides else opened.uri.to_string()
+    spark.dataSource.register(source_class(address, opened.config))
+    if not views:
         return {}
     return mirror_spark(spark, opened, using_delta=False)

@@ -70,6 +70,7 @@ class DeltaSqlSource(DataSource):
                 parts = _changes(catalog, snapshot, options)
             else:
                 parts = file_parts(snapshot.scan().arrow)
+        self._forget()
         return SnapshotReader(Reading(state, config, schema), parts)
 
     def writer(self, schema: SparkStruct, overwrite: bool) -> TableWriter:
@@ -85,7 +86,9 @@ class DeltaSqlSource(DataSource):
             snapshot = _asked(catalog, options, self._version)
             state = TableState.of(snapshot)
         check_columns(schema, state, with_feed=options.flag("readChangeFeed"))
-        return TableStream(options, Reading(state, self._settings(), schema), snapshot.version)
+        reading = Reading(state, self._settings(), schema)
+        self._forget()
+        return TableStream(options, reading, snapshot.version)
 
     def streamWriter(self, schema: SparkStruct, overwrite: bool) -> DataSourceStreamWriter:
         """Streams are written by another way, which takes several tables at once."""
@@ -95,23 +98,28 @@ class DeltaSqlSource(DataSource):
             help="Use writeStream.foreachBatch(deltasql.spark.stream_writer(uri, app_id=…)).",
         )
 
+    def _forget(self) -> None:
+        """Drop the address of the database: from here on, Spark sends this object to workers."""
+        self.__class__ = DeltaSqlSource
+        self.options = {}
+
     def _options(self) -> SourceOptions:
         options = SourceOptions(dict(self.options), self.catalog)
         options.check()
         return options
 
     def _settings(self) -> Config:
-        return Config.load() if self.config is None else self.config
+        """Return the settings, without the other catalogs and their passwords."""
+        config = Config.load() if self.config is None else self.config
+        return config.model_copy(update={"catalogs": {}})
 
     def _open(self) -> Catalog:
         return connect(self._options().table(), self._settings())
 
 
-def source_class(catalog: Catalog | None) -> type[DeltaSqlSource]:
-    """Return the class to register: Spark sends it along with what it knows."""
-    if catalog is None:
-        return DeltaSqlSource
-    known: dict[str, Any] = {"catalog": catalog.uri.to_string(), "config": catalog.config}
+def source_class(catalog: str, config: Config) -> type[DeltaSqlSource]:
+    """Return a class that knows a catalog; Spark sends it along with what it knows."""
+    known: dict[str, Any] = {"catalog": catalog, "config": config}
     return type(DeltaSqlSource.__name__, (DeltaSqlSource,), known)
 
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 class Wish:
     """What a user asked for."""
 
-    uri: DeltaSqlUri = field(repr=False)
+    options: SourceOptions = field(repr=False)
     overwrite: bool
     schema: StructType
     schema_mode: str | None
@@ -87,7 +87,7 @@ class Wish:
         schema_mode = "merge" if options.flag("mergeSchema") else None
         partition_by = options.names("partitionBy")
         return cls(
-            uri=options.table(),
+            options=options,
             overwrite=overwrite,
             # Spark says of computed columns that they are never null, which is no wish of a user.
             schema=nullable(schema_from_any(schema), StructType()),
@@ -97,6 +97,11 @@ class Wish:
             txn=None if app_id is None or version is None else (app_id, version),
             user_metadata=options.text("userMetadata"),
         )
+
+    @property
+    def uri(self) -> DeltaSqlUri:
+        """Where the table is; a password that stands in a variable is looked up only here."""
+        return self.options.table()
 
     @property
     def table(self) -> str:

@@ -87,7 +87,8 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened: Catalog | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}  # a worker has no connection
+        # What goes to a worker: neither a connection nor the address of the database.
+        return {"reading": self.reading}
 
     # Which rows come next
 

@@ -1,0 +1,106 @@
+"""register(spark): the format, names and views of a catalog in a session, with a real Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import deltasql.spark
+from tests.mirror.support import open_mirrored
+from tests.oracles import tables, tables_staged
+from tests.oracles.states import arrow_rows
+from tests.spark.support import ODD, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+
+@pytest.fixture
+def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
+        yield opened
+
+
+def test_tables_are_views_and_follow_when_registered_again(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    for name in ("j_sales", "crm.j_clients"):
+        with lake.begin() as tx:
+            tx.write(name, pa.table({"id": [1, 2]}))
+    assert deltasql.spark.register(spark, lake) == {
+        "j_sales": "j_sales",
+        "crm.j_clients": "crm__j_clients",
+    }
+    both = "SELECT * FROM j_sales JOIN crm__j_clients USING (id)"
+    assert spark.sql(both).count() == 2
+    with lake.begin() as tx:
+        tx.write("j_sales", pa.table({"id": [3]}))
+    lake.drop("crm.j_clients")
+    assert deltasql.spark.register(spark, lake) == {"j_sales": "j_sales"}
+    assert spark.table("j_sales").count() == 3
+
+
+def test_rows_go_in_and_out_through_the_format_in_an_odd_session(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    made = [
+        tables.typed_partitions(lake),
+        tables.nested(lake),
+        tables_staged.deletion_vectors(lake),
+    ]
+    deltasql.spark.register(spark, lake, views=False)
+    with settings(spark, ODD):
+        for [written] in made:
+            frame = spark.read.format("deltasql").load(written.name)
+            assert arrow_rows(frame.toArrow()) == written.states[-1]
+            writer = frame.write.format("deltasql").mode("append")
+            keys = list(written.partition_by)
+            writer.option("partitionBy", ",".join(keys)).save(f"{written.name}_copy")
+            copy = lake.table(f"{written.name}_copy")
+            assert list(copy.snapshot().partition_columns) == keys
+            found = deltasql.spark.read(spark, copy.uri).toArrow()
+            assert arrow_rows(found) == written.states[-1]
+
+
+def test_what_spark_takes_of_modes_and_options(spark: SparkSession, lake: Catalog) -> None:
+    deltasql.spark.register(spark)
+    uri = lake.uri.with_table("t").to_string()
+
+    def save(frame: Any, mode: str, **options: object) -> None:
+        frame.write.format("deltasql").mode(mode).options(**options).save(uri)
+
+    ids = spark.range(6).coalesce(1)
+    save(ids, "append", userMetadata="first")
+    save(ids.where("id > 3"), "overwrite", replaceWhere="id > 2")
+    save(ids.selectExpr("id", "'x' AS more"), "append", mergeSchema="true")
+    table = lake.table("t")
+    assert table.version() == 2
+    frame = spark.read.format("deltasql").option("versionAsOf", 1).load(uri)
+    assert sorted(row["id"] for row in frame.collect()) == [0, 1, 2, 4, 5]
+    save(ids, "overwrite", overwriteSchema="true", txnAppId="job", txnVersion=1)
+    save(ids, "append", txnAppId="job", txnVersion=1)
+    assert deltasql.spark.read(spark, uri).columns == ["id"]
+    assert table.snapshot().totals().num_records == 6
+    for mode in ("error", "ignore"):
+        with pytest.raises(Exception, match="Append"):
+            save(ids, mode)
+    with pytest.raises(Exception, match="partitioning"):
+        ids.write.format("deltasql").mode("append").partitionBy("id").save(uri)
+    assert table.version() == 3
+
+
+def test_a_task_that_fails_commits_nothing(spark: SparkSession, lake: Catalog) -> None:
+    deltasql.spark.register(spark, lake, views=False)
+    lake.create_table("t", pa.schema([("id", pa.int64())]))
+    broken = spark.range(10).selectExpr("IF(id = 7, raise_error('broken'), id) AS id")
+    with pytest.raises(Exception, match="broken"):
+        broken.write.format("deltasql").mode("append").save("t")
+    assert lake.table("t").version() == 0

@@ -1,0 +1,200 @@
+"""A stream commits each batch to all of its tables exactly once, whatever is repeated."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import deltasql.spark
+from deltasql.exceptions import TxnLogConfigError
+from tests.mirror.support import open_mirrored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from deltasql import Catalog, MultiTableTransaction
+    from deltasql.uri import DeltaSqlUri
+
+IDS = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture
+def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
+        yield opened
+
+
+def found(lake: Catalog, name: str) -> list[int]:
+    with lake.begin() as tx:
+        return sorted(tx.read(name)["id"].to_pylist())
+
+
+def append(lake: Catalog, *numbers: int) -> None:
+    with lake.begin() as tx:
+        tx.write("source", pa.table({"id": numbers}, IDS))
+
+
+PARTS: dict[str, Any] = {"all": None, "odd": lambda df: df.where("id % 2 = 1")}
+
+
+def test_a_batch_that_comes_again_is_left_out_in_every_table(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    write = deltasql.spark.stream_writer(PARTS, app_id="s", catalog=lake)
+    for batch in (0, 0, 1, 1, 0):
+        write(spark.range(batch * 10, batch * 10 + 3), batch)
+    assert (found(lake, "all"), found(lake, "odd")) == ([0, 1, 2, 10, 11, 12], [1, 11])
+    assert lake.table("all").version() == lake.table("odd").version() == 1
+    groups = {lake.table(name).history(1)[0].txn_id for name in PARTS}
+    assert len(groups) == 1
+
+
+def test_a_function_may_choose_its_tables_by_the_batch(spark: SparkSession, lake: Catalog) -> None:
+    def each(tx: MultiTableTransaction, df: DataFrame, batch_id: int) -> None:
+        tx.write(f"t{batch_id}", df)
+        if batch_id:
+            merging = tx.merge("t0", df, "t.id = s.id", source_alias="s", target_alias="t")
+            merging.when_not_matched_insert_all().execute()
+
+    write = deltasql.spark.stream_writer(each, app_id="s", catalog=lake)
+    for batch in (0, 1, 1, 0):
+        write(spark.range(batch, batch + 2), batch)
+    assert (found(lake, "t0"), found(lake, "t1")) == ([0, 1, 2], [1, 2])
+
+
+def test_a_batch_that_fails_half_way_is_nowhere_and_can_be_repeated(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    broken = "IF(id = 1, raise_error('broken'), id) AS id"
+    parts: dict[str, Any] = {"good": None, "bad": lambda df: df.selectExpr(broken)}
+    with pytest.raises(Exception, match="broken"):
+        deltasql.spark.stream_writer(parts, app_id="s", catalog=lake)(spark.range(3), 0)
+    assert not lake.tables()
+    deltasql.spark.stream_writer({"good": None}, app_id="s", catalog=lake)(spark.range(3), 0)
+    assert found(lake, "good") == [0, 1, 2]
+
+
+def test_of_two_drivers_with_the_same_batch_one_counts(spark: SparkSession, lake: Catalog) -> None:
+    lake.create_table("t", IDS)
+    both_staged = Barrier(2)
+
+    def each(tx: MultiTableTransaction, df: DataFrame, batch_id: int) -> None:
+        tx.write("t", df)
+        both_staged.wait(60)
+
+    write = deltasql.spark.stream_writer(each, app_id="s", catalog=lake)
+    drivers = [Thread(target=write, args=(spark.range(3), 0)) for _ in range(2)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join(120)
+    assert found(lake, "t") == [0, 1, 2]
+    assert lake.table("t").version() == 1
+
+
+def test_streams_of_other_names_do_not_hinder_each_other(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    for name in ("one", "two"):
+        deltasql.spark.stream_writer("t", app_id=name, catalog=lake)(spark.range(1), 5)
+    assert found(lake, "t") == [0, 0]
+
+
+def test_a_stream_needs_a_name_and_a_function_its_own_arguments() -> None:
+    with pytest.raises(TxnLogConfigError, match="app_id"):
+        deltasql.spark.stream_writer("t", app_id="")
+    with pytest.raises(TxnLogConfigError, match="schema_mode"):
+        deltasql.spark.stream_writer(lambda tx, df, n: None, app_id="s", schema_mode="merge")
+
+
+def run(spark: SparkSession, checkpoint: Path, uri: str, writer: Any, **options: object) -> None:
+    """Run a stream from `source` until nothing is new."""
+    reader = spark.readStream.format("deltasql").options(**options)
+    query = (
+        reader.load(f"{uri}?table=source")
+        .writeStream.foreachBatch(writer)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+
+
+def test_a_query_from_table_to_tables_goes_on_after_restarts(
+    spark: SparkSession, lake: Catalog, tmp_path: Path
+) -> None:
+    append(lake, 1, 2)
+    append(lake, 3)
+    uri = lake.uri.to_string()
+    deltasql.spark.register(spark, lake, views=False)
+    write = deltasql.spark.stream_writer(PARTS, app_id="s")
+    checkpoint = tmp_path / "checkpoint"
+    run(spark, checkpoint, uri, write, maxFilesPerTrigger=1)
+    assert (found(lake, "all"), lake.table("all").version()) == ([1, 2, 3], 1)
+    append(lake, 4, 5)
+    # As if the driver had died after the commit: Spark does not know that the batch is done.
+    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
+    run(spark, checkpoint, uri, write)
+    assert found(lake, "all") == [1, 2, 3, 4, 5]
+    assert found(lake, "odd") == [1, 3, 5]
+    assert lake.table("all").version() == 2
+
+
+DRIVER = """
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+import deltasql.spark
+
+uri, checkpoint = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+)
+deltasql.spark.register(spark, uri, views=False)
+write = deltasql.spark.stream_writer(
+    {"all": None, "odd": lambda df: df.where("id % 2 = 1")}, app_id="s"
+)
+
+def write_and_die(df, batch_id):
+    write(df, batch_id)
+    if batch_id == 1:
+        os.kill(os.getpid(), 9)
+
+reader = spark.readStream.format("deltasql").option("maxFilesPerTrigger", 1).load("source")
+stream = reader.writeStream.foreachBatch(write_and_die).option("checkpointLocation", checkpoint)
+stream.start().awaitTermination()
+"""
+
+
+@pytest.mark.heavy
+def test_a_driver_killed_after_the_commit_and_before_the_checkpoint_loses_and_repeats_nothing(
+    spark: SparkSession, lake: Catalog, tmp_path: Path
+) -> None:
+    for number in range(4):
+        append(lake, number)
+    uri, checkpoint = lake.uri.to_string(), tmp_path / "checkpoint"
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-c", DRIVER, uri, str(checkpoint)]
+    died = subprocess.run(command, env=environment, capture_output=True, timeout=240, check=False)
+    assert died.returncode == -9, died.stderr[-3000:]
+    assert (found(lake, "all"), lake.table("odd").version()) == ([0, 1], 1)
+    committed = {int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")}
+    planned = {int(path.name) for path in (checkpoint / "offsets").glob("[0-9]*")}
+    assert (max(committed), max(planned)) == (0, 1)
+    deltasql.spark.register(spark, lake, views=False)
+    write = deltasql.spark.stream_writer(PARTS, app_id="s")
+    run(spark, checkpoint, uri, write, maxFilesPerTrigger=1)
+    assert found(lake, "all") == [0, 1, 2, 3]
+    assert found(lake, "odd") == [1, 3]
+    assert lake.table("all").version() == lake.table("odd").version() == 3
