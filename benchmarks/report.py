@@ -48,9 +48,9 @@ NOTES = {
     "its own log. `drain` is what one reconciler publishes per second, `lag` how long after its "
     "commit a version's file is there, in milliseconds, with 50 commits a second.",
     "api": "`tiny append` writes three rows with `write_deltalake`, commits and mirrors them; p50 "
-    "in milliseconds after so many commits. `deltalake-handle` keeps its table open between appends; "
-    "DuckLake keeps its connection, and inlines rows unless it is `-parquet`. `large append` is "
-    "rows per second into a new table. `merge` changes rows in the last quarter of 16 files, "
+    "in milliseconds after so many commits. `deltalake-handle` keeps its table open between "
+    "appends; DuckLake keeps its connection, and inlines rows unless it is `-parquet`. "
+    "`large append` is rows per second into a new table. `merge` changes rows in the last quarter of 16 files, "
     "`delete` and `update` one row in a hundred: `range` side by side, `spread` over all files; "
     "each in a process of its own, `merge memory` is its peak. DuckLake, which marks rows as "
     "deleted instead of writing files again, is left out there. `scan` opens a table of small "
@@ -184,4 +184,4 @@ def _number(check: Check) -> str:
 def _wanted(check: Check) -> str:
     sign = "≤" if check.at_most else "≥"
     value = check.wanted
-    return f"{sign} {value:,.0f}{check.unit}" if value == int(value) else f"{sign} {value:.2g}×"
+    return f"{sign} {value:,.0f}{check.unit}" if value == int(value) else f"{sign} {value:.3g}×"

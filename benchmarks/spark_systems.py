@@ -48,6 +48,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
         .config("spark.databricks.delta.snapshotPartitions", str(2 * cores))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.log.level", "ERROR")
+        .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
     try:

@@ -68,7 +68,7 @@ def _appends_and_scans(workspace: Workspace, spark: SparkSession, quick: bool) -
     if len(set(answers.values())) != 1:
         raise RuntimeError(f"aggregates differ: {answers}")
     scans: dict[str, list[float]] = {system.name: [] for system in systems}
-    for _ in range(2 if quick else 9):
+    for _ in range(1 if quick else 9):
         for system in systems:
             scans[system.name].append(timed(system.aggregate))
     return [
@@ -123,7 +123,8 @@ def _changes(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Res
             sums = set()
             for system in systems:
                 samples[system.name].append(timed(lambda s=system, f=step: f(s)))  # type: ignore[misc]
-                sums.add((system.sum()[0], round(system.sum()[1], 1)))
+                count_after, amount = system.sum()
+                sums.add((count_after, round(amount, 1)))
                 system.restore(0)  # type: ignore[attr-defined]
             if len(sums) != 1:
                 raise RuntimeError(f"{case}: rows differ: {sums}")
