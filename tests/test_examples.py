@@ -83,7 +83,8 @@ def test_tables_of_the_pipeline_hold_what_the_raw_data_says(
 ) -> None:
     for uri in new_catalog_uri(backend, tmp_path):
         size = ["--batches", str(batches), "--rows", "60", "--out", str(tmp_path)]
-        assert modules.main([*size, "--uri", uri.to_string()], spark) == 0
+        place = ["--uri", uri.to_string(), "--root", str(tmp_path / "lake")]
+        assert modules.main([*size, *place], spark) == 0
         printed = capsys.readouterr().out
         assert "rolled back in all tables, nothing changed" in printed
         assert (tmp_path / "sales.png").stat().st_size > 5_000

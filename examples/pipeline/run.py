@@ -21,7 +21,7 @@ import deltasql
 import report
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from deltasql import Catalog
 
@@ -35,7 +35,6 @@ def main(arguments: list[str] | None = None, spark: SparkSession | None = None) 
     started = time.monotonic()
     out = options.out.absolute()
     uri = options.uri or fresh_catalog(out / "shop")
-    root = options.root or str(out / "shop" / "lake")
     report.heading(f"Raw data: {options.batches} batches of {options.rows} orders, one cut short")
     batches = make_batches(
         out / "raw", batches=options.batches, rows=options.rows, seed=options.seed
@@ -43,7 +42,8 @@ def main(arguments: list[str] | None = None, spark: SparkSession | None = None) 
     report.line(str(out / "raw"))
     session = spark or new_session()
     try:
-        with deltasql.connect(uri, table={"data_root": root}) as catalog:
+        settings = {"table": {"data_root": options.root}} if options.root else {}
+        with deltasql.connect(uri, **settings) as catalog:
             agree = Demo(session, catalog).run(batches, out / "sales.png")
     finally:
         if spark is None:
@@ -97,7 +97,17 @@ class Demo:
         report.heading("Optimize: all tables in one commit")
         for name, metrics in pipeline.optimize(self.catalog).items():
             removed, added = metrics["numFilesRemoved"], metrics["numFilesAdded"]
-            report.line(f"{name}: {removed} small files became {added}")
+            report.line(
+                f"{name}: {removed} small files became {added}"
+                if removed
+                else f"{name}: nothing to do"
+            )
+        described = [self.catalog.table(name).describe() for name in pipeline.TABLES]
+        facts = ("name", "version", "num_records", "num_files")
+        report.heading("Tables")
+        report.table(
+            ("table", "version", "rows", "files"), [[each[f] for f in facts] for each in described]
+        )
 
     def look_back(self, versions: dict[int, dict[str, int]], plot: Path) -> None:
         """Open the tables as they were after each batch, and draw them."""
@@ -134,7 +144,7 @@ class Demo:
         report.line(f"in {location}")
         return len(set(totals.values())) == 1
 
-    def read(self, table: str, version: int | None = None):
+    def read(self, table: str, version: int | None = None) -> DataFrame:
         """Read a table with Spark."""
         import deltasql.spark
 
@@ -149,7 +159,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="A pipeline of a web shop on PySpark.")
     parser.add_argument("--uri", help="the catalog; default: SQLite in the folder of --out")
-    parser.add_argument("--root", help="where tables are put; default: in the folder of --out")
+    parser.add_argument("--root", help="where tables are put; default: beside the catalog's file")
     parser.add_argument("--batches", type=int, default=4, help="days of orders (4)")
     parser.add_argument("--rows", type=int, default=20_000, help="orders of a day (20000)")
     parser.add_argument("--seed", type=int, default=7, help="another seed, another shop (7)")
@@ -180,7 +190,8 @@ def new_session() -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
-    if session.conf.get("spark.master", "").startswith("local"):
+    is_local = str(session.conf.get("spark.master", "")).startswith("local")
+    if is_local and session.conf.get("spark.sql.shuffle.partitions") == "200":  # the default
         session.conf.set("spark.sql.shuffle.partitions", "2")
     return session
 
