@@ -169,6 +169,17 @@ def test_files_that_are_only_put_together_are_no_change(lake: Catalog) -> None:
     assert Stream(uri(lake), startingVersion=1).ids() == [[1, 3, 5]]
 
 
+def test_versions_without_rows_make_no_batch(lake: Catalog) -> None:
+    append(lake, 1, 3)
+    stream = Stream(uri(lake), skipChangeCommits=True)
+    assert stream.ids() == [[1, 3]]
+    delete(lake, "id = 1")
+    delete(lake, "id = 3")
+    assert stream.batch() is None
+    append(lake, 5)
+    assert stream.ids() == [[5]]
+
+
 def told(rows: list[dict[str, Any]] | None) -> list[tuple[int, str, int]]:
     return sorted((r["_commit_version"], r["_change_type"], r["id"]) for r in rows or [])
 
@@ -209,6 +220,17 @@ def test_new_columns_end_a_stream_which_goes_on_when_it_is_loaded_again(lake: Ca
         stream.batch()
     again = Stream(uri(lake), stream.offset)
     assert again.batch() == [{"id": 3, "part": 1, "more": "x"}]
+
+
+def test_new_columns_after_versions_without_rows_end_a_stream(lake: Catalog) -> None:
+    append(lake, 1)
+    stream = Stream(uri(lake), ignoreDeletes=True)
+    stream.batch()
+    delete(lake, "id = 1")
+    with lake.begin() as tx:
+        tx.write("t", pa.table({"id": [3], "part": [1], "more": ["x"]}), schema_mode="merge")
+    with pytest.raises(TxnLogSchemaError, match="version 3"):
+        stream.batch()
 
 
 def test_a_checkpoint_of_another_table_is_refused(lake: Catalog) -> None:

@@ -93,7 +93,8 @@ class Reading:
         if not isinstance(part, Files):
             return ()  # Spark's own, when there is nothing to read
         live = LiveFiles(state.table.location, state.metadata, part.listed, self.config.storage)
-        return engine.stream(engine.scan(live))
+        rows: Iterable[pa.RecordBatch] = engine.stream(engine.scan(live))
+        return rows
 
 
 class SnapshotReader(DataSourceReader):

@@ -93,7 +93,7 @@ class Wish:
             schema=nullable(schema_from_any(schema), StructType()),
             schema_mode="overwrite" if replaces_schema else schema_mode,
             predicate=predicate,
-            partition_by=None if partition_by is None else tuple(partition_by),
+            partition_by=tuple(partition_by) if partition_by else None,
             txn=None if app_id is None or version is None else (app_id, version),
             user_metadata=options.text("userMetadata"),
         )

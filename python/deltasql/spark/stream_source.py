@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from deltasql.spark.source_options import SourceOptions
 
 _MAX_FILES = 1000
+_QUIET_VERSIONS = 100
 
 
 @dataclass(slots=True)
@@ -126,14 +127,21 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 at = replace(at, index=at.index + 1)
             at = at.after()
         last = head.version if self._last is None else min(head.version, self._last)
-        for changes in self._log().versions(at.version, self._same_columns(at.version, last)):
+        changed = self._columns_change(at.version, last)
+        until = last if changed is None else changed - 1
+        for changes in self._log().versions(at.version, until):
             steps = self.rules.steps(changes)
             for files in steps[at.index :]:
                 if not budget.takes(len(files), sum(file.size for file in files)):
                     return asdict(at)
                 at = replace(at, index=at.index + 1)
             at = at.after()
-        return asdict(at)
+        if budget.taken:
+            return asdict(at)
+        if changed is not None:
+            raise self._other_columns(changed)
+        # Versions without rows make no batch, unless looking at them again takes long.
+        return start if at.version - start["version"] <= _QUIET_VERSIONS else asdict(at)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begins, ends = Offset(**start), Offset(**end)
@@ -218,18 +226,18 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 help="The table was replaced by one of the same name: use a new checkpoint.",
             )
 
-    def _same_columns(self, first: int, last: int) -> int:
-        """Return the last version before the columns are others than those of the stream."""
+    def _columns_change(self, first: int, last: int) -> int | None:
+        """Return the first version with other columns than those of the stream."""
         own = columns_of(self.reading.state.schema)
         for version, metadata in self._log().metadata_between(max(first, self.version + 1), last):
-            if columns_of(StructType.from_json(metadata.schema_string)) == own:
-                continue
-            if version > first:
-                return int(version) - 1  # what comes before can still be handed out
-            raise TxnLogSchemaError(
-                f"version {version} changed the columns of {self.reading.state.table.full_name}",
-                table=self.reading.state.table.full_name,
-                help="Load the stream again, with the same checkpoint: it goes on with the new "
-                "columns.",
-            )
-        return last
+            if columns_of(StructType.from_json(metadata.schema_string)) != own:
+                return version
+        return None
+
+    def _other_columns(self, version: int) -> TxnLogSchemaError:
+        table = self.reading.state.table.full_name
+        return TxnLogSchemaError(
+            f"version {version} changed the columns of {table}",
+            table=table,
+            help="Load the stream again with the same checkpoint: it goes on with the new columns.",
+        )
