@@ -9,6 +9,7 @@ from deltasql.exceptions import TxnLogError, VersionNotFoundError
 from deltasql.model.clock import to_ms
 from deltasql.operations import repair, restore
 from deltasql.operations.optimize import plan_compaction, stage_bins
+from deltasql.operations.verify_data import verify_data
 from deltasql.operations.zorder import plan_z_order
 from deltasql.snapshot.snapshot import open_snapshot
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.engine.base import WriteOptions
     from deltasql.operations.target import Target
+    from deltasql.operations.verify_data import DataReport
     from deltasql.snapshot.snapshot import Snapshot
 
 
@@ -89,6 +91,10 @@ class MaintainVerbs:
         now = self.snapshot(table)
         before = _at_version(now, restore.version_before(now))
         return restore.undo(self.target(table), before)
+
+    def verify_data(self, table: str, *, engine: str | None = None) -> DataReport:
+        """Compare the rows of every live file with what the log tells of them; changes nothing."""
+        return verify_data(self.target(table, engine=engine))
 
     def repair(self, table: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Take files out of the table that are gone from storage; returns which."""

@@ -98,6 +98,8 @@ class Engine(Protocol):
 
     name: str
     dialect: str
+    writes_at_once: int
+    """How many writes may run at the same time, each in a thread of its own."""
 
     def __enter__(self) -> Self: ...
 

@@ -55,6 +55,7 @@ class DuckDbEngine:
 
     name = "duckdb"
     dialect = "duckdb"
+    writes_at_once = 1  # one write already takes all cores
 
     def __init__(self, config: Config) -> None:
         self._config = config

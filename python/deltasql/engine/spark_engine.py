@@ -62,6 +62,7 @@ class SparkEngine:
 
     name = "spark"
     dialect = "spark"
+    writes_at_once = 8  # a bin of a compaction is one task, and there are more cores
 
     def __init__(self, config: Config, session: SparkSession | None = None) -> None:
         require_pyspark()

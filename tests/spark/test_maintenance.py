@@ -1,0 +1,137 @@
+"""Care for tables runs on Spark as it does on DuckDB: one plan, the engine is a word."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import deltasql
+from tests.oracles import tables
+from tests.spark.changes import arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+ENGINES = ("duckdb", "spark")
+
+
+@pytest.fixture
+def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with deltasql.connect(
+        sqlite_uri, mirror={"mode": "off"}, table={"data_root": str(tmp_path / "lake")}
+    ) as opened:
+        yield opened
+
+
+def fill(lake: Catalog, files: int = 4, rows: int = 50) -> None:
+    for number in range(files):
+        ids = [row * files + number for row in range(rows)]
+        parts, values = [row % 2 for row in range(rows)], [-each % 17 for each in ids]
+        with lake.begin() as tx:
+            data = pa.table({"id": ids, "p": parts, "v": values})
+            tx.write("t", data, partition_by="p", engine="duckdb")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_z_order_brings_near_rows_together(
+    spark: SparkSession, lake: Catalog, engine: str
+) -> None:
+    fill(lake)
+    with lake.begin() as tx:
+        before = tx.read("t").sort_by("id")
+    with lake.begin() as tx:
+        metrics = tx.z_order("t", ["id", "v"], engine=engine)
+    assert metrics["numFilesRemoved"] == 8
+    assert metrics["partitionsOptimized"] == 2
+    with lake.begin() as tx:
+        assert tx.read("t").sort_by("id").to_pylist() == before.to_pylist()
+        assert tx.verify_data("t", engine=engine).ok
+    for path in lake.table("t").snapshot().files()["path"].to_pylist():
+        ids = pq.read_table(Path(lake.table("t").location) / path)["id"].to_pylist()
+        low, high = ids[: len(ids) // 2], ids[len(ids) // 2 :]
+        assert sum(low) < sum(high)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_filtered_compaction_leaves_other_partitions_alone(
+    spark: SparkSession, lake: Catalog, engine: str
+) -> None:
+    fill(lake)
+    with lake.begin() as tx:
+        metrics = tx.optimize("t", partition_filters=[("p", "=", "1")], engine=engine)
+    assert (metrics["numFilesRemoved"], metrics["numFilesAdded"]) == (4, 1)
+    assert len(lake.table("t").snapshot().files()) == 5
+
+
+def test_a_full_vacuum_finds_what_spark_left_behind(spark: SparkSession, lake: Catalog) -> None:
+    fill(lake)
+    with lake.begin() as tx:
+        tx.optimize("t", engine="spark")
+    root = Path(lake.table("t").location)
+    spark.range(5).write.parquet(str(root / "somebody"))
+    table = deltasql.DeltaTable(lake.uri.with_table("t").to_string())
+    found = table.vacuum(retention_hours=0, enforce_retention_duration=False, full=True)
+    strays = [name for name in found if name.startswith("somebody/part-")]
+    assert len(strays) == len(list((root / "somebody").glob("part-*")))
+    assert len(found) - len(strays) == 8
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "make",
+    [tables.primitives, tables.decimals, tables.nested, tables.typed_partitions, tables.zoneless],
+    ids=lambda make: make.__name__,
+)
+def test_data_as_it_was_written_has_no_differences(
+    spark: SparkSession, lake: Catalog, engine: str, make: object
+) -> None:
+    [written] = make(lake)  # type: ignore[operator]
+    with lake.begin() as tx:
+        report = tx.verify_data(written.name, engine=engine)
+    assert report.ok, str(report)
+    assert report.rows == len(written.states[-1].rows)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_data_that_is_not_what_the_log_tells_is_found(
+    spark: SparkSession, lake: Catalog, engine: str
+) -> None:
+    rows = [(number, "a", None, 1.5, None, None, None) for number in range(10)]
+    with lake.begin() as tx:
+        tx.write("t", arrow(rows), engine="duckdb")
+        tx.write("t", arrow(rows), engine="duckdb")
+        tx.write("t", arrow(rows), engine="duckdb")
+        first, second, third = tx.target("t").staged.adds
+        told = json.loads(second.stats or "")
+        told["minValues"] |= {"id": 3, "g": "b"}
+        told["maxValues"] |= {"id": 8, "x": 1.25}
+        told["nullCount"]["v"] = 4
+        adds = tx.target("t").staged.adds
+        adds[1] = replace(second, stats=json.dumps(told))
+        adds[2] = replace(third, stats='{"numRecords":11}')
+    (Path(lake.table("t").location) / first.path).unlink()
+    with lake.begin() as tx:
+        report = tx.verify_data("t", engine=engine)
+    found = {(each.path, each.kind, each.column) for each in report.differences}
+    assert found == {
+        (first.path, "missing", None),
+        (second.path, "min", "id"),
+        (second.path, "min", "g"),
+        (second.path, "max", "id"),
+        (second.path, "max", "x"),
+        (second.path, "nulls", "v"),
+        (third.path, "rows", None),
+    }
+    assert report.files == 3
+    assert "the log tells 11, it has 10" in str(report)
