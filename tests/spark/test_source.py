@@ -262,6 +262,17 @@ def test_options_that_make_no_sense_are_refused(
         load(given.pop("path", uri(lake, "t")), **given)
 
 
+def test_a_catalog_in_postgresql_is_read_and_written(
+    postgres_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    with open_mirrored(postgres_uri, tmp_path / "lake") as opened:
+        opened.create_table("t", IDS, partition_by=["part"])
+        save(uri(opened, "t"), ids(1, 2), ids(3), txnAppId="job", txnVersion=1)
+        save(uri(opened, "t"), ids(5), overwrite=True, replaceWhere="part = 1")
+        assert found(opened, "t") == [2, 5]
+        assert not opened.store.intents_before(2**60)
+
+
 def test_no_worker_that_reads_gets_the_address_of_the_database(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(1))
     made, streamed = source(uri(lake, "t")), source(uri(lake, "t"))

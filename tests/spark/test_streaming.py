@@ -109,6 +109,23 @@ def test_streams_of_other_names_do_not_hinder_each_other(
     assert found(lake, "t") == [0, 0]
 
 
+def test_batches_count_once_in_every_database(catalog: Catalog) -> None:
+    def each(tx: MultiTableTransaction, df: Any, batch_id: int) -> None:
+        tx.write("t", df)
+        if batch_id != 1:
+            tx.write(f"only_{batch_id}", df)
+
+    write: Any = deltasql.spark.stream_writer(each, app_id="s", catalog=catalog, persist=False)
+    for batch in (0, 0, 1, 1, 2, 0, 1, 2):
+        write(pa.table({"id": [batch]}, IDS), batch)
+    assert found(catalog, "t") == [0, 1, 2]
+    assert (found(catalog, "only_0"), found(catalog, "only_2")) == ([0], [2])
+    # A table of an old batch that is gone says no less that the batch was done.
+    catalog.drop("only_2")
+    write(pa.table({"id": [2]}, IDS), 2)
+    assert found(catalog, "t") == [0, 1, 2]
+
+
 def test_a_stream_needs_a_name_and_a_function_its_own_arguments() -> None:
     with pytest.raises(TxnLogConfigError, match="app_id"):
         deltasql.spark.stream_writer("t", app_id="")
