@@ -95,6 +95,13 @@ def test_rows_go_by_an_alias(table: DeltaTable) -> None:
 # Delete and update
 
 
+def test_names_may_be_qualified_by_the_alias_or_the_table(table: DeltaTable) -> None:
+    table.alias("x").delete("x.key = 'a' OR X.value = 9")
+    table.alias("x").update(F.col("x.key") == "b", {"x.value": F.col("x.value") + 1})
+    table.update("t.key = 'c'", {"value": "t.value * 2"})
+    assert rows(table) == [("b", 3), ("c", 6), ("d", 4)]
+
+
 def test_rows_are_deleted_by_text_and_by_column(table: DeltaTable) -> None:
     table.delete("key = 'a'")
     assert rows(table) == ROWS[1:]
@@ -199,6 +206,7 @@ def test_optimize_tells_what_delta_spark_tells(
     [row] = ours.collect()
     assert (row.metrics.numFilesRemoved, row.metrics.numFilesAdded) == (2, 1)
     assert row.metrics.partitionsOptimized == 1
+    assert many.history(1).first().operationParameters["predicate"] == """["('key = a)"]"""
     [row] = many.optimize().executeZOrderBy("value").collect()
     assert row.metrics.zOrderStats.inputOtherFiles.num == 7
     [last] = many.history(1).collect()
@@ -213,7 +221,7 @@ def test_a_table_is_restored_to_a_version_and_to_a_moment(table: DeltaTable) -> 
     assert rows(table) == ROWS
     assert (row["num_of_files_after_restore"], row["num_restored_files"]) == (1, 1)
     moment = table.history().where("version = 1").first()["timestamp"]  # type: ignore[index]
-    table.restoreToTimestamp(str(moment))
+    table.restoreToTimestamp(moment.strftime("%Y-%m-%d %H:%M:%S.%f"))
     assert rows(table) == ROWS[1:]
     assert table.history(1).first()["operation"] == "RESTORE"  # type: ignore[index]
 
@@ -224,6 +232,10 @@ def test_vacuum_deletes_what_no_version_needs_any_more(
     table.delete("key = 'a'")
     place = Path(lake.table("t").location)
     assert len(list(place.rglob("part-*.parquet"))) == 2
+    stray = place / "stray.txt"
+    stray.write_text("nobody knows me")
+    table.vacuum()
+    assert stray.exists()
     switch = "spark.databricks.delta.retentionDurationCheck.enabled"
     spark.conf.set(switch, "false")
     try:
@@ -231,6 +243,7 @@ def test_vacuum_deletes_what_no_version_needs_any_more(
     finally:
         spark.conf.unset(switch)
     assert len(list(place.rglob("part-*.parquet"))) == 1
+    assert not stray.exists()
     assert rows(table) == ROWS[1:]
 
 

@@ -102,7 +102,7 @@ def test_columns_of_data_frames_name_the_sides(table: DeltaTable, source: DataFr
 
 def test_all_columns_are_taken_by_name(spark: SparkSession, table: DeltaTable) -> None:
     source = spark.sql("SELECT 9 AS VALUE, 'x' AS extra, 'a' AS Key")
-    table.merge(source.alias("s"), "target.key = s.key").whenMatchedUpdateAll().execute()
+    table.merge(source.alias("s"), "t.key = s.key").whenMatchedUpdateAll().execute()
     assert rows(table) == [("a", 9), ("b", 2), ("c", 3), ("d", 4)]
 
 

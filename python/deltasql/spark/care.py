@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from pyspark.sql.functions import lit
+
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError
 from deltasql.model.protocol import FEATURES
 from deltasql.spark.arguments import require
@@ -263,6 +265,11 @@ class TableCare:
         try:
             found = datetime.fromisoformat(text.strip())
         except ValueError as error:
+            # Spark knows more ways to write a moment than Python does.
+            seconds = self._spark.range(1).select(lit(text).try_cast("timestamp").cast("double"))
+            known = seconds.collect()[0][0]
+            if known is not None:
+                return datetime.fromtimestamp(known, UTC)
             raise analysis_error(
                 f"The provided timestamp ('{text}') cannot be converted to a valid timestamp.",
                 "DELTA_TIMESTAMP_INVALID",

@@ -53,7 +53,7 @@ def clone_table(
     with catalog.begin() as tx:
         _stage_shape(tx, name, source, wanted, location, exists=exists)
         if shallow:
-            tx.stage_table(name, [_shared(source, row) for row in source.files().to_pylist()])
+            tx.stage_table(name, [_shared(source, row) for row in source.scan().arrow.to_pylist()])
         else:
             rows = read_snapshot(spark, source, catalog.config)
             tx.write(name, rows)

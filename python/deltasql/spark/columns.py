@@ -43,7 +43,7 @@ class Writing:
     def attribute(self, key: object, parts: Sequence[str]) -> str:
         """Write a name; `key` says which DataFrame it is of, None when it is just a name."""
         side = None if key is None else self.side_of(key)
-        named = parts if side is None else [side, parts[-1]]
+        named = parts if side is None else [side, *parts]
         return ".".join(quoted(part) for part in named)
 
     def side_of(self, key: object) -> str | None:

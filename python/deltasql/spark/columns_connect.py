@@ -91,6 +91,9 @@ def _literal(node: Any) -> str:
         return literal(_EPOCH + dt.timedelta(microseconds=value), kind)
     if kind.startswith("interval"):
         return literal(dt.timedelta(microseconds=value), kind)
+    if isinstance(value, list) and kind.startswith("array"):
+        inner = node._dataType.elementType
+        return f"array({', '.join(_literal(e.LiteralExpression(each, inner)) for each in value)})"
     if isinstance(value, list | dict | tuple):
         raise cannot_write(f"a literal of {kind}")
     return literal(value, kind)
@@ -99,7 +102,8 @@ def _literal(node: Any) -> str:
 def _reference(node: Any, writing: Writing) -> str:
     name = node._unparsed_identifier
     if node._plan_id is not None and writing.side_of(node._plan_id) is not None:
-        return writing.attribute(node._plan_id, [name.strip("`")])
+        parts = [name.strip("`")] if "`" in name else name.split(".")
+        return writing.attribute(node._plan_id, parts)
     return str(name) if "`" in name else writing.attribute(None, name.split("."))
 
 

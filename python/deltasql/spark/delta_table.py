@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from pyspark.sql import DataFrame
 
@@ -11,6 +11,7 @@ from deltasql.exceptions import TxnLogError
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.operations.delete import stage_delete
 from deltasql.operations.update import stage_update
+from deltasql.spark.aliases import without_alias
 from deltasql.spark.arguments import assignment_texts, condition_text
 from deltasql.spark.builder import DeltaTableBuilder
 from deltasql.spark.care import TableCare
@@ -20,6 +21,7 @@ from deltasql.spark.frames import alias_of, keys_of, writer
 from deltasql.spark.merge import DeltaMergeBuilder, MergeInto
 from deltasql.spark.read import read_snapshot
 from deltasql.spark.session import resolve, resolve_path
+from deltasql.uri import split_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -156,7 +158,7 @@ class DeltaTable(TableCare):
 
     def delete(self, condition: ColumnOrText | None = None) -> None:
         """Delete the rows for which a condition is true, all of them without one."""
-        predicate = condition_text(condition, self._writer())
+        predicate = self._unqualified(condition_text(condition, self._writer()))
         self._operate(lambda target: stage_delete(target, predicate, flavour="spark"))
 
     def update(
@@ -165,8 +167,9 @@ class DeltaTable(TableCare):
         set: Mapping[str, ColumnOrText] | None = None,
     ) -> None:
         """Set columns of the rows for which a condition is true: `{column: expression}`."""
-        values = assignment_texts(set, self._writer(), "'set'")
-        predicate = condition_text(condition, self._writer())
+        given = assignment_texts(set, self._writer(), "'set'")
+        values = {self._unqualified(k): self._unqualified(v) for k, v in given.items()}
+        predicate = self._unqualified(condition_text(condition, self._writer()))
         self._operate(lambda target: stage_update(target, values, predicate, flavour="spark"))
 
     def merge(self, source: DataFrame, condition: ColumnOrText) -> DeltaMergeBuilder:
@@ -179,7 +182,9 @@ class DeltaTable(TableCare):
             raise ValueError("'condition' in merge cannot be None")
         with spark_kinds():
             alias = alias_of(source) or "source"
-            target = self._alias or "target"
+            target = self._called
+            if self._alias is None and target.casefold() == alias.casefold():
+                target = "target"  # the table is its own source
             write = writer(self._spark, [(keys_of(source), alias), (self._keys, target)])
             on = condition_text(condition, write)
             assert on is not None
@@ -198,6 +203,23 @@ class DeltaTable(TableCare):
 
     def _snapshot(self, version: int | None = None) -> Snapshot:
         return self._catalog.table(self._name).snapshot(version)
+
+    @property
+    def _called(self) -> str:
+        """The name that qualifies columns: the alias, else the table's own."""
+        return self._alias or split_table_name(self._name)[1]
+
+    @overload
+    def _unqualified(self, text: str) -> str: ...
+
+    @overload
+    def _unqualified(self, text: None) -> None: ...
+
+    def _unqualified(self, text: str | None) -> str | None:
+        if text is None:
+            return None
+        with spark_kinds():
+            return without_alias(text, self._called, self._snapshot().schema.names)
 
     def _writer(self) -> Callable[[Column], str]:
         return writer(self._spark, [])

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import sqlglot
+from sqlglot import exp
+
 from deltasql.engine.addresses import root_address
 from deltasql.model.clock import now_ms
+from deltasql.model.predicate import PredicateDialect
 from deltasql.operations.info import tell
 from deltasql.operations.optimize import plan_compaction, stage_bins
 from deltasql.operations.zorder import plan_z_order
@@ -86,7 +90,7 @@ class DeltaOptimizeBuilder:
             else:
                 plan = plan_compaction(target, partition_filters=filters)
                 stage_bins(target, plan)
-            _tell(target, plan, columns)
+            _tell(target, plan, columns, self._filter)
             return _row(target, plan, bool(columns), began_ms)
 
         return self._spark.createDataFrame([self._operate(stage)], _RESULT)
@@ -108,18 +112,36 @@ class DeltaOptimizeBuilder:
         return self._filter
 
 
-def _tell(target: Target, plan: Compaction, columns: list[str]) -> None:
+def _tell(target: Target, plan: Compaction, columns: list[str], chosen: str | None) -> None:
     """Add what delta-spark's history has of it."""
     info = target.staged.info
     if not plan.rewritten or info.operation != "OPTIMIZE":
         return
     parameters = {
         **(info.operation_parameters or {}),
+        "predicate": json.dumps([] if chosen is None else [_shown(chosen)], ensure_ascii=False),
         "zOrderBy": json.dumps(columns, ensure_ascii=False),
         "clusterBy": "[]",
         "auto": "false",
     }
     tell(target, "OPTIMIZE", parameters, info.operation_metrics)
+
+
+def _shown(condition: str) -> str:
+    """Return a condition in the spelling of Spark's plans.
+
+    >>> _shown("key = 'a'")
+    "('key = a)"
+    """
+    tree = sqlglot.parse_one(condition, read=PredicateDialect)
+    if not isinstance(tree, exp.Binary) or not isinstance(tree.expression, exp.Literal):
+        return condition
+    if not isinstance(tree.this, exp.Column):
+        return condition
+    value = tree.expression.this
+    tree.set("expression", exp.to_identifier("x"))
+    sign = tree.sql(dialect="spark").removeprefix(tree.this.sql(dialect="spark"))
+    return f"('{tree.this.name}{sign.removesuffix('x')}{value})"
 
 
 def _row(target: Target, plan: Compaction, is_z_order: bool, began_ms: int) -> tuple[Any, ...]:
