@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import deltalake
 import pyarrow as pa
 import pytest
-from tests.conftest import add_file
 
 import deltasql
 from deltasql import AddFile, DeletionVector, ReadSet
+from deltasql.api.connect import close_all
 from deltasql.exceptions import (
     ConcurrentAppendError,
     InvalidActionError,
@@ -27,8 +27,11 @@ from deltasql.exceptions import (
 )
 from deltasql.model.clock import now_ms
 from deltasql.model.protocol import upgraded_protocol
+from tests.conftest import add_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
@@ -167,6 +170,30 @@ def test_table_replaced_by_another_process_is_found_by_the_next_append(
     other.drop("t")
     with pytest.raises((TxnLogTableNotFoundError, TableChangedError)), catalog.begin() as tx:
         tx.stage_table("t", [add_file("c")])
+
+
+def test_handle_of_a_renamed_table_never_changes_the_one_with_its_name(
+    catalog_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(tmp_path / "lake"))
+    uri = catalog_uri.with_table("t").to_string()
+    deltasql.write_deltalake(uri, pa.table({"id": [1]}))
+    handle = deltasql.DeltaTable(uri)
+    catalog = handle._table.catalog
+    catalog.rename("t", "older")
+    deltasql.write_deltalake(uri, pa.table({"other": ["a"]}))
+    changes: list[Callable[[], object]] = [
+        lambda: deltasql.write_deltalake(handle, pa.table({"id": [2]}), mode="append"),
+        lambda: deltasql.write_deltalake(handle, pa.table({"id": [2]}), mode="overwrite"),
+        lambda: handle.delete(),
+        lambda: handle.alter.set_table_description("mine"),
+    ]
+    for change in changes:
+        with pytest.raises(TableChangedError):
+            change()
+    assert deltasql.DeltaTable(uri).to_pyarrow_table().to_pylist() == [{"other": "a"}]
+    assert [catalog.table(name).snapshot().version for name in ("t", "older")] == [0, 0]
+    close_all()
 
 
 def test_relative_paths_mean_the_same_after_a_change_of_folder(

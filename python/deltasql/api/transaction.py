@@ -189,6 +189,8 @@ class MultiTableTransaction(Verbs):
 
         The engine is the one called `engine`, else the one that `data` belongs to.
         """
+        if split_table_name(table) not in self._staged:
+            self.snapshot(table)
         staged = self._stage(table)
         return Target(
             staged,
@@ -199,10 +201,13 @@ class MultiTableTransaction(Verbs):
         )
 
     def set_commit_properties(self, table: str, properties: CommitProperties | None) -> None:
-        """Take deltalake's CommitProperties: custom metadata and application transactions."""
-        if properties is None or split_table_name(table) not in self._staged:
+        """Take deltalake's CommitProperties: custom metadata and application transactions.
+
+        They belong to what was staged; where that is nothing, as in deltalake, they are not told.
+        """
+        staged = self._staged.get(split_table_name(table))
+        if properties is None or staged is None or (staged.is_empty and not staged.creates):
             return
-        staged = self._stage(table)
         staged.txns += [
             SetTransaction(each.app_id, each.version, each.last_updated)
             for each in properties.app_transactions or ()
@@ -351,7 +356,10 @@ class MultiTableTransaction(Verbs):
         key = split_table_name(table)
         staged = self._staged.get(key)
         if staged is None:
-            staged = self._staged[key] = Staged(self.catalog.resolve(table))
+            # What was looked at is what is changed, whatever has its name by now.
+            seen = self._snapshots.get(key)
+            row = self.catalog.resolve(table) if seen is None else seen.table
+            staged = self._staged[key] = Staged(row)
             self._names[key] = table
         return staged
 
