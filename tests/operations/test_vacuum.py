@@ -190,6 +190,28 @@ def test_files_of_a_running_transaction_stay_and_abandoned_ones_go(lake: Catalog
     assert len(agree(lake)) == 4
 
 
+def test_commit_of_a_clock_far_ahead_makes_nothing_old(lake: Catalog) -> None:
+    ahead_ms = 9 * 24 * 3_600_000
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("deltasql.commit.transaction.now_ms", lambda: now_ms() + ahead_ms)
+        write(lake, 20)
+    with lake.begin() as running:
+        running.write("t", numbers(30, 32))
+        assert opened(lake).vacuum(dry_run=False) == []
+        assert opened(lake).vacuum(dry_run=False, full=True) == []
+    assert len(agree(lake)) == 6
+    assert len(own_rows(lake, version=1)) == 2
+
+
+def test_full_leaves_tables_that_no_catalog_knows(lake: Catalog) -> None:
+    inside = Path(lake.table("t").location) / "inner"
+    rows = numbers(0, 2).rename_columns(["ID", "PART", "TEXT"])
+    deltalake.write_deltalake(inside, rows, partition_by=["PART"])  # sorted before the log
+    found = opened(lake).vacuum(**NOW, dry_run=False, full=True)
+    assert not any(name.startswith("inner/") for name in found)
+    assert deltalake.DeltaTable(inside).to_pyarrow_table().num_rows == 2
+
+
 def test_change_data_expires_with_its_version(lake: Catalog) -> None:
     opened(lake).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     with lake.begin() as tx:
@@ -202,6 +224,20 @@ def test_change_data_expires_with_its_version(lake: Catalog) -> None:
     assert len(gone & changes) == 1  # the latest version is retained, and so are its changes
     assert len(opened(lake).vacuum(**NOW, dry_run=False)) == 1
     assert not any(name.startswith("_change_data") for name in data_files(lake))
+
+
+def test_commits_in_the_millisecond_of_a_vacuum_are_vacuumed_later(lake: Catalog) -> None:
+    opened(lake).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    with lake.begin() as tx:
+        tx.update("t", {"text": "'new'"}, predicate="id = 10")
+    at_ms = lake.table("t").snapshot().committed_at_ms + 1
+    with pytest.MonkeyPatch.context() as patch:  # VACUUM START gets the time it looks back from
+        patch.setattr("deltasql.operations.vacuum.now_ms", lambda: at_ms)
+        patch.setattr("deltasql.commit.transaction.now_ms", lambda: at_ms)
+        assert opened(lake).vacuum(**NOW, dry_run=False)
+    write(lake, 30, mode="overwrite")
+    opened(lake).vacuum(**NOW, dry_run=False)
+    assert data_files(lake) == reached(lake, lake.table("t").snapshot().version)
 
 
 def test_paths_of_other_tables_are_never_deleted(lake: Catalog, tmp_path: Path) -> None:
@@ -271,7 +307,8 @@ def test_time_decides_which_versions_are_retained(
     lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later_ms = now_ms() + 2 * 3_600_000
-    monkeypatch.setattr("deltasql.commit.transaction.now_ms", lambda: later_ms)
+    for clock in ("commit.transaction", "operations.vacuum"):
+        monkeypatch.setattr(f"deltasql.{clock}.now_ms", lambda: later_ms)
     write(lake, 20, mode="overwrite")
     hour = {"retention_hours": 1, "enforce_retention_duration": False}
     assert set(opened(lake).vacuum(**hour, dry_run=False)) == reached(lake, 1)

@@ -26,13 +26,16 @@ if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
 
-MARK, KEPT = "vacuumedBefore", "vacuumKept"
-"""Keys in the commitInfo of a finished vacuum: what was removed before that moment is deleted,
-but for the files of these versions."""
+MARK, RETAINED, KEPT = "vacuumedBefore", "vacuumRetained", "vacuumKept"
+"""Keys in the commitInfo of a finished vacuum: what was removed before that moment, and up to the
+first retained version, is deleted, but for the files of the kept versions."""
 _MILLISECOND = timedelta(milliseconds=1)
 # A transaction may still be writing what it announced, whatever retention was asked for.
 _INTENT_GRACE = timedelta(hours=1)
+# Commits in quick succession are ahead of the clock by less than this.
+_AHEAD = timedelta(minutes=1)
 _CHANGE_DATA = "_change_data"
+_LOG_INSIDE = "/_delta_log/"
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ class VacuumPlan:
     intents: list[tuple[str, str]] = field(default_factory=list)
     """Transaction and path of files that were announced and never committed."""
     keep_versions: tuple[int, ...] = ()
+    first_retained: int = -1
 
     @property
     def files(self) -> list[str]:
@@ -64,7 +68,7 @@ class VacuumPlan:
     def mark(self) -> dict[str, Any]:
         """Return what VACUUM END leaves for the next one."""
         kept = {KEPT: list(self.keep_versions)} if self.keep_versions else {}
-        return {MARK: self.before_ms, **kept}
+        return {MARK: self.before_ms, RETAINED: self.first_retained, **kept}
 
     def metrics(self) -> dict[str, int]:
         """Return what VACUUM START counts."""
@@ -95,11 +99,14 @@ def plan_vacuum(
             f"than {default // timedelta(hours=1)} hours, got {wanted // timedelta(hours=1)} hours",
             help="Set enforce_retention_duration=False if no reader or writer needs older files.",
         )
-    # A commit's time can be ahead of the clock: each is later than the one before it.
-    now = max(now_ms(), snapshot.committed_at_ms)
-    plan = VacuumPlan(wanted, default, enforce_retention_duration, now - wanted // _MILLISECOND)
+    now = now_ms()
+    # A commit's time can be ahead of the clock: each is later than the one before it. One that is
+    # far ahead comes from a clock that is wrong, and must not make everything look old.
+    head_ms = min(max(now, snapshot.committed_at_ms), now + _AHEAD // _MILLISECOND)
+    plan = VacuumPlan(wanted, default, enforce_retention_duration, head_ms - wanted // _MILLISECOND)
     plan.keep_versions = tuple(keep_versions)
     search = _Search(snapshot, storage, plan.before_ms, keep_versions)
+    plan.first_retained = search.first_retained
     for name, size in (*search.tombstones(), *search.change_data()):
         plan.sizes.setdefault(name, size)
     announced = search.announced()
@@ -114,7 +121,8 @@ def plan_vacuum(
         waiting = tuple(name for _, _, name, _ in announced)
         known = frozenset(waiting)
         folders = tuple(name for name in waiting if name.endswith("/"))
-        for name, size in search.untracked(foreign, database):
+        before_ms = now - wanted // _MILLISECOND
+        for name, size in search.untracked(before_ms, foreign, database):
             if name not in known and not name.startswith(folders):
                 plan.sizes.setdefault(name, size)
     _spare(plan, search)
@@ -135,7 +143,7 @@ def _spare(plan: VacuumPlan, search: _Search) -> None:
 class _LastVacuum:
     """Up to where everything was deleted before, but for the files of kept versions."""
 
-    version: int = -1
+    retained: int = -1
     before_ms: int = -1
     kept: tuple[int, ...] = ()
 
@@ -165,7 +173,7 @@ class _Search:
             "tombstones_between",
             table_id=self.table_id,
             before_ms=self.before_ms,
-            after_version=last.version,
+            after_version=last.retained,
             after_ms=last.before_ms,
         )
         for version in last.kept:
@@ -176,7 +184,7 @@ class _Search:
 
     def change_data(self) -> Iterator[tuple[str, int]]:
         """Yield the change data of versions that are not retained."""
-        first, last = self._version_at(self._last_vacuum.before_ms), self.first_retained
+        first, last = self._last_vacuum.retained, self.first_retained
         spans = [(first, last), *((kept, kept + 1) for kept in self._last_vacuum.kept)]
         for start, end in spans:
             rows = self.store.query(
@@ -195,23 +203,32 @@ class _Search:
             if path.startswith(prefix)
         ]
 
-    def untracked(self, foreign: Iterable[str], database: str | None) -> Iterator[tuple[str, int]]:
-        """Yield old files that lie in the table's folder, whoever put them there."""
+    def untracked(
+        self, before_ms: int, foreign: Iterable[str], database: str | None
+    ) -> Iterator[tuple[str, int]]:
+        """Yield old files that lie in the table's folder, whoever put them there.
+
+        A folder with a log of its own is another table, also if no catalog of ours knows it.
+        """
         partitions, location = self.snapshot.partition_columns, self.snapshot.table.location
         below = [_below(location, each) for each in foreign]
-        others = tuple(f"{each}/" for each in below if each)
+        others = {f"{each}/" for each in below if each}
         named = {each for each in below if each}
         beside = _below(location, database) if database else ""
         stays_inside = _linked_nowhere(location)
+        found: list[tuple[str, int]] = []
         for file in self.storage.list():
-            if file.modified_ms > self.before_ms or _is_hidden(file.name, partitions):
+            folder, log, _ = file.name.partition(_LOG_INSIDE)
+            if log:
+                others.add(f"{folder}/")
+            if file.modified_ms > before_ms or _is_hidden(file.name, partitions):
                 continue
-            if file.name in named or file.name.startswith(others):
-                continue
-            if beside and file.name.startswith(beside):
+            if file.name in named or (beside and file.name.startswith(beside)):
                 continue
             if stays_inside(file.name):
-                yield file.name, file.size
+                found.append((file.name, file.size))
+        prefixes = tuple(others)
+        yield from ((name, size) for name, size in found if not name.startswith(prefixes))
 
     def needed(self) -> frozenset[str]:
         """Return the names that a retained or kept version reaches."""
@@ -244,7 +261,8 @@ class _Search:
         told = (load(rows[0][1]) or {}) if rows else {}
         if MARK not in told:
             return _LastVacuum()
-        return _LastVacuum(rows[0][0], int(told[MARK]), tuple(told.get(KEPT, ())))
+        # By its number: of several commits in one millisecond, only some may be retained.
+        return _LastVacuum(int(told.get(RETAINED, -1)), int(told[MARK]), tuple(told.get(KEPT, ())))
 
     def _names(self, path: str | None) -> tuple[str, ...]:
         """Return the name below the table's location; none for a file of somebody else."""
