@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltasql.engine.file_shape import FileShape
+from deltasql.engine.footer_stats import footer_statistics
 from deltasql.engine.parquet import write_batches
 from deltasql.engine.statistics import Statistics
 from tests.engine.support import plan_for
@@ -164,3 +167,14 @@ def test_only_indexed_columns_have_statistics(
 def test_bounds_are_said_to_be_tight_where_rows_can_be_marked_deleted(tmp_path: Path) -> None:
     stats = written_stats(tmp_path, ROWS, **{"delta.enableDeletionVectors": "true"})
     assert stats["tightBounds"] is True
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_bounds_of_a_footer_hold_in_every_unit_of_time(unit: str, tmp_path: Path) -> None:
+    moments = [datetime(1971, 5, 1, 12, 0, 0, 123_000), datetime(2024, 2, 29)]
+    pq.write_table(pa.table({"at": pa.array(moments, pa.timestamp(unit))}), tmp_path / "f.parquet")
+    stored = pa.schema([("at", pa.timestamp("us"))])
+    shape = FileShape(stored, stored, (), (), {"at": None}, ())
+    found = json.loads(footer_statistics(pq.read_metadata(tmp_path / "f.parquet"), shape).to_json())
+    assert found["minValues"] == {"at": "1971-05-01T12:00:00.123"}
+    assert found["maxValues"] == {"at": "2024-02-29T00:00:00.000"}

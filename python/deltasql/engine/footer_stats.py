@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from deltasql.engine.file_shape import FileShape, Indexed
 
 Path = tuple[str, ...]
+_NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds": 1}
 
 
 def footer_statistics(footer: pq.FileMetaData, shape: FileShape) -> Statistics:
@@ -65,9 +67,21 @@ def _leaves(indexed: Indexed, members: Any, path: Path = ()) -> Iterator[tuple[P
             yield (*path, name), kinds[name]
 
 
-def _bounds(parts: list[Any], kind: pa.DataType) -> tuple[Any, Any]:
+def _bounds(parts: list[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
+    if pa.types.is_timestamp(kind):
+        return _moments(parts)
     if pa.types.is_temporal(kind):  # as numbers, since Python's dates end with the year 9999
         return min(part.min_raw for part in parts), max(part.max_raw for part in parts)
     low = min(part.min for part in parts)
     # Writers of footers leave out NaN, which is above all numbers.
     return low, None if pa.types.is_floating(kind) else max(part.max for part in parts)
+
+
+def _moments(parts: list[Any]) -> tuple[int, int] | None:
+    """Return bounds in microseconds, whatever unit the file has; None when it tells of none."""
+    unit = _NANOSECONDS.get(json.loads(parts[0].logical_type.to_json()).get("timeUnit", ""))
+    if unit is None:
+        return None
+    low = min(part.min_raw for part in parts) * unit
+    high = max(part.max_raw for part in parts) * unit
+    return low // 1000, -(-high // 1000)
