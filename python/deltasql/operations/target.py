@@ -21,7 +21,7 @@ from deltasql.storage import open_storage
 from deltasql.store.records import dump, dump_dv, dump_extra, load, load_dv
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from deltasql.commit.staged import Staged
     from deltasql.config import Config
@@ -126,6 +126,10 @@ class Target:
             tables.append(_listed(self.staged.adds, predicate))
         return pa.concat_tables(tables)
 
+    def listed(self, adds: Sequence[AddFile]) -> pa.Table:
+        """Return new files as `files` lists them."""
+        return _listed(adds, None)
+
     def count_files(self) -> int:
         """Return how many files are live, without fetching them."""
         own = len(self.staged.adds) - len(self.staged.removes)
@@ -220,7 +224,7 @@ def remove_file(row: Mapping[str, Any], *, data_change: bool = True) -> RemoveFi
     )
 
 
-def _listed(adds: list[AddFile], predicate: Predicate | None) -> pa.Table:
+def _listed(adds: Sequence[AddFile], predicate: Predicate | None) -> pa.Table:
     """Return staged files as a scan lists them."""
     partitions: dict[str, int] = {}
     rows = []

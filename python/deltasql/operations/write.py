@@ -22,6 +22,7 @@ from deltasql.model.schema_rules import validate_schema
 from deltasql.operations.change_data import (
     change_type,
     keeps_change_data,
+    tell_whole_files,
     write_change_data,
 )
 from deltasql.operations.checks import (
@@ -72,10 +73,16 @@ def stage_write(
     _refuse_other_partitions(target, mode, predicate, schema_mode, partition_by)
     _follow_schema(target, rows, mode, predicate, schema_mode, partition_by)
     replaced = _replaced(target, mode, predicate)
+    # Where some rows of a file stay, the change data of the others is written along with them.
+    tells_files = replaced.scan is None and bool(target.staged.cdc)
     adds = _write(target, rows, predicate, replaced, options)
     if replaced.files is not None:
+        if tells_files:
+            tell_whole_files(target, replaced.files, "delete", options)
         target.remove(replaced.files)
     target.add(adds)
+    if tells_files:
+        tell_whole_files(target, target.listed(adds), "insert", options)
     # The files are for the schema of this moment: an append is in vain once it changed.
     target.follows()
     metrics = {

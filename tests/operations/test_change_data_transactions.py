@@ -1,0 +1,53 @@
+"""Several operations on one table in one transaction: its change data tells of every row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tests.operations.dml import changes, held, make
+
+if TYPE_CHECKING:
+    from deltasql.api.catalog import Catalog
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+
+
+def told(catalog: Catalog) -> list[tuple[str, Any]]:
+    return sorted((row["_change_type"], row["id"]) for row in changes(catalog))
+
+
+def test_rows_appended_after_a_delete_are_told(catalog: Catalog) -> None:
+    make(catalog, pa.table({"id": [1, 2, 3]}), properties=FEED)
+    with catalog.begin() as tx:
+        tx.delete("t", "id = 1")
+        tx.write("t", pa.table({"id": [4, 5]}))
+    assert told(catalog) == [("delete", 1), ("insert", 4), ("insert", 5)]
+
+
+def test_rows_overwritten_after_a_delete_are_told(catalog: Catalog) -> None:
+    make(catalog, pa.table({"id": [1, 2, 3]}), properties=FEED)
+    with catalog.begin() as tx:
+        tx.delete("t", "id = 1")
+        tx.write("t", pa.table({"id": [4]}), mode="overwrite")
+    assert told(catalog) == [("delete", 1), ("delete", 2), ("delete", 3), ("insert", 4)]
+
+
+def test_write_merge_and_delete_leave_the_rows_that_the_feed_tells(catalog: Catalog) -> None:
+    make(catalog, pa.table({"id": [1, 2, 3], "v": [0, 0, 0]}), properties=FEED)
+    with catalog.begin() as tx:
+        tx.write("t", pa.table({"id": [4], "v": [0]}))
+        source = pa.table({"id": [3, 4, 5], "v": [1, 1, 1]})
+        merger = tx.merge("t", source, "target.id = source.id")
+        merger.when_matched_update_all().when_not_matched_insert_all().execute()
+        tx.delete("t", "id >= 4")
+        tx.write("t", pa.table({"id": [9], "v": [9]}), mode="overwrite", predicate="id = 9")
+    rows = {(1, 0): 1, (2, 0): 1, (3, 0): 1}
+    for row in changes(catalog):
+        added = row["_change_type"] in ("insert", "update_postimage")
+        key = (row["id"], row["v"])
+        rows[key] = rows.get(key, 0) + (1 if added else -1)
+    left = {key: count for key, count in rows.items() if count}
+    assert left == {(1, 0): 1, (2, 0): 1, (3, 1): 1, (9, 9): 1}
+    assert {(row["id"], row["v"]) for row in held(catalog)} == set(left)
