@@ -36,10 +36,12 @@ def stage_actions(
     if mode == "overwrite":
         predicate = target.predicate(partition_filters) if partition_filters else None
         replaced = target.files(predicate)
-        target.read(predicate=predicate, files=replaced)
         target.remove(replaced)
         wanted = schema_from_any(schema)
-        if wanted != target.schema:
+        changes_schema = wanted != target.schema
+        # Files that others add for the schema of before must not end up below another one.
+        target.read(whole_table=changes_schema, predicate=predicate, files=replaced)
+        if changes_schema:
             mapped, properties = with_new_columns_mapped(wanted, target.configuration)
             changed = replace(
                 target.metadata, schema_string=mapped.to_json(), configuration=properties

@@ -99,7 +99,8 @@ def replace_table(
     kept = {k: v for k, v in target.configuration.items() if "nCommitTimestamp" in k}
     columns, partitions, wanted = _shape(schema, partition_by, {**kept, **properties})
     replaced = target.files()
-    target.read(files=replaced)
+    # Files that others add for the schema of before must not end up below another one.
+    target.read(whole_table=True, files=replaced)
     target.remove(replaced)
     metadata = replace(
         target.metadata,

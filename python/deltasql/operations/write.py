@@ -251,7 +251,8 @@ def _replaced(target: Target, mode: str, predicate: str | None) -> _Replaced:
     refuse_append_only(target)
     if predicate is None:
         files = target.files()
-        target.read(files=files)
+        # Files that others add for the schema of before must not end up below another one.
+        target.read(whole_table=target.staged.metadata is not None, files=files)
         return _Replaced(files)
     pruning = target.predicate(predicate)
     found = target.files(pruning)

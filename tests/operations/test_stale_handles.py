@@ -1,0 +1,69 @@
+"""A handle that looks at an older version, or at a table that is gone, changes nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, Transaction
+
+from deltasql.api.raw.table import RawTable
+from deltasql.exceptions import CommitConflictError, TableChangedError
+from deltasql.operations.create import replace_table
+from tests.operations.dml import held, make
+
+if TYPE_CHECKING:
+    from deltasql.api.catalog import Catalog
+
+APPLICATION = CommitProperties(app_transactions=[Transaction("app", 7)])
+
+
+def raw(catalog: Catalog) -> RawTable:
+    return RawTable(catalog, catalog.resolve("t"))
+
+
+def test_a_handle_of_a_dropped_table_leaves_the_one_of_its_name_alone(catalog: Catalog) -> None:
+    make(catalog, pa.table({"id": [1, 2]}))
+    stale = raw(catalog)
+    catalog.drop("t")
+    make(catalog, pa.table({"id": ["a"], "x": [1.5]}), pa.table({"id": ["b"], "x": [2.5]}))
+    for change in (
+        lambda: stale.write(pa.table({"id": [3]}), mode="append"),
+        lambda: stale.write(pa.table({"id": [3]}), mode="overwrite"),
+        lambda: stale.delete("id = 1"),
+        lambda: stale.delete(),
+    ):
+        with pytest.raises(TableChangedError):
+            change()
+    assert [row["id"] for row in held(catalog)] == ["a", "b"]
+
+
+def test_another_schema_does_not_take_files_of_the_old_one(catalog: Catalog) -> None:
+    make(catalog, pa.table({"id": [1, 2], "v": [1, 2]}))
+    mine, theirs = raw(catalog), raw(catalog)
+    theirs.write(pa.table({"id": [3], "v": [3]}), mode="append")
+    with pytest.raises(CommitConflictError):
+        mine.write(pa.table({"id": ["a"]}), mode="overwrite", schema_mode="overwrite")
+    assert [row["id"] for row in held(catalog)] == [1, 2, 3]
+
+
+def test_a_table_made_anew_does_not_take_files_of_the_old_one(catalog: Catalog) -> None:
+    make(catalog, pa.table({"id": [1, 2]}))
+    with catalog.begin() as tx:
+        replace_table(tx.target("t"), pa.schema([("id", pa.string())]), None, {})
+        with catalog.begin() as other:
+            other.write("t", pa.table({"id": [3]}))
+        with pytest.raises(CommitConflictError):
+            tx.commit()
+
+
+def test_a_change_of_nothing_tells_of_no_application(catalog: Catalog) -> None:
+    make(catalog, pa.table({"id": [1, 2]}))
+    table = raw(catalog)
+    table.delete("id = 9", commit_properties=APPLICATION)
+    table.update({"id": "7"}, "id = 9", commit_properties=APPLICATION)
+    assert (table.version(), table.transaction_version("app")) == (0, None)
+    nothing = pa.table({"id": pa.array([], pa.int64())})
+    table.write(nothing, mode="append", commit_properties=APPLICATION)
+    assert (table.version(), table.transaction_version("app")) == (1, 7)
