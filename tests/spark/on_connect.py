@@ -142,3 +142,17 @@ def test_a_delta_table_takes_columns_and_text(spark: SparkSession, lake: Catalog
     table.restoreToVersion(1)
     assert table.toDF().count() == 6
     assert table.detail().first()["format"] == "delta"
+
+
+def test_the_format_and_the_stream_writer_work(
+    spark: SparkSession, lake: Catalog, tmp_path: Path
+) -> None:
+    lake.create_table("t", pa.schema([("id", pa.int64())]))
+    assert deltasql.spark.register(spark, lake) == {"t": "t"}
+    spark.range(3).write.format("deltasql").mode("append").save("t")
+    assert spark.read.format("deltasql").load("t").count() == 3
+    write = deltasql.spark.stream_writer({"a": None, "b": None}, app_id="s", catalog=lake)
+    for _ in range(2):
+        write(spark.range(3), 0)
+    assert deltasql.spark.register(spark, lake)["b"] == "b"
+    assert spark.sql("SELECT * FROM a JOIN b USING (id)").count() == 3
