@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.transaction import MultiTableTransaction
 
-_shared: dict[str, Catalog] = {}
+_shared: dict[str, tuple[Catalog, object]] = {}
 _guard = threading.Lock()
 _latest: tuple[object, Config] | None = None
 _identities: dict[int, tuple[Config, str]] = {}
@@ -53,13 +53,36 @@ def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
     with _guard:
         found = _shared.get(key)
     if found is not None:
-        return found
+        if found[1] == _file_of(resolved):
+            return found[0]
+        _forget(key, found)
     opened = Catalog(resolved, config)  # outside of the lock: a database may be slow to answer
     with _guard:
-        found = _shared.setdefault(key, opened)
-    if found is not opened:
+        kept = _shared.setdefault(key, (opened, _file_of(resolved)))[0]
+    if kept is not opened:
         opened.close()
-    return found
+    return kept
+
+
+def _file_of(uri: DeltaSqlUri) -> object:
+    """Tell the file of a database from another one that is put in its place."""
+    if uri.backend == "postgres" or uri.is_memory:
+        return None
+    try:
+        found = os.stat(uri.database)
+    except OSError:
+        return "gone"
+    return found.st_dev, found.st_ino
+
+
+def _forget(key: str, held: tuple[Catalog, object]) -> None:
+    """Close a catalog whose file was deleted or replaced: what is written there is lost."""
+    with _guard:
+        is_held = _shared.get(key) is held
+        if is_held:
+            del _shared[key]
+    if is_held:
+        held[0].close()
 
 
 def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
@@ -75,7 +98,7 @@ def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
 def close_all() -> None:
     """Close every catalog that was opened by a URI alone."""
     with _guard:
-        for catalog in _shared.values():
+        for catalog, _ in _shared.values():
             catalog.close()
         _shared.clear()
 
