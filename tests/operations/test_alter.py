@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake.schema import Field, PrimitiveType, StructType
 
+import deltasql
 from deltasql.exceptions import (
     CommitConflictError,
     ConcurrentAppendError,
@@ -150,6 +151,39 @@ def test_changes_that_would_break_the_table_are_refused(
     assert lake.table("t").version() == version
 
 
+def test_dropped_column_starts_empty_also_with_the_field_of_before(lake: Catalog) -> None:
+    table = opened(lake)
+    table.alter.rename_column("id", "number")
+    before = table.schema()
+    for add in (
+        lambda: table.alter.add_columns([f for f in before.fields if f.name == "text"]),
+        lambda: deltasql.write_deltalake(
+            table,
+            pa.table({"number": [], "part": [], "text": []}, schema=pa.schema(before)),
+            mode="append",
+            schema_mode="merge",
+        ),
+    ):
+        table.alter.drop_column("text")
+        add()
+        assert {row["text"] for row in agree(lake)} == {None}
+
+
+def test_members_go_with_their_struct(lake: Catalog) -> None:
+    rows = pa.table({"id": [1], "s": [{"x": 1, "y": 2}]})
+    lake.create_table("s", rows.schema)
+    opened(lake, "s").alter.drop_column(["s", "s.x", "s"])
+    assert opened(lake, "s").schema().to_arrow().names == ["id"]
+
+
+def test_place_of_a_column_in_the_files_cannot_be_set(lake: Catalog) -> None:
+    table = opened(lake)
+    table.alter.rename_column("id", "number")
+    place = {"delta.columnMapping.physicalName": "text"}
+    with pytest.raises(TxnLogSchemaError, match="cannot be set"):
+        table.alter.set_column_metadata("number", place)
+
+
 def test_partition_column_and_last_column_cannot_be_dropped(lake: Catalog) -> None:
     lake.create_table("p", numbers(0, 0).schema, partition_by=["part"])
     with pytest.raises(TxnLogSchemaError, match="partition column"):
@@ -187,6 +221,15 @@ def test_constraint_and_concurrent_append_are_a_conflict(lake: Catalog) -> None:
     with pytest.raises(ConcurrentAppendError):
         table.alter.add_constraint({"positive": "id > 0"})
     assert len(agree(lake)) == 4
+
+
+def test_new_column_that_is_never_null_and_concurrent_append_are_a_conflict(lake: Catalog) -> None:
+    lake.create_table("empty", numbers(0, 0).schema)
+    stale = opened(lake, "empty")
+    with lake.begin() as tx:
+        tx.write("empty", numbers(0, 1))
+    with pytest.raises(ConcurrentAppendError):
+        stale.alter.add_columns(Field("n", PrimitiveType("long"), nullable=False))
 
 
 def test_append_and_concurrent_constraint_are_a_conflict(lake: Catalog) -> None:

@@ -54,6 +54,22 @@ def with_new_columns_mapped(
     return mapped, {**configuration, MAX_ID: str(last)}
 
 
+def without_mapping(columns: StructType) -> StructType:
+    """Return columns without their places in the files of the table they may come from.
+
+    >>> known = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "id", "c": "x"}
+    >>> (plain,) = without_mapping(StructType((StructField("id", "long", True, known),))).fields
+    >>> dict(plain.metadata)
+    {'c': 'x'}
+    """
+
+    def plain(member: StructField) -> StructField:
+        kept = {k: v for k, v in member.metadata.items() if k not in (COLUMN_ID, PHYSICAL_NAME)}
+        return replace(member, metadata=kept)
+
+    return _mapped_struct(columns, plain)
+
+
 def _numbered(schema: StructType, last: int, name: Callable[[str], str]) -> tuple[StructType, int]:
     def number(member: StructField) -> StructField:
         nonlocal last

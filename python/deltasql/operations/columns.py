@@ -7,10 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError
-from deltasql.model.column_mapping import with_column_mapping, with_new_columns_mapped
+from deltasql.model.column_mapping import (
+    COLUMN_ID,
+    with_column_mapping,
+    with_new_columns_mapped,
+    without_mapping,
+)
 from deltasql.model.properties import TableProperties
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema import (
+    PHYSICAL_NAME,
     ArrayType,
     DataType,
     MapType,
@@ -34,14 +40,21 @@ _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 
 
 def add_columns(target: Target, columns: StructType) -> None:
-    """Add columns at the end, and members at the end of structs that are there."""
+    """Add columns at the end, and members at the end of structs that are there.
+
+    They are new, also those that were taken from a schema of before.
+    """
+    columns = without_mapping(columns)
     for column in columns.fields:
         if _GENERATED in column.metadata:
             raise TxnLogError(
                 "New columns cannot be a generated column",
                 help="Create the table with its generated columns.",
             )
-        if not column.nullable and target.schema.find(column.name) is None and len(target.files()):
+        if column.nullable or target.schema.find(column.name) is not None:
+            continue
+        target.read(whole_table=True)  # rows that others add meanwhile do not have it either
+        if len(target.files()):
             raise TxnLogSchemaError(
                 f"column {column.name!r} cannot be NOT NULL: the table has rows without it",
                 column=column.name,
@@ -67,6 +80,14 @@ def drop_column_not_null(target: Target, column: str) -> None:
 def set_column_metadata(target: Target, column: str, metadata: Mapping[str, str]) -> None:
     """Add entries to a column's metadata, or put others in their place."""
     path = _existing(target, column, "No field with the provided name in the schema")
+    present = _at(target.schema, path).metadata
+    for key in (COLUMN_ID, PHYSICAL_NAME):
+        if key in metadata and metadata[key] != present.get(key):
+            raise TxnLogSchemaError(
+                f"{key} of column {column!r} cannot be set: it tells where its values are",
+                column=column,
+                help="Rename the column instead; the table keeps track of it.",
+            )
     schema = _changed(
         target.schema, path, lambda f: replace(f, metadata={**f.metadata, **metadata})
     )
@@ -116,6 +137,7 @@ def drop_columns(target: Target, columns: Sequence[str]) -> None:
         _existing(target, name, f"No column with the name '{name}' in the schema")
         for name in columns
     ]
+    paths = [path for path in dict.fromkeys(paths) if not _is_inside(path, paths)]
     schema, configuration = _with_mapping(target)
     for path in paths:
         _refuse_used(target, path, "dropped")
@@ -136,6 +158,15 @@ def drop_columns(target: Target, columns: Sequence[str]) -> None:
     _stage_schema(target, schema, configuration=configuration)
     names = json.dumps([".".join(path) for path in paths], ensure_ascii=False)
     tell(target, "DROP COLUMNS", {"columns": names})
+
+
+def _is_inside(path: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> bool:
+    """Tell whether a member goes with a struct that goes.
+
+    >>> _is_inside(("s", "x"), [("s",), ("s", "x")]), _is_inside(("s",), [("s",), ("s", "x")])
+    (True, False)
+    """
+    return any(path != other and path[: len(other)] == other for other in others)
 
 
 def _with_mapping(target: Target) -> tuple[StructType, dict[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.column_mapping import without_mapping
 from deltasql.model.schema import (
     ArrayType,
     DataType,
@@ -32,7 +33,9 @@ def merge_schemas(current: StructType, given: StructType) -> StructType:
         for field in current.fields
     ]
     present = {field.name for field in current.fields}
-    return StructType((*kept, *(f for f in given.fields if f.name not in present)))
+    new = StructType(tuple(f for f in given.fields if f.name not in present))
+    # Rows that were read from a mapped table tell where its files had their columns.
+    return StructType((*kept, *without_mapping(new).fields))
 
 
 def nullable(given: StructType, current: StructType) -> StructType:
