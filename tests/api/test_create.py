@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltalake
@@ -20,7 +22,6 @@ from tests.operations.twins import rows, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from deltasql.uri import DeltaSqlUri
 
@@ -207,3 +208,33 @@ def test_statistics_are_left_out_on_request(uri: str, location: str) -> None:
     pq.write_table(ROWS, f"{location}/a.parquet")
     deltasql.convert_to_deltalake(uri, collect_stats=False)
     assert pa.table(deltasql.DeltaTable(uri).get_add_actions())["num_records"].to_pylist() == [None]
+
+
+def test_converted_columns_are_found_in_their_files_with_column_mapping(
+    uri: str, location: str
+) -> None:
+    pq.write_table(ROWS, _folder(location) / "a.parquet")
+    deltasql.convert_to_deltalake(uri, configuration={"delta.columnMapping.mode": "name"})
+    assert deltasql.DeltaTable(uri).to_pyarrow_table().to_pydict() == ROWS.to_pydict()
+
+
+def test_folder_with_a_log_is_not_converted(uri: str, location: str) -> None:
+    for _ in range(2):
+        deltalake.write_deltalake(location, ROWS, mode="overwrite")
+    with pytest.raises(TableExistsError, match="already a delta table location"):
+        deltasql.convert_to_deltalake(uri)
+
+
+def test_database_that_was_deleted_is_made_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "catalog"
+    for number in range(2):
+        uri = f"deltasql://sqlite/{_folder(str(folder))}/meta.db?table=t"
+        deltasql.write_deltalake(uri, pa.table({"id": [number]}))
+        assert deltasql.DeltaTable(uri).to_pyarrow_table().to_pydict() == {"id": [number]}
+        shutil.rmtree(folder)
+    close_all()
+
+
+def _folder(place: str) -> Path:
+    Path(place).mkdir(parents=True)
+    return Path(place)

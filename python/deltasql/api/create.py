@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from deltasql.api.connect import shared, with_storage_options
 from deltasql.api.raw.opening import parse_table_uri
 from deltasql.exceptions import TableExistsError, TxnLogConfigError, TxnLogError, TxnLogUriError
+from deltasql.model.column_mapping import with_column_mapping
 from deltasql.model.properties import KNOWN
 from deltasql.model.protocol import CONSTRAINT_PREFIX, FEATURE_PREFIX
+from deltasql.model.schema import column_mapping_mode
 from deltasql.operations.convert import convert_files
 from deltasql.operations.create import replace_table, tell_created
 from deltasql.operations.write import MODES, check_modes
@@ -130,8 +132,12 @@ def convert_to_deltalake(
         collect_stats=collect_stats,
     )
     properties = table_properties(configuration, strict=False)
+    schema = found.schema
+    if column_mapping_mode(properties) is not None:
+        # The files are there: their columns are called what they are called.
+        schema, properties = with_column_mapping(schema, properties)
     with catalog.begin() as tx:
-        new_table(tx, parsed, found.schema, found.partition_by, properties, name, description)
+        new_table(tx, parsed, schema, found.partition_by, properties, name, description)
         tx.stage_table(
             table,
             found.adds,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from deltasql.engine.base import WritePlan
 from deltasql.engine.file_shape import FileShape, file_shape
 from deltasql.engine.footer_stats import footer_statistics
-from deltasql.exceptions import TxnLogError, TxnLogSchemaError
+from deltasql.exceptions import TableExistsError, TxnLogError, TxnLogSchemaError
 from deltasql.model.actions import AddFile
 from deltasql.model.schema import StructType
 from deltasql.model.schema_convert import schema_from_any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.storage import FileInfo, Storage
 
+_LOG = "_delta_log/"
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -55,6 +56,12 @@ def convert_files(
     """Read the footers of a folder's Parquet files; names that start with _ or . are not data."""
     storage = open_storage(location, settings)
     partitions = StructType() if partition_schema is None else schema_from_any(partition_schema)
+    if next(iter(storage.list(_LOG)), None) is not None:
+        # Its files are not all live: rows that were deleted would come back.
+        raise TableExistsError(
+            "The given location is already a delta table location",
+            help="Bring the table into the catalog with import_table.",
+        )
     files = [file for file in storage.list() if _is_data(file.name)]
     if not files:
         raise TxnLogError(
