@@ -10,7 +10,7 @@ from deltasql.engine.arrow import batches
 from deltasql.engine.choose import is_spark_frame
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.operations.delete import stage_delete
-from deltasql.operations.merge import stage_merge
+from deltasql.operations.merge import source_rows, stage_merge
 from deltasql.operations.merge_plan import MergeSpec
 from deltasql.operations.new_values import expressions_of
 from deltasql.operations.update import stage_update
@@ -110,4 +110,4 @@ class DmlVerbs:
         engine: str | None,
     ) -> dict[str, int]:
         target = self.target(table, source, engine=engine)
-        return stage_merge(target, target.engine.rows(source), schema, spec, options=options)
+        return stage_merge(target, source_rows(target, source), schema, spec, options=options)

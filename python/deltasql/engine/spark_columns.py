@@ -21,6 +21,8 @@ from deltasql.model.schema import (
 from deltasql.model.schema_convert import schema_from_any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame
 
     from deltasql.engine.base import WritePlan
@@ -31,8 +33,11 @@ _ENCODED = "~~"
 _SAFE = "^[A-Za-z0-9_.~:/%=-]+$"
 
 
-def stored_frame(frame: DataFrame, plan: WritePlan) -> DataFrame:
-    """Return rows as files have them: physical names and ids, partition values as text."""
+def stored_frame(frame: DataFrame, plan: WritePlan, keys: Sequence[str] = ()) -> DataFrame:
+    """Return rows as files have them: physical names and ids, partition values as text.
+
+    `keys` are columns to sort by, which stay until that is done.
+    """
     from pyspark.sql import functions as F
 
     mode = column_mapping_mode(plan.configuration)
@@ -59,7 +64,7 @@ def stored_frame(frame: DataFrame, plan: WritePlan) -> DataFrame:
         if stored.type != _plain(found.type):
             column = column.cast(exact_type(stored.type))
         columns.append(column.alias(name, metadata=dict(stored.metadata)))
-    return frame.select(columns)
+    return frame.select([*columns, *keys])
 
 
 def partition_of(folders: list[str], plan: WritePlan) -> dict[str, str | None]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
+
+from sqlglot import exp
 
 from deltasql.engine.arrow import batches
 from deltasql.engine.choose import is_spark_frame
@@ -21,17 +24,16 @@ from deltasql.engine.spark_session import (
     spark_errors,
 )
 from deltasql.engine.spark_sql import parameter, spark_query
-from deltasql.engine.spark_write import gathered, write_files
+from deltasql.engine.spark_write import wanted_files, write_files
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema_convert import schema_from_any, schema_to_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from sqlglot import exp
 
     from deltasql.config import Config
     from deltasql.engine.base import Relation, WritePlan
@@ -52,6 +54,8 @@ class SparkRelation:
     """Whether a user made it: what it computes is a matter of the session's own settings."""
     size: int | None = None
     """Bytes of the files it comes from, as far as they are known."""
+    in_ranges: Callable[[int], tuple[DataFrame, list[str]]] | None = None
+    """Of sorted rows: returns them in so many ranges, and the columns to sort each of them by."""
 
     def __post_init__(self) -> None:
         self.columns = tuple(self.frame.columns)
@@ -123,7 +127,29 @@ class SparkEngine:
             found = self.spark.sql(text, **used)
             sizes = [cast("SparkRelation", each).size for each in relations.values()]
             known = None if None in sizes else sum(size or 0 for size in sizes)
-            return SparkRelation(found, size=known)
+            in_ranges = None
+            if isinstance(sql, exp.Select) and sql.args.get("order") is not None:
+                in_ranges = partial(self._in_ranges, sql, relations)
+            return SparkRelation(found, size=known, in_ranges=in_ranges)
+
+    def _in_ranges(
+        self, sql: exp.Select, relations: Mapping[str, Relation], parts: int
+    ) -> tuple[DataFrame, list[str]]:
+        """Return the rows of a sorted query in so many ranges, and the columns to sort each by.
+
+        Spark leaves a sort out whose result is only put into fewer parts.
+        """
+        order = [
+            each.this if isinstance(each, exp.Ordered) else each
+            for each in sql.args["order"].expressions
+        ]
+        names = [f"__deltasql_key_{number}" for number in range(len(order))]
+        bare = sql.select(
+            *(exp.alias_(key.copy(), name) for key, name in zip(order, names, strict=True))
+        )
+        bare.set("order", None)
+        frame = self.query(bare, **relations).frame
+        return frame.repartitionByRange(parts, *names), names
 
     def keep(self, relation: Relation) -> SparkRelation:
         """Compute rows once: even random ones are the same ever after, or the job fails."""
@@ -171,9 +197,14 @@ class SparkEngine:
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
         """Write rows as Parquet files with statistics."""
         with self._acting(relation, f"write to {plan.location}") as frame:
-            size = cast("SparkRelation", relation).size
-            parted = frame if size is None else gathered(frame, plan, size)
-            return write_files(self.spark, parted, plan, self._config.storage)
+            ours = cast("SparkRelation", relation)
+            files = wanted_files(plan, ours.size)
+            parted, keys = frame, list[str]()
+            if files is not None and ours.in_ranges is not None:
+                parted, keys = ours.in_ranges(files)
+            elif files is not None:
+                parted = frame.coalesce(files)
+            return write_files(self.spark, parted, plan, self._config.storage, keys)
 
     @contextmanager
     def _acting(self, relation: Relation, doing: str) -> Iterator[DataFrame]:

@@ -155,8 +155,11 @@ def _failures() -> tuple[type[Exception], ...]:
 def _reason(error: Any) -> str:
     """Return the line of an error that tells most: Spark wraps the first one several times."""
     cause = getattr(error, "java_exception", None)
-    while cause is not None and cause.getCause() is not None:
+    telling = cause
+    while cause is not None:
+        if cause.getMessage():  # a stream that ended says nothing of the worker that died
+            telling = cause
         cause = cause.getCause()
-    text = str(cause.toString() if cause is not None else error)
+    text = str(telling.toString() if telling is not None else error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

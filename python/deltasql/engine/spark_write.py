@@ -21,7 +21,7 @@ from deltasql.engine.footer_stats import footer_statistics
 from deltasql.engine.parquet_options import ParquetOptions, parse_size
 from deltasql.engine.partitions import partition_folder
 from deltasql.engine.spark_columns import has_stand_in, partition_of, stored_frame
-from deltasql.engine.spark_schema import spark_path
+from deltasql.engine.spark_schema import quoted, spark_path
 from deltasql.engine.spark_session import WRITING, settings, spark_errors
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.actions import AddFile
@@ -29,7 +29,7 @@ from deltasql.model.schema import column_mapping_mode
 from deltasql.storage import open_storage, parse_location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -61,20 +61,30 @@ _WIDTHS = {
 
 
 def write_files(
-    spark: SparkSession, frame: DataFrame, plan: WritePlan, storage: StorageSettings
+    spark: SparkSession,
+    frame: DataFrame,
+    plan: WritePlan,
+    storage: StorageSettings,
+    keys: Sequence[str] = (),
 ) -> list[AddFile]:
-    """Write rows as files below the table's root and return them; empty ones are left out."""
+    """Write rows as files below the table's root and return them; empty ones are left out.
+
+    `keys` are columns more than the table has: the rows of a file are sorted by them.
+    """
     folder = f"{plan.folder}{uuid.uuid4().hex[:12]}"
     plan.intend([f"{folder}/"])
-    stored = stored_frame(frame, plan)
+    stored = stored_frame(frame, plan, keys)
     shape = file_shape(plan)
     mode = column_mapping_mode(plan.configuration)
-    keys = [field.physical_name(mode) for field in _partition_fields(plan)]
+    partitions = [field.physical_name(mode) for field in _partition_fields(plan)]
+    if keys:
+        # Spark sorts by the folders, and leaves out a sort that does not begin with them.
+        stored = stored.sortWithinPartitions(*map(quoted, partitions), *keys).drop(*keys)
     options = {**_FIXED, **_parquet_options(plan, shape)}
     target = f"{spark_path(spark, root_address(plan.location))}/{folder}"
     with spark_errors(f"write to {plan.location}"), settings(spark, WRITING):
         writer = stored.write.mode("error").options(**options)
-        (writer.partitionBy(*keys) if keys else writer).parquet(target)
+        (writer.partitionBy(*partitions) if partitions else writer).parquet(target)
     found, rest = _listed(plan, folder)
     files = [_Written.of(info, folder, plan) for info in found]
     counted = _statistics(spark, [file.name for file in files], plan, shape, storage)
@@ -86,15 +96,14 @@ def write_files(
     return [file.add(counted[file.name].stats, plan) for file in written]
 
 
-def gathered(frame: DataFrame, plan: WritePlan, size: int) -> DataFrame:
-    """Return rows in as many parts as there should be files, where files are only put together.
+def wanted_files(plan: WritePlan, size: int | None) -> int | None:
+    """Return how many files there should be where files are only put together; None is any.
 
     Rows that change keep their parts: fewer of them would leave executors without work.
     """
-    if plan.data_change:
-        return frame
-    wanted = ParquetOptions.of(plan, file_shape(plan)).target_file_size
-    return frame.coalesce(max(1, round(size / wanted)))
+    if plan.data_change or size is None:
+        return None
+    return max(1, round(size / ParquetOptions.of(plan, file_shape(plan)).target_file_size))
 
 
 _FIXED = {

@@ -117,6 +117,7 @@ class TxnLogEngineError(TxnLogError):
     default_help = "read the cause of this error; it is the engine's own message."
 
     engine: str | None = None
+    table: str | None = None
 
 
 class UnreadableRowsError(TxnLogEngineError, ValueError):

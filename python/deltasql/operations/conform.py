@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.exceptions import TxnLogSchemaError
-from deltasql.model.schema import StructType
+from deltasql.model.schema import StructType, type_name
 from deltasql.model.schema_convert import schema_to_arrow
+from deltasql.model.schema_rules import validate_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -35,6 +36,22 @@ def check_names(
     _check_members(given, wanted, missing, optional, table)
     for field in given:
         _check_nested(field, wanted.field(field.name).type, table)
+
+
+def check_types(given: StructType, wanted: StructType) -> None:
+    """Refuse columns that an engine would make text of, or that Delta has no type for."""
+    validate_schema(given)
+    for field in given.fields:
+        known = wanted.find(field.name)
+        if known is None or "void" in (field.type, known.type):
+            continue
+        if type(field.type) is not type(known.type):  # both are names, or both are of one kind
+            raise TxnLogSchemaError(
+                f"Cannot cast field {field.name} from {type_name(field.type)} "
+                f"to {type_name(known.type)}",
+                column=field.name,
+                help="Cast the data to the table's type before writing.",
+            )
 
 
 def conformer(

@@ -14,6 +14,7 @@ from deltasql.operations.expressions import normal, scalar
 from deltasql.operations.info import tell
 from deltasql.operations.preview import preview
 from deltasql.operations.sql_types import is_not_true
+from deltasql.operations.target import names_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
+@names_table
 def add_constraints(target: Target, constraints: Mapping[str, str]) -> None:
     """Add CHECK constraints; rows that are there must meet them already.
 

@@ -15,6 +15,7 @@ from deltasql.operations.change_data import (
 from deltasql.operations.expressions import Flavour, Scope, normal, scalar
 from deltasql.operations.info import tell
 from deltasql.operations.sql_types import column, is_not_true
+from deltasql.operations.target import names_table
 from deltasql.operations.touched import (
     Stopwatch,
     chosen,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from deltasql.operations.target import Target
 
 
+@names_table
 def stage_delete(
     target: Target,
     predicate: str | None = None,

@@ -35,6 +35,7 @@ from deltasql.operations.merge_rows import (
     unchanged,
 )
 from deltasql.operations.sql_types import column
+from deltasql.operations.target import names_table
 from deltasql.operations.touched import Stopwatch, chosen, counted_rows
 
 if TYPE_CHECKING:
@@ -66,6 +67,13 @@ class _Metrics:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
+@names_table
+def source_rows(target: Target, source: object) -> Relation:
+    """Return the rows of a merge's source as the engine has them."""
+    return target.engine.rows(source)
+
+
+@names_table
 def stage_merge(
     target: Target,
     source: Relation,

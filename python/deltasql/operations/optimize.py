@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from deltasql import telemetry
 from deltasql.engine.base import DEFAULT_FILE_SIZE, WriteOptions
 from deltasql.operations.info import tell
-from deltasql.operations.target import STAGED_VERSION
+from deltasql.operations.target import STAGED_VERSION, names_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -104,6 +104,7 @@ def plan_rewrite(
     return plan
 
 
+@names_table
 def stage_bins(
     target: Target,
     plan: Compaction,

@@ -12,6 +12,7 @@ from deltasql.model.schema import nearest
 from deltasql.operations.conform import arrow_schema, conformer
 from deltasql.operations.expressions import scalar
 from deltasql.operations.sql_types import column
+from deltasql.operations.target import names_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from deltasql.operations.target import Target
 
 
+@names_table
 def read_rows(
     target: Target, columns: Sequence[str] | None = None, predicate: str | None = None
 ) -> pa.RecordBatchReader:

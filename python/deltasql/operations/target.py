@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from deltasql import _core
 from deltasql.commit.staged import ReadSet
 from deltasql.engine.base import WriteOptions, WritePlan
 from deltasql.engine.live_files import LiveFiles
-from deltasql.exceptions import TxnLogTransactionError
+from deltasql.exceptions import TxnLogError, TxnLogTransactionError
 from deltasql.model.actions import RemoveFile
 from deltasql.model.predicate import Predicate, parse_predicate
 from deltasql.model.schema import StructType, column_mapping_mode
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 STAGED_VERSION = -1
 """`added_version` of a file that this transaction added."""
 
@@ -207,6 +209,23 @@ class Target:
         if protocol is not None and protocol != self.protocol:
             self.staged.protocol = protocol
         self.follows()
+
+
+def names_table(
+    operation: Callable[Concatenate[Target, _P], _R],
+) -> Callable[Concatenate[Target, _P], _R]:
+    """Let the errors of an operation tell its table, those of an engine among them."""
+
+    @wraps(operation)
+    def named(target: Target, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return operation(target, *args, **kwargs)
+        except TxnLogError as error:
+            if "table" not in error.fields and hasattr(error, "table"):
+                error.table = target.name
+            raise
+
+    return named
 
 
 def remove_file(row: Mapping[str, Any], *, data_change: bool = True) -> RemoveFile:

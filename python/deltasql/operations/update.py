@@ -20,6 +20,7 @@ from deltasql.operations.checks import rules_of
 from deltasql.operations.expressions import Flavour, Scope, normal, scalar
 from deltasql.operations.info import tell
 from deltasql.operations.sql_types import column, identifier, is_true
+from deltasql.operations.target import names_table
 from deltasql.operations.touched import Stopwatch, chosen, counted_rows, rows_by_file
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from deltasql.operations.target import Target
 
 
+@names_table
 def stage_update(
     target: Target,
     updates: Mapping[str, str],

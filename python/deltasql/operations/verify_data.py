@@ -19,6 +19,7 @@ from deltasql.engine.base import FILE
 from deltasql.model.schema import column_mapping_mode
 from deltasql.operations.presence import missing_files
 from deltasql.operations.sql_types import column, identifier
+from deltasql.operations.target import names_table
 from deltasql.operations.touched import file_rows
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class DataReport:
         )
 
 
+@names_table
 def verify_data(target: Target) -> DataReport:
     """Compare the rows of every live file with what the log tells of them."""
     listed = target.files()

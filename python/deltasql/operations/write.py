@@ -33,11 +33,12 @@ from deltasql.operations.checks import (
     rules_of,
     with_generated,
 )
-from deltasql.operations.conform import arrow_schema, check_names, conformer
+from deltasql.operations.conform import arrow_schema, check_names, check_types, conformer
 from deltasql.operations.expressions import Scope, normal, scalar
 from deltasql.operations.info import tell
 from deltasql.operations.schema_merge import merge_schemas, nullable
 from deltasql.operations.sql_types import cast_to, column, is_not_true, is_true
+from deltasql.operations.target import names_table
 from deltasql.operations.touched import chosen, counted_rows, in_partitions, rows_by_file
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ _OLD = "t"
 """The rows of the table, in queries."""
 
 
+@names_table
 def stage_write(
     target: Target,
     data: object,
@@ -213,6 +215,8 @@ def _follow_schema(
         _refuse_missing_feature(target, given)
         names = rows.schema if isinstance(rows.schema, pa.Schema) else arrow_of(given)
         check_names(names, present, optional=generated_columns(target), table=target.name)
+        if rows.relation is not None:
+            check_types(given, target.schema)
         return
     partitions = target.partition_columns
     if schema_mode == "overwrite" and predicate is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.spark_schema import quoted
-from deltasql.operations.merge import stage_merge
+from deltasql.operations.merge import source_rows, stage_merge
 from deltasql.operations.merge_plan import Clause, MergeSpec
 from deltasql.spark.arguments import assignment_texts, condition_text
 from deltasql.spark.errors import analysis_error
@@ -114,7 +114,7 @@ class DeltaMergeBuilder:
         into = self._into
 
         def stage(target: Target) -> dict[str, int]:
-            rows = target.engine.rows(into.source)
+            rows = source_rows(target, into.source)
             return stage_merge(target, rows, into.source_schema, self._spec(target.schema))
 
         found = self._operate(stage)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.api.raw.base import RawBase
 from deltasql.api.raw.properties import write_options
 from deltasql.model.schema_convert import schema_from_any
-from deltasql.operations.merge import stage_merge
+from deltasql.operations.merge import source_rows, stage_merge
 from deltasql.operations.merge_plan import Clause, MergeSpec
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class DmlSide(RawBase):
             target = tx.target(self.name)
             return stage_merge(
                 target,
-                target.engine.rows(merge_builder.source),
+                source_rows(target, merge_builder.source),
                 schema_from_any(merge_builder.arrow_schema),
                 merge_builder.spec,
                 options=write_options(merge_builder.writer_properties, None),

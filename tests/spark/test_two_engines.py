@@ -1,0 +1,136 @@
+"""One plan, two engines: the same changes on DuckDB and on Spark leave the same tables."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import deltasql
+import deltasql.spark
+from deltasql.exceptions import TxnLogError
+from tests.oracles.states import Rows, arrow_rows
+from tests.spark.changes import (
+    CONDITION,
+    MERGE,
+    ROWS,
+    SCHEMA,
+    SETTING,
+    WIDER,
+    add_clauses,
+    arrow,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from deltasql import Catalog
+
+ENGINES = ("duckdb", "spark")
+STEPS: tuple[st.SearchStrategy[Any], ...] = (
+    st.tuples(st.just("append"), ROWS, st.booleans()),
+    st.tuples(st.just("update"), SETTING, CONDITION),
+    st.tuples(st.just("merge"), MERGE, st.just(False)),
+    st.tuples(st.just("delete"), CONDITION),
+    st.tuples(st.just("optimize")),
+    st.tuples(st.just("replace"), ROWS, CONDITION),
+    st.tuples(st.just("merge"), MERGE, st.just(True)),
+    st.tuples(st.just("z_order")),
+    st.tuples(st.just("restore"), st.integers(0, 9)),
+    st.tuples(st.just("rename")),
+    st.tuples(st.just("update"), SETTING, CONDITION),
+    st.tuples(st.just("overwrite"), ROWS, st.sampled_from([None, "overwrite"])),
+)
+"""Every kind of change once, in any order: even the simplest example has them all."""
+
+
+@given(
+    first=ROWS,
+    steps=st.permutations(STEPS).flatmap(lambda steps: st.tuples(*steps)),
+    parts=st.sampled_from([["g"], [], ["day", "g"]]),
+)
+# No shrinking: every try takes Spark seconds, and the failure tells the step.
+@settings(
+    max_examples=3,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+def test_the_same_changes_leave_the_same_table(
+    spark: SparkSession, first: list[Any], steps: tuple[Any, ...], parts: list[str]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        uri = f"deltasql://sqlite/{folder}/meta.db"
+        with deltasql.connect(
+            uri, mirror={"mode": "off"}, table={"data_root": f"{folder}/lake"}
+        ) as catalog:
+            for engine in ENGINES:
+                catalog.create_table(engine, SCHEMA, partition_by=parts)
+                with catalog.begin() as tx:
+                    tx.write(engine, arrow(first), engine="duckdb")
+            for number, step in enumerate(steps):
+                told = [take(catalog, spark, engine, step) for engine in ENGINES]
+                assert told[0] == told[1], step
+                states = [rows(catalog, engine) for engine in ENGINES]
+                assert states[0] == states[1], (number, step)
+            heads = [catalog.table(engine).snapshot().version for engine in ENGINES]
+            assert heads[0] == heads[1]
+            read = deltasql.spark.read(spark, catalog.table("duckdb").uri).toArrow()
+            assert arrow_rows(read) == rows(catalog, "spark")
+
+
+def take(catalog: Catalog, spark: SparkSession, engine: str, step: Any) -> Any:
+    """Take a step on a table, and return what it tells: numbers of rows, or the error."""
+    try:
+        with catalog.begin() as tx:
+            metrics = stage(catalog, spark, tx, engine, step)
+    except TxnLogError as error:
+        return type(error).__name__
+    return {name: value for name, value in metrics.items() if "rows" in name}
+
+
+def stage(
+    catalog: Catalog,
+    spark: SparkSession,
+    tx: deltasql.MultiTableTransaction,
+    engine: str,
+    step: Any,
+) -> dict[str, Any]:
+    def given_rows(rows: list[Any], wider: bool) -> object:
+        table = arrow(rows, WIDER if wider else SCHEMA)
+        return spark.createDataFrame(table) if engine == "spark" else table
+
+    match step:
+        case ("append", rows, wider):
+            mode = "merge" if wider else None
+            tx.write(engine, given_rows(rows, wider), schema_mode=mode)
+        case ("replace", rows, condition):
+            tx.write(engine, given_rows(rows, False), mode="overwrite", predicate=condition)
+        case ("overwrite", rows, schema_mode):
+            tx.write(engine, given_rows(rows, False), mode="overwrite", schema_mode=schema_mode)
+        case ("delete", condition):
+            return tx.delete(engine, condition, engine=engine)
+        case ("update", (column, value), condition):
+            return tx.update(engine, {column: value}, predicate=condition, engine=engine)
+        case ("merge", (source, matched, inserts, alone), wider):
+            given_source = given_rows(source, wider)
+            merger = tx.merge(engine, given_source, "t.id = s.id", "s", "t", merge_schema=wider)
+            return dict(add_clauses(merger, matched, inserts, alone).execute())
+        case ("optimize",):
+            tx.optimize(engine, engine=engine)
+        case ("z_order",):
+            tx.z_order(engine, ["id", "v"], engine=engine)
+        case ("restore", version):
+            head = catalog.table(engine).snapshot().version
+            tx.restore(engine, version % (head + 1))
+        case ("rename",):
+            tx.rename_column(engine, "x", "y")
+    return {}
+
+
+def rows(catalog: Catalog, table: str) -> Rows:
+    with catalog.begin() as tx:
+        found = tx.read(table, engine="duckdb")
+    return arrow_rows(found)
