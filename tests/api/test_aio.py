@@ -229,6 +229,54 @@ def test_cancelled_before_its_turn_never_begins(catalog_uri: DeltaSqlUri, tmp_pa
     asyncio.run(main())
 
 
+def test_cancelled_while_it_closes_gives_back_every_connection(
+    catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with opened(catalog_uri, tmp_path) as catalog:
+            await catalog.tables()
+            sync = catalog.sync
+            closing = asyncio.create_task(catalog.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            with pytest.raises(StoreClosedError):
+                sync.store.query("applied_migrations")
+            assert not [t for t in threading.enumerate() if t.name.startswith("deltasql-aio")]
+
+    asyncio.run(main())
+
+
+def test_cancelled_before_its_commit_has_its_turn_leaves_no_file(play: Any) -> None:
+    async def body(catalog: AsyncCatalog) -> None:
+        arrived, go = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def hold(_: object) -> None:
+            loop.call_soon_threadsafe(arrived.set)
+            assert go.wait(PATIENCE_S)
+
+        async def work() -> None:
+            async with catalog.begin() as tx:
+                await tx.write("t", ROWS)
+                holding = asyncio.create_task(tx.run(hold))
+                await arrived.wait()
+                task.cancel()  # when the commit waits for its turn
+                loop.call_later(0.01, go.set)
+            await holding
+
+        task = asyncio.create_task(work())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        table = await catalog.table("t")
+        assert await table.version() == 0
+        assert await catalog.run(lambda sync: sync.store.intents_before(FUTURE_MS)) == []
+        assert not list(Path(table.location).rglob("*.parquet"))
+
+    play(body)
+
+
 def test_loop_goes_on_while_rows_are_written_and_read(play: Any) -> None:
     async def body(catalog: AsyncCatalog) -> None:
         many = pa.table({"id": pa.array(range(1_000_000), pa.int64())})

@@ -9,7 +9,7 @@ from deltasql.api import connect as sync
 from deltasql.api.aio.log import AsyncLog
 from deltasql.api.aio.table import AsyncTable
 from deltasql.api.aio.transaction import AsyncTransaction
-from deltasql.api.aio.work import Worker
+from deltasql.api.aio.work import Worker, to_the_end
 from deltasql.exceptions import StoreClosedError
 
 if TYPE_CHECKING:
@@ -83,11 +83,15 @@ class AsyncCatalog:
     async def close(self) -> None:
         """Publish what waits for it, give back every connection; safe to call twice."""
         opened, self._sync = self._sync, None
-        if opened is None or self._log is None:
-            return
-        await self._log.close()
-        await self.worker.run(opened.close)
-        await self.worker.close()
+        if opened is not None and self._log is not None:
+            await to_the_end(self._close(opened, self._log))
+
+    async def _close(self, opened: Catalog, log: AsyncLog) -> None:
+        try:
+            await log.close()
+        finally:
+            await self.worker.run(opened.close)
+            await self.worker.close()
 
     @property
     def sync(self) -> Catalog:

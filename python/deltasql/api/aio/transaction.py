@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from deltasql.api.aio.work import Stop
+from deltasql.api.aio.work import Stop, to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,13 @@ class AsyncTransaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._locked(Stop(), self._transaction.__exit__, kind, error, traceback)
+        try:
+            await self._locked(Stop(), self._transaction.__exit__, kind, error, traceback)
+        except asyncio.CancelledError as cancelled:
+            # It may not have come to its turn: then its files are still to be deleted.
+            exit_ = partial(self._transaction.__exit__, type(cancelled), cancelled, None)
+            await to_the_end(self._locked(Stop(), exit_))
+            raise
 
     async def run(self, function: Callable[[MultiTableTransaction], T]) -> T:
         """Do with the transaction what has no method here, in a thread."""

@@ -13,7 +13,7 @@ from deltasql.engine.arrow import batches
 from deltasql.exceptions import TransactionClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -93,6 +93,16 @@ class Worker:
     async def close(self) -> None:
         """Wait for what is under way and end the threads."""
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do what must not be left half-done; a caller that is cancelled is told so after it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await _ended(task)
+        raise
 
 
 async def _ended(future: asyncio.Future[T]) -> None:
