@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -131,6 +132,18 @@ def test_missing_files_are_told_or_ignored_and_repaired(lake: Catalog) -> None:
     version = table.version()
     assert table.repair()["files_removed"] == []
     assert table.version() == version
+
+
+def test_change_data_tells_of_a_restore_after_other_changes(lake: Catalog) -> None:
+    opened(lake).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    with lake.begin() as tx:
+        tx.delete("t", "id = 20")
+        tx.restore("t", 1)
+    rows = lake.changes("t", tx.versions["t"]).read_all().to_pylist()
+    net: Counter[int] = Counter()
+    for row in rows:
+        net[row["id"]] += 1 if row["_change_type"] == "insert" else -1
+    assert {number: count for number, count in net.items() if count} == {0: 1, 1: 1, 20: -1, 21: -1}
 
 
 def test_restore_and_concurrent_append_are_a_conflict(lake: Catalog) -> None:

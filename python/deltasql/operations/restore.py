@@ -10,6 +10,7 @@ import pyarrow as pa
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
 from deltasql.model.actions import AddFile
 from deltasql.model.protocol import upgraded_protocol
+from deltasql.operations.change_data import tell_whole_files
 from deltasql.operations.info import tell
 from deltasql.operations.presence import missing_files
 from deltasql.store.records import load, load_dv
@@ -64,6 +65,8 @@ def restore(
     base = to.protocol if protocol_downgrade_allowed else target.protocol
     protocol = upgraded_protocol(base, to.schema, metadata.configuration)
     target.change_metadata(metadata, protocol)
+    for files, kind in ((removed, "delete"), (restored, "insert")):
+        tell_whole_files(target, files, kind)
     metrics = {"numRemovedFile": len(removed), "numRestoredFile": len(restored)}
     tell(target, operation, parameters, metrics)
     return metrics
