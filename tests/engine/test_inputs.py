@@ -164,6 +164,43 @@ def test_errors_are_ours_and_name_the_engine(engine: DuckDbEngine) -> None:
         engine.query(parse_one("SELECT * FROM nowhere"))
 
 
+def test_error_of_a_stream_is_raised_as_it_is(engine: DuckDbEngine) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from ROWS.to_batches()
+        raise LookupError("the source is gone")
+
+    with pytest.raises(LookupError, match="the source is gone"):
+        engine.rows(pa.RecordBatchReader.from_batches(ROWS.schema, broken()))
+    assert engine.collect(engine.rows(ROWS.to_reader())).num_rows == 3
+
+
+def test_relations_that_nobody_has_any_more_are_given_back(engine: DuckDbEngine) -> None:
+    known = parse_one(
+        "SELECT (SELECT count(*) FROM duckdb_views() WHERE NOT internal)"
+        " + (SELECT count(*) FROM duckdb_tables()) AS n",
+        dialect="duckdb",
+    )
+    counts = []
+    for _ in range(3):
+        for _ in range(10):
+            stream = engine.rows(ROWS.to_reader())
+            both = parse_one("SELECT a.id FROM a JOIN b ON a.id = b.id")
+            found = engine.keep(engine.query(both, a=engine.rows(ROWS), b=stream))
+            assert engine.collect(found).num_rows == 3
+        counts.append(engine.collect(engine.query(known))["n"][0].as_py())
+    assert counts[0] == counts[1] == counts[2] < 10
+
+
+def test_a_stream_holds_what_it_reads(engine: DuckDbEngine) -> None:
+    query = parse_one("SELECT n FROM range(300000) AS r(n)", dialect="duckdb")
+    kept = engine.keep(engine.query(query))
+    stream = engine.stream(engine.query(parse_one("SELECT n + 1 AS n FROM t"), t=kept))
+    del kept
+    engine.rows(ROWS)
+    engine.rows(ROWS)
+    assert stream.read_all().num_rows == 300_000
+
+
 def test_no_variable_of_the_caller_is_taken_for_a_table(engine: DuckDbEngine) -> None:
     nowhere = ROWS
     with pytest.raises(TxnLogEngineError, match="nowhere"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -25,9 +26,10 @@ from deltasql.engine.duckdb_scan import (
 from deltasql.engine.duckdb_types import delta_types
 from deltasql.engine.parquet import write_batches
 from deltasql.engine.stored_files import StoredFiles
+from deltasql.exceptions import TxnLogEngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
     import duckdb
@@ -40,12 +42,26 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 122_880  # a row group of DuckDB
 
 
+class _Hold:
+    """What a relation consists of in DuckDB; when nobody has it any more, it can go."""
+
+    __slots__ = ("_names", "_needs", "_unneeded")
+
+    def __init__(self, unneeded: deque[str], names: list[str], needs: tuple[_Hold, ...]) -> None:
+        self._unneeded, self._names, self._needs = unneeded, names, needs
+
+    def __del__(self) -> None:
+        # Only noted: this may run in any thread, in the middle of a query.
+        self._unneeded.extend(self._names)
+
+
 @dataclass(frozen=True, slots=True)
 class DuckDbRelation:
     """Rows that DuckDB can compute: a view or a table of the engine."""
 
     name: str
     columns: tuple[str, ...]
+    hold: _Hold = field(repr=False, compare=False)
     stored: StoredFiles | None = field(default=None, repr=False)
     """The files behind it, when they are read through our storage and nothing else is."""
 
@@ -65,6 +81,9 @@ class DuckDbEngine:
         # What belongs to one connection and has to be given to each.
         self._sources: dict[str, object] = {}
         self._lists: dict[str, list[str]] = {}
+        self._kinds: dict[str, str] = {}
+        """Whether a name is that of a VIEW or of a TABLE."""
+        self._unneeded: deque[str] = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -81,22 +100,24 @@ class DuckDbEngine:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
-        self._sources.clear()
-        self._lists.clear()
+        for known in (self._sources, self._lists, self._kinds, self._unneeded):
+            known.clear()
 
     def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
         """Return the live rows of files, with the table's columns in their order."""
         local = [file for file in files.files if file.address.startswith("/")]
         if not files.files:
             return self._view(empty_query(files.schema, (FILE, ROW) if positions else ()))
-        queries = list(self._local(files, local, positions=positions)) if local else []
+        names: list[str] = []
+        queries = list(self._local(files, local, names, positions=positions)) if local else []
         if len(local) < len(files.files):
             stored = StoredFiles(files, self._config.storage, positions=positions)
             found = self._source(stored)
             if not local:
                 return replace(found, stored=stored)
             queries.append(f"FROM {found.name}")
-        return self._view("\nUNION ALL ".join(queries))
+            return self._view("\nUNION ALL ".join(queries), names, (found.hold,))
+        return self._view("\nUNION ALL ".join(queries), names)
 
     def rows(self, data: object) -> Relation:
         """Return what a user handed in; a stream is kept, on disk when it is large."""
@@ -104,15 +125,33 @@ class DuckDbEngine:
             return data
         if not is_stream(data):
             return self._source(batches(data).read_all())
-        return self._table("FROM new_rows", new_rows=batches(data))
+        failed: list[BaseException] = []
+        given = batches(data)
+
+        def read() -> Iterator[pa.RecordBatch]:
+            try:
+                yield from given
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        stream = pa.RecordBatchReader.from_batches(given.schema, read())
+        try:
+            # The bare stream: a reader would be read ahead by threads of Arrow, which wait for
+            # Python while others wait for them.
+            return self._table("FROM new_rows", new_rows=stream.__arrow_c_stream__())
+        except TxnLogEngineError:
+            if failed:
+                raise failed[0] from None
+            raise
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> Relation:
         """Return the answer to a query, computed when it is needed."""
-        names = {
-            name: self._narrowed(_own(relation), sql).name for name, relation in relations.items()
-        }
+        used = {name: self._narrowed(_own(each), sql) for name, each in relations.items()}
+        names = {name: relation.name for name, relation in used.items()}
         renamed = sql.transform(partial(_renamed, names=names))
-        return self._view(renamed.sql(dialect=self.dialect, identify=True))
+        needs = tuple(relation.hold for relation in used.values())
+        return self._view(renamed.sql(dialect=self.dialect, identify=True), needs=needs)
 
     def keep(self, relation: Relation) -> Relation:
         """Compute rows once; large ones go to disk."""
@@ -132,7 +171,7 @@ class DuckDbEngine:
             reader = cursor.execute(f"FROM {_own(relation).name}").to_arrow_reader(_BATCH_ROWS)
         schema = delta_types(reader.schema)
 
-        def read() -> Iterator[pa.RecordBatch]:
+        def read(_: Relation = relation) -> Iterator[pa.RecordBatch]:
             same = schema.equals(reader.schema)
             with cursor, told():
                 for batch in reader:
@@ -146,8 +185,10 @@ class DuckDbEngine:
 
     # How relations come about
 
-    def _local(self, files: LiveFiles, local: list[LiveFile], *, positions: bool) -> Iterator[str]:
-        """Yield the queries over files that DuckDB opens itself."""
+    def _local(
+        self, files: LiveFiles, local: list[LiveFile], names: list[str], *, positions: bool
+    ) -> Iterator[str]:
+        """Yield the queries over files that DuckDB opens itself; `names` gets what they need."""
         number = next(self._numbers)
         shape = TableShape(
             files.schema,
@@ -164,14 +205,17 @@ class DuckDbEngine:
             }
             for place, (_, values) in enumerate(files.partition_values(local)):
                 columns[f"p{place}"] = values
+            names.append(shape.files_table)
             self._fill(shape.files_table, "FROM listed", listed=pa.table(columns))
         deleted = [file for file in local if file.vector]
         if deleted:
+            names.append(shape.deleted_table)
             self._fill(shape.deleted_table, "FROM dead", dead=files.deleted(deleted))
         whole = [file for file in local if not file.vector]
         for group in (whole, deleted):
             if group:
                 listed = self._list([as_pattern(file.address) for file in group])
+                names.append(listed)
                 records = [file.records for file in group if file.records is not None]
                 # One list of all files: its places are those that are asked for.
                 is_whole = len(group) == len(files.files)
@@ -198,33 +242,45 @@ class DuckDbEngine:
         wanted = [name for name in relation.columns if name.casefold() in named]
         return self._source(relation.stored.narrowed(wanted))
 
-    def _view(self, query: str) -> DuckDbRelation:
+    def _view(
+        self, query: str, names: Sequence[str] = (), needs: tuple[_Hold, ...] = ()
+    ) -> DuckDbRelation:
+        self._tidy()
         name = f"relation_{next(self._numbers)}"
+        self._kinds[name] = "VIEW"
+        hold = _Hold(self._unneeded, [name, *names], needs)
         with told():
             self._connection.execute(f"CREATE VIEW {name} AS {query}")
-            return DuckDbRelation(name, tuple(self._connection.view(name).columns))
+            return DuckDbRelation(name, tuple(self._connection.view(name).columns), hold)
 
     def _table(self, query: str, **sources: object) -> DuckDbRelation:
         name = f"relation_{next(self._numbers)}"
+        hold = _Hold(self._unneeded, [name], ())
         self._fill(name, query, **sources)
         with told():
-            return DuckDbRelation(name, tuple(self._connection.table(name).columns))
+            return DuckDbRelation(name, tuple(self._connection.table(name).columns), hold)
 
     def _fill(self, name: str, query: str, **sources: object) -> None:
+        self._tidy()
+        self._kinds[name] = "TABLE"
         connection = self._connection
         with told():
             for source, rows in sources.items():
                 connection.register(source, rows)
-            connection.execute(f"CREATE TABLE {name} AS {query}")
-            for source in sources:
-                connection.unregister(source)
+            try:
+                connection.execute(f"CREATE TABLE {name} AS {query}")
+            finally:
+                for source in sources:
+                    connection.unregister(source)
 
     def _source(self, rows: Any) -> DuckDbRelation:
+        self._tidy()
         name = f"source_{next(self._numbers)}"
         with told():
             self._connection.register(name, rows)
         self._sources[name] = rows
-        return DuckDbRelation(name, tuple(rows.schema.names))
+        hold = _Hold(self._unneeded, [name], ())
+        return DuckDbRelation(name, tuple(rows.schema.names), hold)
 
     def _list(self, patterns: list[str]) -> str:
         name = f"list_{next(self._numbers)}"
@@ -232,6 +288,20 @@ class DuckDbEngine:
             self._connection.execute(f"SET VARIABLE {name} = ?", [patterns])
         self._lists[name] = patterns
         return name
+
+    def _tidy(self) -> None:
+        """Give back what relations had that nobody has any more."""
+        while self._unneeded:
+            name = self._unneeded.popleft()
+            with told():
+                if name in self._sources:
+                    self._connection.unregister(name)
+                    del self._sources[name]
+                elif name in self._lists:
+                    self._connection.execute(f"RESET VARIABLE {name}")
+                    del self._lists[name]
+                elif name in self._kinds:
+                    self._connection.execute(f"DROP {self._kinds.pop(name)} IF EXISTS {name}")
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:

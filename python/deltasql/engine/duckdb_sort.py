@@ -23,6 +23,8 @@ def sorted_stream(
 ) -> Iterator[pa.RecordBatchReader]:
     """Lend the rows of a stream in the order of some columns."""
     with connected(EngineSettings(memory_limit=_MEMORY)) as connection:
-        connection.register("rows", reader)
+        # The bare stream: a reader would be read ahead by threads of Arrow, which wait for
+        # Python while others wait for them.
+        connection.register("rows", reader.__arrow_c_stream__())
         order = ", ".join(identifier(name) for name in columns)
         yield connection.execute(f"FROM rows ORDER BY {order}").to_arrow_reader(65_536)
