@@ -146,6 +146,15 @@ def test_change_data_tells_of_a_restore_after_other_changes(lake: Catalog) -> No
     assert {number: count for number, count in net.items() if count} == {0: 1, 1: 1, 20: -1, 21: -1}
 
 
+def test_restore_takes_back_what_its_transaction_did(lake: Catalog) -> None:
+    with lake.begin() as tx:
+        tx.write("t", numbers(30, 32))
+    with lake.begin() as tx:
+        tx.delete("t", "id = 20")
+        tx.restore("t", 3)
+    assert [row["id"] for row in agree(lake)] == [20, 21]
+
+
 def test_restore_and_concurrent_append_are_a_conflict(lake: Catalog) -> None:
     table = opened(lake)
     with lake.begin() as tx:

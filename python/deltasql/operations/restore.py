@@ -18,7 +18,7 @@ from deltasql.store.records import load, load_dv
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deltasql.model.actions import Metadata
+    from deltasql.model.actions import Metadata, RemoveFile
     from deltasql.operations.target import Target
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -59,7 +59,7 @@ def restore(
                 "later version, or set ignore_missing_files.",
             )
     target.remove(removed)
-    target.add(add_file(row) for row in restored.to_pylist())
+    _bring_back(target, [add_file(row) for row in restored.to_pylist()])
     target.read(whole_table=True)
     metadata = _metadata(to.metadata, target.metadata)
     base = to.protocol if protocol_downgrade_allowed else target.protocol
@@ -107,6 +107,19 @@ def add_file(row: Mapping[str, Any]) -> AddFile:
         clustering_provider=row["clustering_provider"] or None,
         extra=load(row["extra"]) or {},
     )
+
+
+def _bring_back(target: Target, files: list[AddFile]) -> None:
+    """Add files; one that this transaction removed is simply not removed."""
+    staged = target.staged
+    wanted = {_identity(file) for file in files}
+    undone = {_identity(each) for each in staged.removes} & wanted
+    staged.removes[:] = [each for each in staged.removes if _identity(each) not in undone]
+    target.add(file for file in files if _identity(file) not in undone)
+
+
+def _identity(file: AddFile | RemoveFile) -> tuple[str, str | None]:
+    return file.path, None if file.deletion_vector is None else file.deletion_vector.unique_id
 
 
 def _without(files: pa.Table, others: pa.Table) -> pa.Table:
