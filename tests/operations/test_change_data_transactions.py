@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
+from deltasql.exceptions import TxnLogTransactionError
 from tests.operations.dml import changes, held, make
 
 if TYPE_CHECKING:
@@ -51,3 +53,17 @@ def test_write_merge_and_delete_leave_the_rows_that_the_feed_tells(catalog: Cata
     left = {key: count for key, count in rows.items() if count}
     assert left == {(1, 0): 1, (2, 0): 1, (3, 1): 1, (9, 9): 1}
     assert {(row["id"], row["v"]) for row in held(catalog)} == set(left)
+
+
+def test_rows_that_an_optimize_rewrote_are_deleted_as_any_others(catalog: Catalog) -> None:
+    rows = pa.table({"p": ["a", "b"], "id": [1, 2]})
+    properties = {**FEED, "delta.appendOnly": "true"}
+    make(catalog, rows, rows, partition_by=["p"], properties=properties)
+    with catalog.begin() as tx:
+        tx.optimize("t")
+        tx.delete("t", "p = 'a'")
+        staged = tx.target("t").staged
+        assert all(each.data_change for each in (*staged.adds, *staged.removes))
+        with pytest.raises(TxnLogTransactionError, match="append"):
+            tx.commit()
+    assert len(held(catalog)) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -195,13 +196,22 @@ class Target:
         rows = files.to_pylist()
         own = {row["path"] for row in rows if row["added_version"] == STAGED_VERSION}
         if own:
+            forgotten = [add for add in self.staged.adds if add.path in own]
             self.staged.adds[:] = [add for add in self.staged.adds if add.path not in own]
+            if data_change and not all(add.data_change for add in forgotten):
+                self._change_data()
         removed = [
             remove_file(row, data_change=data_change) for row in rows if row["path"] not in own
         ]
         self.staged.removes.extend(removed)
         self.follows()
         return removed
+
+    def _change_data(self) -> None:
+        """Rewritten files lose rows: they are no longer the same rows in other files."""
+        staged = self.staged
+        staged.adds[:] = [replace(add, data_change=True) for add in staged.adds]
+        staged.removes[:] = [replace(gone, data_change=True) for gone in staged.removes]
 
     def change_metadata(self, metadata: Metadata, protocol: Protocol | None = None) -> None:
         """Stage another metaData, and protocol, in the place of what was staged before."""
