@@ -107,16 +107,16 @@ class Shop:
         sent = []
         for _ in range(self._rows):
             kind = chance.random()
-            if earlier and kind < 0.10:
+            if earlier and kind < 0.08:
                 sent.append(self._changed(chance.choice(earlier), day))
-            elif earlier and kind < 0.12:
+            elif earlier and kind < 0.10:
                 old = self._orders[chance.choice(earlier)]
                 sent.append({**old, "status": "placed", "updated_at": old["ordered_at"]})
-            elif kind < 0.17:
+            elif kind < 0.22:
                 sent.append(self._new(max(0, day - chance.randint(1, 3)), day))
-            elif kind < 0.21:
+            elif kind < 0.26:
                 sent.append(self._broken(self._new(day, day, keep=False)))
-            elif sent and kind < 0.23:
+            elif sent and kind < 0.28:
                 sent.append(sent[-1])
             else:
                 sent.append(self._new(day, day))

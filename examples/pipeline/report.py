@@ -33,12 +33,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         line("  ".join((first.strip().ljust(widths[0]), *others)))
 
 
-def loaded(load: Load, seconds: float) -> None:
+def loaded(load: Load) -> None:
     """Print what a batch did."""
     line(
         f"batch {load.batch}: customers {_changes(load.customers)}, orders "
-        f"{_changes(load.orders)}, {load.repeated} repeated, {load.quarantined} quarantined "
-        f"({seconds:.1f} s)"
+        f"{_changes(load.orders)}, {load.repeated} repeated, {load.quarantined} quarantined"
     )
 
 
@@ -65,8 +64,8 @@ def plot(known: Mapping[int, Sales], problems: Mapping[str, int], path: Path) ->
             label=f"after batch {batch}",
         )
     left.set_xticks(range(len(days)), [f"{day:%d %b}" for day in days])
-    left.set(title="Revenue by day, as known at the time", ylabel="thousand")
-    left.legend(frameon=False, loc="lower right")
+    left.set(title="Revenue by day, as known at the time", ylabel="thousands")
+    left.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.08))
     right.barh(list(problems), list(problems.values()), color="#c44e52")
     right.set(title="Quarantined rows")
     for axes in (left, right):
