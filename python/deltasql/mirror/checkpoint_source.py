@@ -60,17 +60,17 @@ class CheckpointSource:
 
     def live_files(self) -> Iterator[pa.Table]:
         """Yield the live files by ranges of their ids."""
-        next_file_id = self._head.next_file_id
-        for first in range(1, next_file_id, FILES_PER_READ):
-            found = self.store.arrow(
-                "files_all",
-                table_id=self.table_id,
-                version=self.version,
-                first_file_id=first,
-                next_file_id=min(first + FILES_PER_READ, next_file_id),
-            )
+        end = self._head.next_file_id
+        at = {"table_id": self.table_id, "version": self.version}
+        for first in range(1, end, FILES_PER_READ):
+            span = {"first_file_id": first, "next_file_id": min(first + FILES_PER_READ, end)}
+            found = self.store.arrow("files_plain", **at, **span)
+            if pc.max(found["has_more"]).as_py():
+                found = from_arrow(self.store.arrow("files_all", **at, **span), "files_all")
+            elif found.num_rows:
+                found = _with_nothing_more(found.cast(_PLAIN))
             if found.num_rows:
-                yield from_arrow(found, "files_all")
+                yield found
 
     def tombstones(self) -> Iterator[pa.Table]:
         """Yield the removals that vacuum must still respect, unless the file was added again."""
@@ -115,6 +115,24 @@ class CheckpointSource:
         return (t for t in txns if t.last_updated is None or t.last_updated > since_ms)
 
 
+def _with_nothing_more(files: pa.Table) -> pa.Table:
+    for name in ("tags", "deletion_vector", "clustering_provider"):
+        files = files.append_column(name, pa.repeat(pa.scalar(""), files.num_rows))
+    for name in ("base_row_id", "default_row_commit_version"):
+        files = files.append_column(name, pa.nulls(files.num_rows, pa.int64()))
+    return files
+
+
+_PLAIN = pa.schema(
+    [
+        ("path", pa.string()),
+        ("partition_id", pa.int64()),
+        ("size", pa.int64()),
+        ("modification_time", pa.int64()),
+        ("stats", pa.string()),
+        ("has_more", pa.int64()),
+    ]
+)
 _LAST_ORDINAL = 2**62
 _ADDED_KEYS = pa.schema([("path_key", pa.binary()), ("added_version", pa.int64())])
 

@@ -9,6 +9,15 @@ WHERE r.table_id = $table_id AND (r.version, r.ordinal) > ($after, $ordinal) AND
   AND r.deletion_timestamp > $deleted_after_ms
 ORDER BY r.version, r.ordinal LIMIT $limit;
 
+-- name: files_plain
+-- What nearly every file has, and whether this one has more: fewer values of a million rows.
+SELECT f.path, f.partition_id, f.size, f.modification_time, coalesce(f.stats, '') AS stats,
+  CASE WHEN coalesce(f.tags, f.deletion_vector, f.clustering_provider) IS NULL
+    AND coalesce(f.base_row_id, f.default_row_commit_version) IS NULL THEN 0 ELSE 1 END AS has_more
+FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version}
+ORDER BY f.file_id;
+
 -- name: added_keys
 SELECT f.path_key, f.added_version FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id
