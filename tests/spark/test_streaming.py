@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -126,6 +127,27 @@ def test_batches_count_once_in_every_database(catalog: Catalog) -> None:
     assert found(catalog, "t") == [0, 1, 2]
 
 
+def test_a_batch_that_meets_a_conflict_is_tried_again_from_the_state_of_then(
+    catalog: Catalog,
+) -> None:
+    catalog.create_table("t", IDS)
+    with catalog.begin() as tx:
+        tx.write("t", pa.table({"id": [0, 1, 2]}, IDS))
+    others = iter(["id = 0", "id = 1"])
+
+    def each(tx: MultiTableTransaction, df: Any, batch_id: int) -> None:
+        tx.delete("t", "id = 2")
+        tx.write("t", df)
+        for predicate in others:
+            with catalog.begin() as other:
+                other.delete("t", predicate)
+            break
+
+    stubborn: Any = deltasql.spark.stream_writer(each, app_id="s", catalog=catalog, persist=False)
+    stubborn(pa.table({"id": [7]}, IDS), 0)
+    assert found(catalog, "t") == [7]
+
+
 def test_a_stream_needs_a_name_and_a_function_its_own_arguments() -> None:
     with pytest.raises(TxnLogConfigError, match="app_id"):
         deltasql.spark.stream_writer("t", app_id="")
@@ -166,6 +188,34 @@ def test_a_query_from_table_to_tables_goes_on_after_restarts(
     assert found(lake, "all") == [1, 2, 3, 4, 5]
     assert found(lake, "odd") == [1, 3, 5]
     assert lake.table("all").version() == 2
+
+
+@pytest.mark.heavy
+def test_the_python_of_the_page_on_streams_runs(
+    spark: SparkSession, lake: Catalog, tmp_path: Path
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "streaming.md"
+    text = page.read_text("utf-8").replace("//lake/meta.db", f"/{lake.uri.database}")
+    into, by_function, out = re.findall(
+        r"```python\n(.*?)```", text.replace("/lake/checkpoints", str(tmp_path)), re.DOTALL
+    )
+    rows = pa.table({"sku": ["a", "b"], "amount": [5, -1]})
+    for name in ("raw", "stock"):
+        with lake.begin() as tx:
+            tx.write(name, rows)
+    deltasql.spark.register(spark, lake, views=False)
+    stream = spark.readStream.format("deltasql").load("raw")
+    names: dict[str, Any] = {"spark": spark, "stream": stream}
+    exec(into, names)
+    assert names["query"].awaitTermination(120)
+    counts = [lake.table(name).snapshot().totals().num_records for name in ("orders", "quarantine")]
+    assert counts == [1, 1]
+    exec(by_function, names)
+    names["write"](spark.createDataFrame(rows), 7)
+    with lake.begin() as tx:
+        assert sorted(tx.read("stock")["amount"].to_pylist()) == [0, 0]
+    exec(out, names)
+    assert names["stream"].isStreaming
 
 
 DRIVER = """
