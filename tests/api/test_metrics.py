@@ -10,10 +10,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry, generate_latest
-from tests.conftest import add_file
 
 from deltasql import ReadSet, telemetry
 from deltasql.exceptions import ConcurrentAppendError
+from tests.conftest import add_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

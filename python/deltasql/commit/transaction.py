@@ -303,7 +303,7 @@ class Committer:
             metadata = enable_timestamps(metadata, state, head.version + 1, timestamp_ms)
         validate_table(metadata, protocol)
         after = table_state(metadata, protocol, state.active_columns)
-        # By the names in the files: a partition column that is only renamed leaves them as they are.
+        # By the names in the files: to rename a partition column leaves them as they are.
         if after.partition_columns != state.partition_columns:
             self._refuse_mixed_partitions(session, staged, head)
         return after

@@ -13,6 +13,8 @@ from deltasql.model.predicate import PredicateDialect
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+_QUALIFIERS = ("table", "db", "catalog")
+
 
 def without_alias(text: str, alias: str, columns: Collection[str]) -> str:
     """Take an alias away from the names in an expression, unless a column has that name.
@@ -36,5 +38,6 @@ def without_alias(text: str, alias: str, columns: Collection[str]) -> str:
         return text
     holder = exp.Paren(this=tree)
     for node in found:
-        node.replace(exp.column(*reversed([part.copy() for part in node.parts[1:]])))
-    return holder.this.sql(dialect=PredicateDialect)
+        name, *qualifiers = reversed([part.copy() for part in node.parts[1:]])
+        node.replace(exp.Column(this=name, **dict(zip(_QUALIFIERS, qualifiers, strict=False))))
+    return str(holder.this.sql(dialect=PredicateDialect))

@@ -108,7 +108,8 @@ def _class(ours: Any, kind: Any) -> Any:
 def _rebuilt(
     ours: type[TxnLogError], kind: type[PySparkException], state: dict[str, Any]
 ) -> TxnLogError:
-    made: Any = _class(ours, kind)
+    known: Any = _class  # a class can be hashed, which mypy does not believe of exceptions
+    made = known(ours, kind)
     error: Any = made.__new__(made, state["message"])
     error.__dict__.update(
         {"_message": state["message"], "_messageParameters": {}, "_contexts": [], **state}
