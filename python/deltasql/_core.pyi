@@ -16,6 +16,7 @@ from deltasql.model.actions import (
 )
 
 __all__ = [
+    "ArrowRows",
     "Commit",
     "File",
     "FileIterator",
