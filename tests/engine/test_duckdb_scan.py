@@ -81,7 +81,9 @@ def test_rows_are_those_of_every_version(
 
 
 @pytest.mark.parametrize(
-    "make", [tables.primitives, tables.zoneless, tables.decimals, tables.nested], ids=str
+    "make",
+    [tables.primitives, tables.zoneless, tables.decimals, tables.nested],
+    ids=lambda make: make.__name__,
 )
 def test_types_are_those_of_the_table(
     lake: Catalog, engine: DuckDbEngine, make: Callable[[Catalog], list[Written]]

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "every_backend: parity on all backends, not SQLite alone")
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "lake" not in metafunc.fixturenames:
         return
