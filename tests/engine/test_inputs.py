@@ -94,7 +94,9 @@ def test_rows_of_an_engine_can_be_read_again(engine: DuckDbEngine, form: str) ->
         assert engine.stream(relation).read_all().to_pylist() == WANTED
 
 
-@pytest.mark.parametrize("wrong", [None, 1, "x", [], [1], [{"id": 1}], object()], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", [None, 1, "x", [], [1], [{"id": 1}], object()], ids=lambda each: type(each).__name__
+)
 def test_anything_else_is_refused(engine: DuckDbEngine, wrong: object) -> None:
     for read in (batches, engine.rows):
         with pytest.raises(TxnLogEngineError, match="cannot read rows from"):
