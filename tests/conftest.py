@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -44,11 +45,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are read
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process runs all tests with Spark, so that there is one JVM."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """One process runs all tests with Spark, so that there is one JVM.
+
+    What operations do does not depend on the store below them, and DuckDB is the slowest one: of
+    their tests on it one in three runs, unless DELTASQL_EVERYTHING is set.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+    if not os.environ.get("DELTASQL_EVERYTHING"):
+        spared = [item for item in items if _is_spared(item)]
+        config.hook.pytest_deselected(items=spared)
+        items[:] = [item for item in items if not _is_spared(item)]
+
+
+def _is_spared(item: pytest.Item) -> bool:
+    if not item.nodeid.startswith(("tests/operations/", "tests/api/")):
+        return False
+    chosen = getattr(item, "callspec", None)
+    on_duckdb = chosen is not None and chosen.params.get("backend") == "duckdb"
+    return on_duckdb and zlib.crc32(item.nodeid.encode()) % 3 != 0
 
 
 @pytest.fixture(params=BACKENDS)
