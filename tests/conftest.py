@@ -48,8 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """One process runs all tests with Spark, so that there is one JVM.
 
-    What operations do does not depend on the store below them, and DuckDB is the slowest one: of
-    their tests on it one in three runs, unless DELTASQL_EVERYTHING is set.
+    Most of what is above the store does not depend on it, and DuckDB is the slowest one: of those
+    tests on it one in three runs, and the longest Spark jobs run only where DELTASQL_EVERYTHING
+    is set.
     """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
@@ -60,12 +61,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not _is_spared(item)]
 
 
+_ABOVE_THE_STORE = tuple(
+    f"tests/{room}/" for room in ("api", "migrate", "mirror", "operations", "oracles", "parity")
+)
+_LONG = ("tests/spark/test_connect.py", "tests/test_examples.py::test_the_pipeline[postgres")
+
+
 def _is_spared(item: pytest.Item) -> bool:
-    if not item.nodeid.startswith(("tests/operations/", "tests/api/")):
+    if item.nodeid.startswith(_LONG):
+        return True
+    if not item.nodeid.startswith(_ABOVE_THE_STORE):
         return False
     chosen = getattr(item, "callspec", None)
-    on_duckdb = chosen is not None and chosen.params.get("backend") == "duckdb"
-    return on_duckdb and zlib.crc32(item.nodeid.encode()) % 3 != 0
+    stores = () if chosen is None else chosen.params.values()
+    return "duckdb" in stores and zlib.crc32(item.nodeid.encode()) % 3 != 0
 
 
 @pytest.fixture(params=BACKENDS)

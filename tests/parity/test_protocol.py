@@ -142,4 +142,4 @@ def test_without_times_in_commits_versions_are_those_of_deltalake(
 def test_constants_of_the_module() -> None:
     assert MAX_SUPPORTED_READER_VERSION == 3
     assert "timestampNtz" in SUPPORTED_READER_FEATURES
-    assert "checkConstraints" in SUPPORTED_WRITER_FEATURES
+    assert "appendOnly" in SUPPORTED_WRITER_FEATURES
