@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: help demo test lint types layers rust-test python-test bench docs lock clean setup jars
+.PHONY: help demo test lint types layers rust-test python-test bench compat docs lock clean setup jars
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ python-test: setup jars  ## all Python tests, with an embedded PostgreSQL
 
 bench: setup  ## benchmarks beside deltalake, DuckLake and the bare-SQL floor
 	$(BIN)/python -m benchmarks
+
+compat: setup  ## what other releases of deltalake make of our tables, and we of theirs
+	$(BIN)/python -m tests.compat
 
 docs: setup  ## pages generated from code, links checked
 	$(BIN)/python docs/build.py

@@ -1,0 +1,199 @@
+"""The questions of the matrix: each is a function that returns a cell or raises `Broken`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tests.compat.environments import Release, ReleaseError
+from tests.compat.makers import MAKERS
+from tests.oracles.fixed_set import TABLES, Lake, checked_versions
+from tests.oracles.own import own_rows
+from tests.oracles.states import Rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltasql import Catalog
+
+READS, WRITES, IMPORTS, MOVES = (
+    "Reads what deltasql publishes",
+    "Writes by path",
+    "Its tables are imported",
+    "Cutover and rollback",
+)
+YES = "yes"
+# Not a question of the reader's age: a long log, and as many files as take minutes.
+_LEFT_OUT = ("many_files",)
+
+
+class Broken(Exception):
+    """A promise that does not hold with a release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the matrix."""
+
+    topic: str
+    title: str
+    run: Callable[[Place], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A release, and where it meets us."""
+
+    release: Release
+    lake: Lake
+    folder: Path
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.lake.catalog
+
+
+def checks() -> Iterator[Check]:
+    """Yield every line of the matrix in order."""
+    for name, build in TABLES.items():
+        if name not in _LEFT_OUT:
+            yield Check(READS, _title(build), lambda place, name=name: _reads(place, name))
+    yield Check(WRITES, "A table of deltasql, as it is by default", _is_refused)
+    yield Check(WRITES, "A table without in-commit timestamps; SQL adopts the commit", _is_adopted)
+    for name, maker in MAKERS.items():
+        yield Check(IMPORTS, _title(maker), lambda place, name=name: _imports(place, name))
+    yield Check(MOVES, "Before cutover: writes by path, the next import catches up", _catches_up)
+    yield Check(MOVES, "After cutover: reads, is refused as a writer", _is_cut_over)
+    yield Check(MOVES, "After rollback: reads and writes by path", _is_rolled_back)
+
+
+def _reads(place: Place, name: str) -> str:
+    """Compare the rows of every version; a refusal is an answer, other rows are not."""
+    ways: dict[str, str | None] = {"pyarrow": None, "sql": None}
+    for table in place.lake.tables(name):
+        for at in checked_versions(table):
+            for way in [way for way, error in ways.items() if error is None]:
+                try:
+                    found = place.release.ask("read", location=table.table.location, at=at, way=way)
+                except ReleaseError as error:
+                    ways[way] = str(error)
+                    continue
+                if _rows(found) != table.states[at]:
+                    ways[way] = "other rows"
+    return _cell(ways)
+
+
+def _cell(ways: Mapping[str, str | None]) -> str:
+    if all(error is None for error in ways.values()):
+        return YES
+    for way, error in ways.items():
+        if error is None:
+            return f"{YES}, by {'its SQL' if way == 'sql' else 'pyarrow'}"
+    if "other rows" in ways.values():
+        return "other rows"
+    return "no"
+
+
+def _is_refused(place: Place) -> str:
+    table = place.catalog.create_table("guarded", _SCHEMA, if_exists="ignore")
+    return _refusal(place, table.location)
+
+
+def _refusal(place: Place, location: str) -> str:
+    try:
+        version = place.release.ask("append", location=location, numbers=[1])
+    except ReleaseError:
+        return "refused"
+    raise Broken(f"the release wrote version {version} past SQL")
+
+
+def _is_adopted(place: Place) -> str:
+    name = f"open_{len(place.catalog.tables())}"
+    properties = {"delta.enableInCommitTimestamps": "false"}
+    table = place.catalog.create_table(name, _SCHEMA, properties=properties)
+    try:
+        version = place.release.ask("append", location=table.location, numbers=[1])
+    except ReleaseError as error:
+        raise Broken(str(error)) from error
+    place.catalog.mirror.adopt(name)
+    if place.catalog.table(name).version() != version:
+        raise Broken("the commit was not adopted")
+    return YES
+
+
+def _imports(place: Place, maker: str) -> str:
+    location = place.folder / maker
+    location.mkdir(parents=True)
+    try:
+        states = place.release.ask("make", location=str(location), maker=maker)
+    except ReleaseError as error:
+        return f"cannot write it ({str(error).partition(':')[0]})"
+    name = f"{place.folder.name.replace('.', '_')}_{maker}"
+    place.catalog.import_table(str(location), name=name)
+    _verify(place, name)
+    for at, expected in states.items():
+        if own_rows(place.catalog.table(name), int(at)) != _rows(expected):
+            raise Broken(f"version {at} has other rows")
+    return YES
+
+
+def _catches_up(place: Place) -> str:
+    location, name = _moving(place)
+    place.release.ask("append", location=location, numbers=[1, 2])
+    place.catalog.import_table(location, name=name)
+    version = place.release.ask("append", location=location, numbers=[3])
+    place.catalog.import_table(location, name=name)
+    if place.catalog.table(name).version() != version:
+        raise Broken("the second import did not catch up")
+    _verify(place, name)
+    return YES
+
+
+def _is_cut_over(place: Place) -> str:
+    location, name = _moving(place)
+    place.catalog.cutover(name)
+    with place.catalog.begin() as tx:
+        tx.write(name, pa.table({"id": pa.array([4], pa.int64())}))
+    at = place.catalog.table(name).version()
+    found = place.release.ask("read", location=location, at=at, way="pyarrow")
+    if len(found["rows"]) != 4:
+        raise Broken("the release does not see what was written through SQL")
+    return f"reads, {_refusal(place, location)}"
+
+
+def _is_rolled_back(place: Place) -> str:
+    location, name = _moving(place)
+    before = place.catalog.table(name).version()
+    place.catalog.rollback(name)
+    version = place.release.ask("append", location=location, numbers=[5])
+    if version <= before:
+        raise Broken("versions were lost")
+    found = place.release.ask("read", location=location, at=version, way="pyarrow")
+    if len(found["rows"]) != 5:
+        raise Broken("rows were lost")
+    return YES
+
+
+def _moving(place: Place) -> tuple[str, str]:
+    return str(place.folder / "moving"), f"{place.folder.name.replace('.', '_')}_moving"
+
+
+def _verify(place: Place, name: str) -> None:
+    for report in place.catalog.mirror.verify(name, versions="all"):
+        if not report.ok:
+            raise Broken(report.summary())
+
+
+def _rows(found: dict[str, list[str]]) -> Rows:
+    columns = tuple((name, kind) for name, kind in found["columns"])
+    return Rows(columns, tuple(found["rows"]))
+
+
+def _title(build: Callable[..., object]) -> str:
+    return str(build.__doc__).splitlines()[0].removesuffix(".")
+
+
+_SCHEMA = pa.schema([("id", pa.int64())])

@@ -1,0 +1,76 @@
+"""Environments of other deltalake releases, and a way to ask the release in one of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "build" / "compat"
+# The last three minor releases, and the last one before 1.0.
+RELEASES = ("1.6.6", "1.5.1", "1.4.2", "0.25.5")
+
+
+class ReleaseError(Exception):
+    """What a release raised when it was asked to do something."""
+
+
+def python_of(release: str) -> Path:
+    """Return the Python that has a release, installing it at the first call."""
+    folder = FOLDER / release
+    python = folder / "bin" / "python"
+    done = folder / ".installed"
+    if not done.exists():
+        uv = shutil.which("uv") or str(ROOT / ".venv" / "uv" / "bin" / "uv")
+        _run(uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder))
+        packages = (f"deltalake=={release}", "pyarrow")
+        _run(uv, "pip", "install", "--quiet", "--python", str(python), *packages)
+        done.touch()
+    return python
+
+
+def _run(*words: str) -> None:
+    subprocess.run(words, check=True)
+
+
+@dataclass(slots=True)
+class Release:
+    """A running release of deltalake; use it as a context manager."""
+
+    python: Path
+    _process: subprocess.Popen[str] = field(init=False)
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [str(self.python), "-m", "tests.compat.release"],
+            cwd=ROOT,
+            env={**os.environ, "RUST_LOG": "off"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.communicate()
+
+    def ask(self, do: str, **words: Any) -> Any:
+        """Let the release do something, and return its answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{json.dumps({'do': do, **words})}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise ReleaseError(f"{self.python} ended while it was asked to {do}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise ReleaseError(answer["error"])
+        return answer["value"]

@@ -1,0 +1,63 @@
+"""The questions of `make compat`, asked of the release that is installed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.compat import page
+from tests.compat.checks import IMPORTS, MOVES, READS, Check, Place, checks
+from tests.compat.environments import ROOT, Release, ReleaseError
+from tests.mirror.support import open_mirrored
+from tests.oracles.fixed_set import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = ROOT / "docs" / "reference" / "compatibility.md"
+# Reading is what tests/oracles ask; of the imports one is enough here.
+ASKED = [
+    check
+    for check in checks()
+    if check.topic != READS and (check.topic != IMPORTS or check.title.startswith("Delete"))
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("compat")
+    uri = f"deltasql://sqlite/{folder}/meta.db"
+    with (
+        open_mirrored(uri, folder / "lake") as catalog,
+        Release(Path(sys.executable)) as release,
+    ):
+        yield Place(release, Lake(catalog), folder / "installed")
+
+
+@pytest.mark.xdist_group("compat")  # the steps of a move follow each other
+@pytest.mark.parametrize("check", ASKED, ids=lambda check: f"{check.topic}: {check.title}")
+def test_installed_release_keeps_the_promise(check: Check, place: Place) -> None:
+    cell = check.run(place)
+    assert "yes" in cell or "refused" in cell
+
+
+def test_an_error_of_a_release_is_told_with_its_type(place: Place) -> None:
+    with pytest.raises(ReleaseError, match="TableNotFoundError"):
+        place.release.ask("read", location="/nowhere", at=0, way="sql")
+
+
+def test_the_page_has_a_line_for_every_question() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "compatibility.md").read_text(
+        "utf-8"
+    )
+    assert all(f"| {check.title} |" in text for check in checks())
+
+
+def test_matrix_is_even_on_a_terminal() -> None:
+    lines = [Check(MOVES, "long title", str), Check(MOVES, "t", str)]
+    cells = {(MOVES, "long title", "1.0"): "yes", (MOVES, "t", "1.0"): "no"}
+    _, head, first, second = page.terminal(lines, ["1.0"], cells).splitlines()
+    assert head.index("1.0") == first.index("yes") == second.index("no")
