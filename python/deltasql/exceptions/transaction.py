@@ -152,6 +152,16 @@ class TransactionClosedError(TxnLogTransactionError):
     default_help = "begin a new one with deltasql.begin(uri)."
 
 
+class TableFollowsError(TxnLogTransactionError):
+    """The table only follows a log that others write: SQL may not change it."""
+
+    default_message = "the table follows a log that others write, so it is read-only"
+    default_help = (
+        "write it by its path and refresh with `deltasql follow`, "
+        "or make SQL its authority with `deltasql cutover`."
+    )
+
+
 class MergeAmbiguityError(TxnLogTransactionError):
     """Several source rows of a merge want to change the same row."""
 
