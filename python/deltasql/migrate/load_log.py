@@ -18,7 +18,7 @@ from deltasql.store import append
 from deltasql.store.records import Commit, Head, SkippingColumn, load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from deltasql.mirror.read_log import LogCommit, LogState
     from deltasql.model.actions import AddFile, Metadata, Protocol, RemoveFile
@@ -79,9 +79,11 @@ class LogLoader:
             ]
         )
 
-    def append(self, commits: Sequence[LogCommit]) -> None:
-        """Append commits that follow one another."""
-        self._append([self._parts(commit) for commit in commits])
+    def append(
+        self, commits: Sequence[LogCommit], *, also: Callable[[Session], object] | None = None
+    ) -> None:
+        """Append commits that follow one another; `also` is done in the same transaction."""
+        self._append([self._parts(commit) for commit in commits], also)
 
     def time_of(self, commit: LogCommit) -> int:
         """Return when a commit happened, in milliseconds."""
@@ -109,7 +111,9 @@ class LogLoader:
             cdc=actions.cdc,
         )
 
-    def _append(self, commits: Sequence[_Parts]) -> None:
+    def _append(
+        self, commits: Sequence[_Parts], also: Callable[[Session], object] | None = None
+    ) -> None:
         store, table_id = self._store, self._table.table_id
         head, schema, partitions = self._head, self._schema, dict(self._partitions)
         with (
@@ -121,6 +125,8 @@ class LogLoader:
                 schema = _next_schema(session, table_id, parts, schema)
                 record = self._record(parts, head, schema)
                 head = _write(session, record, partitions)
+            if also is not None:
+                also(session)
         self._head, self._schema, self._partitions = head, schema, partitions
 
     def _record(self, parts: _Parts, head: Head | None, schema: _Schema) -> Commit:
