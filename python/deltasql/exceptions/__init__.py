@@ -24,6 +24,7 @@
     │   ├── RetriesExhaustedError
     │   ├── CommitOutcomeUnknownError
     │   ├── MergeAmbiguityError
+    │   ├── TableFollowsError
     │   └── TransactionClosedError
     ├── TxnLogMirrorError
     │   └── MirrorDivergedError
@@ -34,6 +35,9 @@
     ├── InvalidDataError
     ├── TxnLogProtocolError                deltalake DeltaProtocolError
     │   ├── LogParseError
+    │   ├── VersionGapError
+    │   ├── MissingDataFilesError
+    │   ├── ImportMismatchError
     │   ├── UnsupportedFeatureError
     │   └── InvalidActionError
     ├── TxnLogEngineError
@@ -77,14 +81,17 @@ from deltasql.exceptions.store import (
     TxnLogStoreError,
 )
 from deltasql.exceptions.table import (
+    ImportMismatchError,
     InvalidActionError,
     InvalidDataError,
     LogParseError,
+    MissingDataFilesError,
     TableExistsError,
     TxnLogProtocolError,
     TxnLogSchemaError,
     TxnLogTableNotFoundError,
     UnsupportedFeatureError,
+    VersionGapError,
     VersionNotFoundError,
 )
 from deltasql.exceptions.transaction import (
@@ -100,6 +107,7 @@ from deltasql.exceptions.transaction import (
     ProtocolChangedError,
     RetriesExhaustedError,
     TableChangedError,
+    TableFollowsError,
     TransactionClosedError,
     TxnLogTransactionError,
     VersionTakenError,
@@ -114,6 +122,7 @@ __all__ = [
     "ConcurrentDeleteReadError",
     "ConcurrentDomainMetadataError",
     "ConcurrentTransactionError",
+    "ImportMismatchError",
     "InvalidActionError",
     "InvalidDataError",
     "LogParseError",
@@ -121,6 +130,7 @@ __all__ = [
     "MetadataChangedError",
     "MigrationError",
     "MirrorDivergedError",
+    "MissingDataFilesError",
     "MissingDriverError",
     "ProtocolChangedError",
     "RetriesExhaustedError",
@@ -130,6 +140,7 @@ __all__ = [
     "StoreUnavailableError",
     "TableChangedError",
     "TableExistsError",
+    "TableFollowsError",
     "TransactionClosedError",
     "TxnLogConfigError",
     "TxnLogEngineError",
@@ -144,6 +155,7 @@ __all__ = [
     "TxnLogUriError",
     "UnreadableRowsError",
     "UnsupportedFeatureError",
+    "VersionGapError",
     "VersionNotFoundError",
     "VersionTakenError",
     "is_secret_name",

@@ -84,6 +84,41 @@ class LogParseError(TxnLogProtocolError):
 
 
 @dataclass(eq=False, repr=False)
+class VersionGapError(TxnLogProtocolError):
+    """Commits are missing from a log, and no checkpoint stands in for them."""
+
+    default_message = "the Delta log has a gap"
+    default_help = "restore the commit files from a copy, or publish them from the database."
+
+    location: str | None = None
+    first_missing: int | None = None
+    last_missing: int | None = None
+
+
+@dataclass(eq=False, repr=False)
+class MissingDataFilesError(TxnLogProtocolError):
+    """The log names data files that are not there; `files` are the first of them."""
+
+    default_message = "data files that the log names are not there"
+    default_help = "restore the files, or go on without them with force=True (--force)."
+
+    location: str | None = None
+    count: int | None = None
+    files: tuple[str, ...] | None = None
+
+
+@dataclass(eq=False, repr=False)
+class ImportMismatchError(TxnLogProtocolError):
+    """What was loaded into SQL is not what the log says."""
+
+    default_message = "the imported table differs from its log"
+    default_help = "the differences are in the report; please tell us how the log was written."
+
+    location: str | None = None
+    differences: tuple[str, ...] | None = None
+
+
+@dataclass(eq=False, repr=False)
 class UnsupportedFeatureError(TxnLogProtocolError):
     """The table needs features that this release does not know."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from deltasql.exceptions import LogParseError, TxnLogProtocolError, TxnLogTableNotFoundError
+from deltasql.exceptions import LogParseError, TxnLogTableNotFoundError, VersionGapError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,13 +82,21 @@ class LogListing:
         fitting = [each for each in self.checkpoints if each.version <= version]
         return max(fitting, key=lambda each: each.version, default=None)
 
+    def without(self, checkpoint: Checkpoint) -> LogListing:
+        """Return the log as it is for who cannot use a checkpoint."""
+        kept = tuple(each for each in self.checkpoints if each is not checkpoint)
+        return replace(self, checkpoints=kept)
+
     def commits_from(self, first: int, version: int) -> list[FileInfo]:
         """Return the commits first..version; an error names those that are missing."""
         missing = [each for each in range(first, version + 1) if each not in self.commits]
         if missing:
-            raise TxnLogProtocolError(
+            raise VersionGapError(
                 f"the log at {self.location} cannot be read at version {version}: "
                 f"{_shown(missing)} missing and no checkpoint stands in",
+                location=self.location,
+                first_missing=missing[0],
+                last_missing=missing[-1],
                 help="Restore the files from a copy, or publish them again from the database.",
             )
         return [self.commits[each] for each in range(first, version + 1)]
