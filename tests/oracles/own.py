@@ -138,6 +138,8 @@ def _partition(snapshot: Snapshot, file: Mapping[str, Any]) -> dict[str, Any]:
         assert found is not None
         physical = found.physical_name(mode)
         text = texts[physical] or None
+        if text and pa.types.is_timestamp(kind) and kind.tz and not text.endswith("Z"):
+            text += "Z"  # a moment that tells no zone is in UTC
         values[physical] = pa.scalar(text, pa.string()).cast(kind).as_py()
     return values
 

@@ -173,4 +173,6 @@ def _typed(told: Any, kind: pa.DataType) -> Any:
         if kind.tz is None:
             return moment.replace(tzinfo=None)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    if pa.types.is_binary(kind):
+        return told.encode()
     return told
