@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from deltasql._core import FileList, path_key
+from deltasql._core import FileList, parse_commit, path_key
 from deltasql.commit.state import physical_partition_columns
 from deltasql.exceptions import LogParseError, VersionTakenError
 from deltasql.mirror.file_tables import removes_from_table
@@ -213,6 +213,19 @@ def commit_id(table: TableRow, version: int, data: bytes) -> str:
     """Return the transaction id of a commit file that tells none: always the same."""
     digest = hashlib.sha256(data).hexdigest()
     return str(uuid.uuid5(_IDS, f"{table.table_uuid}/{version}/{digest}"))
+
+
+def has_commit(store: Store, table: TableRow, version: int, data: bytes) -> bool:
+    """Tell whether a version of SQL is the commit of a file, by its transaction id.
+
+    Also of a version that was loaded as a sum of all before it.
+    """
+    rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
+    if not rows:
+        return False
+    info = parse_commit(data, version=version).commit_info
+    told = None if info is None else info.txn_id
+    return bool(rows[0][2] == (told or commit_id(table, version, data)))
 
 
 def _next_schema(session: Session, table_id: int, parts: _Parts, before: _Schema | None) -> _Schema:
