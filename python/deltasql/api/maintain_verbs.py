@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog import Catalog
     from deltasql.engine.base import WriteOptions
+    from deltasql.operations.data_report import DataChecks, DataReport
     from deltasql.operations.target import Target
-    from deltasql.operations.verify_data import DataReport
     from deltasql.snapshot.snapshot import Snapshot
 
 
@@ -92,9 +92,11 @@ class MaintainVerbs:
         before = _at_version(now, restore.version_before(now))
         return restore.undo(self.target(table), before)
 
-    def verify_data(self, table: str, *, engine: str | None = None) -> DataReport:
-        """Compare the rows of every live file with what the log tells of them; changes nothing."""
-        return verify_data(self.target(table, engine=engine))
+    def verify_data(
+        self, table: str, *, checks: DataChecks = "counts", engine: str | None = None
+    ) -> DataReport:
+        """Compare every live file, and its rows, with what the log tells; changes nothing."""
+        return verify_data(self.target(table, engine=engine), checks=checks)
 
     def repair(self, table: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Take files out of the table that are gone from storage; returns which."""

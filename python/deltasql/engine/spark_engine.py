@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from sqlglot import exp
 
+from deltasql.engine.addresses import root_address
 from deltasql.engine.arrow import batches
 from deltasql.engine.choose import is_spark_frame
 from deltasql.engine.spark import scan
-from deltasql.engine.spark_schema import spark_schema
+from deltasql.engine.spark_schema import spark_path, spark_schema
 from deltasql.engine.spark_session import (
     MEANING,
     active_session,
@@ -91,6 +92,21 @@ class SparkEngine:
         with spark_errors(f"read {files.location}"):
             size = sum(file.size or 0 for file in files.files)
             return SparkRelation(scan(self.spark, files, positions=positions), size=size)
+
+    def delta_rows(self, location: str, version: int) -> SparkRelation | None:
+        """Return a published table as delta-spark reads it; None in a session without it."""
+        from pyspark.errors import AnalysisException
+
+        reader = self.spark.read.format("delta").option("versionAsOf", version)
+        try:
+            frame = reader.load(spark_path(self.spark, root_address(location)))
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_NOT_FOUND":
+                raise TxnLogEngineError(
+                    f"delta-spark could not read {location}: {error}", engine="spark"
+                ) from error
+            return None
+        return SparkRelation(frame)
 
     def rows(self, data: object) -> SparkRelation:
         """Return a DataFrame of this session as it is, or Arrow data that the driver can hold."""

@@ -66,20 +66,26 @@ def write_checkpoint(
     Doing it again, or twice at once, is harmless: the same content takes the same place.
     """
     with telemetry.span("checkpoint", table=table.full_name, version=version):
-        source = CheckpointSource(store, table, version)
-        reached("checkpointing")
-        try:
-            info = _write(source, storage)
-        except pa.ArrowException as error:
-            raise TxnLogMirrorError(
-                f"version {version} does not fit into a checkpoint: {error}",
-                table=table.full_name,
-                version=version,
-                help="Look for an action with a number or a text that Delta does not allow.",
-            ) from error
-        reached("checkpointed")
-        move_last_checkpoint(storage, info)
-        return info
+        return write_checkpoint_of(CheckpointSource(store, table, version), table, storage)
+
+
+def write_checkpoint_of(
+    source: CheckpointSource, table: TableRow, storage: Storage
+) -> CheckpointInfo:
+    """Write a checkpoint of what a source tells, then let `_last_checkpoint` name it."""
+    reached("checkpointing")
+    try:
+        info = _write(source, storage)
+    except pa.ArrowException as error:
+        raise TxnLogMirrorError(
+            f"version {source.version} does not fit into a checkpoint: {error}",
+            table=table.full_name,
+            version=source.version,
+            help="Look for an action with a number or a text that Delta does not allow.",
+        ) from error
+    reached("checkpointed")
+    move_last_checkpoint(storage, info)
+    return info
 
 
 def _write(source: CheckpointSource, storage: Storage) -> CheckpointInfo:

@@ -114,6 +114,13 @@ def actions_between(
         version = found[-1][0] + 1
 
 
+def actions_span(
+    session: Session, table_id: int, first: int, last: int
+) -> list[tuple[int, list[Action]]]:
+    """Read a span of commits back as (version, actions); it may end early, as above."""
+    return _actions_between(session, table_id, first, last)
+
+
 def commit_files_between(
     session: Session, table_id: int, first: int, last: int
 ) -> list[CommitFile]:

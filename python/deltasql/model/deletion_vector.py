@@ -47,6 +47,16 @@ def vector_file(vector: DeletionVector) -> str | None:
     return f"{prefix}/{name}" if prefix else name
 
 
+def named_vector(identity: uuid.UUID) -> str:
+    """Return how the log names a vector's file beside the data: what `vector_file` reads.
+
+    >>> named_vector(uuid.UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61"))
+    '^-aqEH.-t@S}K{vb[*k^'
+    """
+    words = struct.unpack(">4I", identity.bytes)
+    return "".join(_ALPHABET[word // 85**power % 85] for word in words for power in (4, 3, 2, 1, 0))
+
+
 def deleted_rows(vector: DeletionVector, data: bytes | None = None) -> array[int]:
     """Return the deleted positions in ascending order; `data` is the content of `vector_file`.
 

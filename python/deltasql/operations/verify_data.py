@@ -1,188 +1,118 @@
 """VERIFY of data: every live file is there and holds what the log tells of its rows.
 
-The rows are counted and their bounds computed file by file, where the engine has them; only one
-row per file comes back to be compared with the statistics of the log.
+A file that is gone or cannot be read is told as such, and the others are looked at all the same.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from sqlglot import exp
+import pyarrow.compute as pc
 
-from deltasql.engine.base import FILE
-from deltasql.model.schema import column_mapping_mode
-from deltasql.operations.presence import missing_files
-from deltasql.operations.sql_types import column, identifier
+from deltasql.operations.checked_data import CheckedData
+from deltasql.operations.compare_readings import compare_rows
+from deltasql.operations.data_report import DataDifference, DataReport, Findings
+from deltasql.operations.measure import ROWS, compare_statistics, measure
+from deltasql.operations.presence import file_sizes
+from deltasql.operations.second_reading import open_second_reading
 from deltasql.operations.target import names_table
-from deltasql.operations.touched import file_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from deltasql.model.schema import StructField
+    from deltasql.config import Config
+    from deltasql.engine.base import Engine
+    from deltasql.operations.data_report import DataChecks
+    from deltasql.operations.measure import Measured
     from deltasql.operations.target import Target
+    from deltasql.snapshot.snapshot import Snapshot
 
-_ROWS = "__deltasql_rows"
-_REAL = ("float", "double")
-_ORDERED = ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string")
-# Statistics keep milliseconds of a moment, and leave out what comes after them.
-_MILLISECOND = timedelta(milliseconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class DataDifference:
-    """Something that the log tells of a file and that is not so."""
-
-    path: str
-    kind: str
-    """`missing`, `rows`, `nulls`, `min` or `max`."""
-    column: str | None = None
-    told: object = None
-    found: object = None
-
-    def __str__(self) -> str:
-        if self.kind == "missing":
-            return f"{self.path}: the file or its deletion vector is gone"
-        where = "" if self.column is None else f" of {self.column}"
-        return (
-            f"{self.path}: {self.kind}{where}: the log tells {self.told!r}, it has {self.found!r}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class DataReport:
-    """What a check of a table's data found."""
-
-    table: str
-    files: int
-    rows: int
-    differences: tuple[DataDifference, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether the data is what the log tells."""
-        return not self.differences
-
-    def __str__(self) -> str:
-        head = f"{self.table}: {self.files} files, {self.rows} rows, "
-        return "\n  ".join(
-            [f"{head}{len(self.differences)} differences", *map(str, self.differences)]
-        )
+_NOT_READ = ("missing", "unreadable", "unchecked")
 
 
 @names_table
-def verify_data(target: Target) -> DataReport:
-    """Compare the rows of every live file with what the log tells of them."""
-    listed = target.files()
-    gone = set(missing_files(target.location, listed, target.config.storage))
-    there = listed.filter(pa.array([path not in gone for path in listed["path"].to_pylist()]))
-    differences = [DataDifference(path, "missing") for path in sorted(gone)]
-    fields = _fields(target)
-    measured = _measured(target, there, fields) if len(there) else {}
-    rows = 0
-    counts = file_rows(there)
-    facts = zip(there["path"].to_pylist(), there["stats"].to_pylist(), counts, strict=True)
-    for place, (path, stats, count) in enumerate(facts):
-        found = measured.get(place, {_ROWS: 0})
-        rows += found[_ROWS]
-        if count is not None and count != found[_ROWS]:
-            differences.append(DataDifference(path, "rows", None, count, found[_ROWS]))
-        whole = not there["deletion_vector"][place].as_py()
-        differences += _compared(target, path, stats, fields, found, whole=whole)
-    return DataReport(target.name, len(listed), rows, tuple(differences))
+def verify_data(target: Target, *, checks: DataChecks = "counts") -> DataReport:
+    """Compare the files of a transaction's table, staged ones too, with what the log tells.
+
+    Rows are compared with those of the published log only where nothing is staged.
+    """
+    metadata, files = target.metadata, target.files()
+    data = CheckedData(target.name, target.location, metadata, files, target.config, target.engine)
+    return _verify(data, checks, target.snapshot if target.staged.is_empty else None)
 
 
-def _fields(target: Target) -> list[StructField]:
-    """Return the columns that can have bounds, without those that no file holds."""
-    partitions = set(target.partition_columns)
-    return [
-        field
-        for field in target.schema.fields
-        if field.name not in partitions and _reader(field) is not None
-    ]
-
-
-def _measured(
-    target: Target, files: pa.Table, fields: Sequence[StructField]
-) -> dict[int, dict[str, Any]]:
-    """Let the engine look at all rows; return what it found by the place of the file."""
-    measures: list[exp.Expr] = [exp.alias_(exp.Count(this=exp.Star()), identifier(_ROWS))]
-    for number, field in enumerate(fields):
-        value: exp.Expr = column(field.name)
-        ordered = value
-        if field.type in _REAL:  # engines do not agree where NaN is, and bounds leave it out
-            is_nan = exp.IsNan(this=value.copy())
-            ordered = exp.Case(ifs=[exp.If(this=exp.not_(is_nan), true=value.copy())])
-        for name, measure in (
-            ("count", exp.Count(this=value.copy())),
-            ("min", exp.Min(this=ordered.copy())),
-            ("max", exp.Max(this=ordered.copy())),
-        ):
-            measures.append(exp.alias_(measure, identifier(f"__deltasql_{name}_{number}")))
-    query = exp.select(column(FILE), *measures).from_(exp.to_table("t")).group_by(column(FILE))
-    engine = target.engine
-    scan = engine.scan(target.live(files), positions=True)
-    return {row[FILE]: row for row in engine.collect(engine.query(query, t=scan)).to_pylist()}
-
-
-def _compared(
-    target: Target,
-    path: str,
-    stats: str | None,
-    fields: Sequence[StructField],
-    found: dict[str, Any],
+def verify_snapshot(
+    snapshot: Snapshot,
+    engine: Engine,
+    config: Config,
     *,
-    whole: bool,
-) -> Iterator[DataDifference]:
-    """Compare bounds and nulls; of a file with deleted rows only the bounds must hold."""
-    told = json.loads(stats, parse_float=Decimal) if stats else {}
-    mode = column_mapping_mode(target.configuration)
-    for number, field in enumerate(fields):
-        name, read = field.physical_name(mode), _reader(field)
-        count, low, high = (
-            found.get(f"__deltasql_{each}_{number}") for each in ("count", "min", "max")
-        )
-        nulls = told.get("nullCount", {}).get(name)
-        if whole and nulls is not None and count is not None and nulls != found[_ROWS] - count:
-            yield DataDifference(path, "nulls", field.name, nulls, found[_ROWS] - count)
-        least, most = (told.get(key, {}).get(name) for key in ("minValues", "maxValues"))
-        assert read is not None
-        if least is not None and low is not None and read(least) > low:
-            yield DataDifference(path, "min", field.name, least, low)
-        if most is not None and high is not None and _raised(read(most)) < high:
-            yield DataDifference(path, "max", field.name, most, high)
+    checks: DataChecks = "counts",
+    location: str | None = None,
+) -> DataReport:
+    """Compare the files of a version with what the log tells of them, and of their rows.
+
+    `location` is where the files and the log are, when it is not the table's own.
+    """
+    table, files = snapshot.table, snapshot.scan().arrow
+    place = location or table.location
+    data = CheckedData(table.full_name, place, snapshot.metadata, files, config, engine)
+    return _verify(data, checks, snapshot)
 
 
-def _raised(bound: Any) -> Any:
-    return bound + _MILLISECOND if isinstance(bound, datetime) else bound
-
-
-def _reader(field: StructField) -> Callable[[Any], Any] | None:
-    """Return how a bound of a column is read from the statistics; None when it has none."""
-    kind = field.type
-    if not isinstance(kind, str):
-        return None
-    if kind in _REAL:
-        return float
-    if kind.startswith("decimal"):
-        return Decimal
-    if kind not in _ORDERED:
-        return None
-    return {"date": date.fromisoformat, "timestamp": _moment, "timestamp_ntz": _wall}.get(
-        kind, lambda value: value
+def _verify(data: CheckedData, checks: DataChecks, snapshot: Snapshot | None) -> DataReport:
+    found, files = Findings(), data.files
+    sizes = file_sizes(data.location, files, data.config.storage)
+    found.add(_compared_sizes(files, sizes))
+    rows, compared_with, notes = None, None, []
+    if checks != "files":
+        measured = measure(data, [place for place, size in enumerate(sizes) if size is not None])
+        found.add(_unread(files["path"].to_pylist(), measured))
+        found.add(compare_statistics(data, measured))
+        rows = sum(facts[ROWS] for facts in measured.facts.values())
+    if checks == "rows" and snapshot is not None:
+        if found.has(_NOT_READ):
+            notes.append("rows not compared, since not all files can be read")
+        else:
+            compared_with = _compare_rows(data, snapshot, found, notes)
+    return DataReport(
+        data.name,
+        len(files),
+        rows,
+        tuple(found.kept),
+        counts=dict(found.counts),
+        version=None if snapshot is None else snapshot.version,
+        checks=checks,
+        engine=data.engine.name,
+        size_bytes=pc.sum(files["size"]).as_py() or 0,
+        compared_with=compared_with,
+        notes=tuple(notes),
     )
 
 
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+def _compared_sizes(files: pa.Table, sizes: Sequence[int | None]) -> Iterator[DataDifference]:
+    listed = zip(files["path"].to_pylist(), files["size"].to_pylist(), sizes, strict=True)
+    for path, told, size in listed:
+        if size is None:
+            yield DataDifference(path, "missing")
+        elif told != size:
+            yield DataDifference(path, "size", None, told, size)
 
 
-def _wall(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=None)
+def _unread(paths: Sequence[str], measured: Measured) -> Iterator[DataDifference]:
+    for place, why in measured.unreadable.items():
+        yield DataDifference(paths[place], "unreadable", found=why)
+    for place in measured.unchecked:
+        yield DataDifference(paths[place], "unchecked")
+
+
+def _compare_rows(data: CheckedData, snapshot: Snapshot, found: Findings, notes: list[str]) -> str:
+    engine = data.engine
+    theirs = open_second_reading(snapshot, engine, data.config, data.location)
+    names = [each.name for each in data.schema.fields]
+    compared = compare_rows(engine, data.scan(data.files), theirs.rows, names)
+    found.add(compared.shown)
+    found.count("row", compared.total - len(compared.shown))
+    if theirs.note is not None:
+        notes.append(theirs.note)
+    return theirs.source

@@ -69,6 +69,9 @@ class Storage(Protocol):
     def exists(self, name: str) -> bool:
         """Tell whether a file is there."""
 
+    def size(self, name: str) -> int:
+        """Return how many bytes a file has; FileNotFoundError when it is not there."""
+
     def delete(self, name: str) -> None:
         """Delete a file; one that is gone already is fine."""
 

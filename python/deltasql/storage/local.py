@@ -90,6 +90,14 @@ class LocalStorage:
         """Tell whether a file is there."""
         return os.path.isfile(self._path(name, "exists"))
 
+    def size(self, name: str) -> int:
+        """Return how many bytes a file has; FileNotFoundError when it is not there."""
+        path = self._path(name, "size")
+        with self._told("size", name):
+            if not os.path.isfile(path):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            return os.path.getsize(path)
+
     def delete(self, name: str) -> None:
         """Delete a file; one that is gone already is fine."""
         with self._told("delete", name), suppress(FileNotFoundError, NotADirectoryError):

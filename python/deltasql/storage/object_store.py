@@ -144,6 +144,10 @@ class ObjectStorage:
             return False
         return True
 
+    def size(self, name: str) -> int:
+        """Return how many bytes a file has; FileNotFoundError when it is not there."""
+        return self._size(name, "size")
+
     def delete(self, name: str) -> None:
         """Delete a file; one that is gone already is fine."""
         key = self._key(name, "delete")

@@ -1,0 +1,64 @@
+"""`deltasql.export_table`: versions of a table as a Delta table of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltasql.api.connect import connect
+from deltasql.exceptions import TxnLogUriError
+from deltasql.uri import DeltaSqlUri, join_table_name, parse_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from deltasql.config import Config
+    from deltasql.migrate.export_report import ExportProgress, ExportReport
+
+
+def export_table(
+    uri: str | DeltaSqlUri,
+    directory: str,
+    *,
+    version: int | None = None,
+    from_version: int | None = None,
+    with_data: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+    on_progress: Callable[[ExportProgress], None] | None = None,
+    config: Config | None = None,
+    **settings: Any,
+) -> ExportReport:
+    """Write versions of a table to an empty folder or bucket, as a table any Delta reader opens.
+
+    `version` is the last one exported, the latest by default (or the `?version=` of the URI);
+    `from_version` the first, by default the oldest there is. Without `with_data` the copy names
+    the files of the table by their URLs.
+
+    >>> import tempfile, pyarrow as pa
+    >>> from deltasql import connect
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"deltasql://sqlite/{folder.name}/meta.db?table=sales"
+    >>> with connect(uri) as catalog:
+    ...     _ = catalog.create_table("sales", pa.schema([("id", pa.int64())]))
+    >>> report = export_table(uri, f"{folder.name}/copy", with_data=True)
+    >>> report.first_version, report.last_version
+    (0, 0)
+    """
+    parsed = parse_uri(uri) if isinstance(uri, str) else uri
+    if parsed.table is None:
+        raise TxnLogUriError(
+            "the URI names no table to export",
+            part="table",
+            help="Add ?table=name, or /name to the URI of a catalog in PostgreSQL.",
+        )
+    chosen = dict(settings)
+    if storage_options:
+        chosen["storage"] = {**chosen.get("storage", {}), "options": dict(storage_options)}
+    with connect(parsed, config, **chosen) as catalog:
+        return catalog.export_table(
+            join_table_name(parsed.namespace, parsed.table),
+            directory,
+            version=parsed.version if version is None else version,
+            from_version=from_version,
+            with_data=with_data,
+            on_progress=on_progress,
+        )

@@ -1,0 +1,86 @@
+"""What an export did, and how far it is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ExportProgress:
+    """How far an export is.
+
+    A file that left the table and came back is copied once, and counts twice in `total_files`.
+    """
+
+    commits: int
+    total_commits: int
+    files: int
+    total_files: int
+    bytes: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Files per second, or commits where no files are copied."""
+        done = self.files if self.total_files else self.commits
+        return done / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def fraction(self) -> float:
+        """How much is done, from 0 to 1."""
+        done, total = self.commits + self.files, self.total_commits + self.total_files
+        return min(1.0, done / total) if total else 1.0
+
+    @property
+    def eta_s(self) -> float | None:
+        """How long the rest will take; None before anything is done."""
+        return self.seconds * (1 / self.fraction - 1) if self.fraction else None
+
+
+@dataclass(slots=True)
+class ExportReport:
+    """The table that was exported, and what went into the copy."""
+
+    table: str
+    location: str
+    directory: str
+    first_version: int
+    last_version: int
+    with_data: bool
+    commits: int = 0
+    files: int = 0
+    bytes: int = 0
+    checkpoints: list[int] = field(default_factory=list)
+    continued: bool = False
+    gone: list[str] = field(default_factory=list)
+    """Files of older versions that were deleted before: those versions cannot be read."""
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        return asdict(self)
+
+    def summary(self) -> str:
+        """Return the report as text."""
+        span = f"versions {self.first_version} to {self.last_version}"
+        if self.first_version == self.last_version:
+            span = f"version {self.last_version}"
+        what = f"{self.commits} commits"
+        if self.with_data:
+            what += f", {self.files} files of {self.bytes:,} bytes"
+        lines = [f"{self.table}: {span} exported to {self.directory} ({what})"]
+        if not self.with_data:
+            lines.append(f"  the data stays at {self.location}")
+        if self.continued:
+            lines.append("  an export that was cut short was continued")
+        if self.gone:
+            lines.append(
+                f"  {len(self.gone)} files of older versions are gone: those versions cannot be "
+                "read there, as they cannot here"
+            )
+            lines += [f"    {path}" for path in self.gone[:_SHOWN]]
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
