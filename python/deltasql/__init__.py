@@ -29,6 +29,7 @@ from deltasql._core import __version__
 from deltasql.api.catalog import Catalog
 from deltasql.api.connect import begin, connect
 from deltasql.api.duckdb_catalog import mirror_duckdb
+from deltasql.api.import_table import import_table, import_tables
 from deltasql.api.rebuild import rebuild
 from deltasql.api.transaction import MultiTableTransaction
 from deltasql.api.write import write_deltalake
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from deltasql import aio
     from deltasql.api.convert import convert_to_deltalake
     from deltasql.api.delta_table import DeltaTable
+    from deltasql.api.export import export_table
     from deltasql.api.query import QueryBuilder
     from deltasql.api.register import register, unregister
 
@@ -58,6 +60,7 @@ _LATER = {
     "QueryBuilder": "deltasql.api.query",
     "aio": "deltasql.aio",
     "convert_to_deltalake": "deltasql.api.convert",
+    "export_table": "deltasql.api.export",
     "register": "deltasql.api.register",
     "unregister": "deltasql.api.register",
 }
@@ -94,6 +97,9 @@ __all__ = [
     "connect",
     "convert_to_deltalake",
     "enable_nanosecond_timestamps",
+    "export_table",
+    "import_table",
+    "import_tables",
     "init_tracing",
     "mirror_duckdb",
     "rebuild",

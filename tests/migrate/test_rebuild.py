@@ -138,7 +138,7 @@ def test_a_dry_run_loads_nothing(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path
 def test_a_run_that_was_cut_short_is_continued(
     lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deltasql.migrate.rebuild.BATCH_COMMITS", 2)
+    monkeypatch.setattr("deltasql.migrate.load_table.BATCH_COMMITS", 2)
 
     def cut(found: RebuiltTable) -> None:
         if found.location.endswith("/t") and found.loaded == 4:

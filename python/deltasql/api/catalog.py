@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from deltasql import telemetry
 from deltasql.api.changes import ChangeCursor, changes
+from deltasql.api.import_verbs import ImportVerbs
 from deltasql.api.mirror import Mirror
 from deltasql.api.table import CatalogTable
 from deltasql.api.transaction import MultiTableTransaction
 from deltasql.api.vacuum import vacuum
+from deltasql.commit.build import follows_another_log
 from deltasql.commit.transaction import Committer
 from deltasql.config import Config
 from deltasql.exceptions import (
@@ -22,6 +24,7 @@ from deltasql.exceptions import (
     TxnLogTableNotFoundError,
     TxnLogTransactionError,
 )
+from deltasql.migrate.export import export_table
 from deltasql.model.clock import now_ms
 from deltasql.operations.create import stage_create
 from deltasql.snapshot.cache import FileCache
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.commit.staged import Staged
+    from deltasql.migrate.export_report import ExportProgress, ExportReport
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.uri import DeltaSqlUri
 
@@ -64,7 +68,7 @@ class Health:
     pool: Mapping[str, int]
 
 
-class Catalog:
+class Catalog(ImportVerbs):
     """Every table whose log lives in one database; use it as a context manager.
 
     >>> import tempfile, pyarrow as pa
@@ -270,6 +274,30 @@ class Catalog:
         row = self.resolve(table, fresh=True)
         return ChangeCursor(self, row, start, columns=columns, predicate=predicate)
 
+    # Copies
+
+    def export_table(
+        self,
+        name: str,
+        directory: str,
+        *,
+        version: int | None = None,
+        from_version: int | None = None,
+        with_data: bool = False,
+        on_progress: Callable[[ExportProgress], None] | None = None,
+    ) -> ExportReport:
+        """Write versions of a table to an empty place; see `deltasql.export_table`."""
+        return export_table(
+            self.store,
+            self.resolve(name, fresh=True),
+            directory,
+            self.config,
+            version=version,
+            from_version=from_version,
+            with_data=with_data,
+            on_progress=on_progress,
+        )
+
     # Care
 
     def optimize(self, name: str, *, z_order: Sequence[str] = (), **options: Any) -> dict[str, Any]:
@@ -333,6 +361,13 @@ class Catalog:
                 if near
                 else "catalog.tables() lists what is there.",
             )
+        return found
+
+    def writable(self, name: str) -> TableRow:
+        """Return a live table's row, or an error when it follows a log of others."""
+        found = self.resolve(name, fresh=True)
+        if found.is_following:
+            raise follows_another_log(found)
         return found
 
     def stage_create(

@@ -33,6 +33,11 @@ def connect(uri: str | DeltaSqlUri, config: Config | None = None, **settings: An
     return Catalog(_resolve(uri, chosen), chosen)
 
 
+def resolved(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> DeltaSqlUri:
+    """Return what `connect` would open: a URI as it is, a name as the configuration has it."""
+    return _resolve(uri, _config(config, settings))
+
+
 def begin(
     catalog: str | DeltaSqlUri | Catalog, config: Config | None = None, **settings: Any
 ) -> MultiTableTransaction:

@@ -6,42 +6,36 @@ so a run that was cut short is simply repeated.
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.exceptions import TxnLogError
 from deltasql.migrate.find_tables import find_tables
 from deltasql.migrate.load_log import LogLoader
+from deltasql.migrate.load_table import (
+    Loaded,
+    begin_loading,
+    finish_loading,
+    follows,
+    load_commits,
+    load_state,
+)
 from deltasql.migrate.names import choose_name, layout_name, told_name
-from deltasql.mirror.content import same_content
-from deltasql.mirror.log_files import commit_bytes
 from deltasql.mirror.log_listing import list_log
-from deltasql.mirror.read_log import read_commits, read_state
+from deltasql.mirror.read_log import read_state
 from deltasql.mirror.status import mark_published
-from deltasql.mirror.targets import ACTIVE, DELTA, OWN
-from deltasql.model.clock import now_ms
 from deltasql.storage import absolute_location, join_location, open_storage
-from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from deltasql.config import StorageSettings
     from deltasql.mirror.log_listing import LogListing
-    from deltasql.mirror.read_log import LogCommit
     from deltasql.storage import Storage
     from deltasql.store.store import Store
-
-# One SQL transaction takes so many commits, or so many actions.
-BATCH_COMMITS = 200
-BATCH_ACTIONS = 50_000
-_LOADING = "deltasql.loading"
 
 State = Literal["loaded", "continued", "up to date", "would load", "failed", "skipped"]
 
@@ -145,8 +139,7 @@ def _load(
     found.first_version, found.last_version = listing.first_version, listing.last_version
     rows = store.query("tables_with_location", location=storage.location)
     table = TableRow.from_row(rows[0]) if rows else None
-    is_loading = table is not None and _LOADING in table.properties
-    if table is not None and not is_loading:
+    if table is not None and not table.is_loading:
         found.name = join_table_name(table.namespace, table.name)
         if table.dropped_at_ms is not None:
             found.state = "skipped"
@@ -161,7 +154,9 @@ def _load(
         found.state = "would load"
         return None
     if table is None:
-        table = _insert(store, storage, listing)
+        state = read_state(storage, listing.first_version, listing=listing)
+        name = told_name(state.metadata, storage.location)
+        table = begin_loading(store, storage, state.metadata, name, listing.last_version)
     loader = LogLoader(store, table)
     found.state = "loaded" if loader.next_version is None else "continued"
     _append(loader, storage, listing, found, tell)
@@ -178,45 +173,13 @@ def _can_continue(
     if head.version >= listing.last_version:
         found.state = "up to date"
         return False
-    if head.version in listing.commits:
-        with store.session() as session:
-            ours = commit_bytes(session, table.table_id, head.version)
-        theirs = storage.read(listing.commits[head.version].name)
-        if not same_content(ours, theirs):
-            found.state = "failed"
-            found.notes.append(
-                f"version {head.version} is another commit in SQL than in the log: nothing loaded"
-            )
-            return False
-    return True
-
-
-def _insert(store: Store, storage: Storage, listing: LogListing) -> TableRow:
-    """Make the row of a table that nobody sees yet, and say how far it is published."""
-    first = listing.first_version
-    state = read_state(storage, first, listing=listing)
-    table_id, created_at_ms = state.metadata.id, state.metadata.created_time or now_ms()
-    taken = store.query("table_by_uuid", table_uuid=table_id)
-    row: dict[str, Any] = {
-        # A copy of a table has the same id in its log.
-        "table_uuid": str(uuid.uuid4()) if taken else table_id,
-        "namespace": "default",
-        "name": told_name(state.metadata, storage.location),
-        "location": storage.location,
-        "created_at_ms": created_at_ms,
-    }
-    with store.change() as (session, _):
-        dropped_at_ms = now_ms()
-        properties = {_LOADING: "true"}
-        (found,) = session.query(
-            "begin_loading",
-            **row,
-            dropped_at_ms=dropped_at_ms,
-            properties=json.dumps(properties),
+    if not follows(store, table, storage, listing):
+        found.state = "failed"
+        found.notes.append(
+            f"version {head.version} is another commit in SQL than in the log: nothing loaded"
         )
-        target = (found[0], OWN, DELTA, None, now_ms(), listing.last_version, 0, ACTIVE)
-        session.insert("insert_mirror_target", [(*target, 0, 0, None, None, 0)])
-    return TableRow(found[0], **row, dropped_at_ms=dropped_at_ms, properties=properties)
+        return False
+    return True
 
 
 def _append(
@@ -226,50 +189,23 @@ def _append(
     found: RebuiltTable,
     tell: Callable[[RebuiltTable], None],
 ) -> None:
+    loaded = Loaded()
+
+    def count() -> None:
+        found.loaded = loaded.commits
+        tell(found)
+
     version = loader.next_version
     if version is None:
         version = listing.first_version
         if version > 0 or version not in listing.commits:
-            _start(loader, storage, listing, found)
+            state = read_state(storage, version, listing=listing)
+            load_state(loader, storage, listing, state, loaded)
+            found.notes.append(f"begins at version {version}: older commits were cleaned up")
             version += 1
-    unknown: Counter[str] = Counter()
-    for batch in _batches(read_commits(storage, listing, version, listing.last_version)):
-        loader.append(batch)
-        unknown.update(kind for each in batch for action in each.actions.unknown for kind in action)
-        found.loaded += len(batch)
-        tell(found)
-    if unknown:
-        kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(unknown.items()))
-        found.notes.append(f"actions of kinds that SQL does not hold were left out: {kinds}")
-
-
-def _start(loader: LogLoader, storage: Storage, listing: LogListing, found: RebuiltTable) -> None:
-    first = listing.first_version
-    state = read_state(storage, first, listing=listing)
-    checkpoint = listing.checkpoint_for(first)
-    assert checkpoint is not None
-    wanted = [each for each in (first, first + 1) if each in listing.commits]
-    commits = {each: next(read_commits(storage, listing, each, each)) for each in wanted}
-    at_ms = checkpoint.files[0].modified_ms
-    if first + 1 in commits:
-        # A copy of the lake has younger files than commits.
-        at_ms = min(at_ms, loader.time_of(commits[first + 1]) - 1)
-    loader.start(state, commits.get(first), at_ms)
-    found.loaded += 1
-    found.notes.append(f"begins at version {first}: older commits were cleaned up")
-
-
-def _batches(commits: Iterator[LogCommit]) -> Iterator[list[LogCommit]]:
-    batch: list[LogCommit] = []
-    actions = 0
-    for commit in commits:
-        batch.append(commit)
-        actions += len(commit.actions)
-        if len(batch) >= BATCH_COMMITS or actions >= BATCH_ACTIONS:
-            yield batch
-            batch, actions = [], 0
-    if batch:
-        yield batch
+    load_commits(loader, storage, listing, version, listing.last_version, loaded, tell=count)
+    found.loaded = loaded.commits
+    found.notes += loaded.notes()
 
 
 def _last_commit_ms(store: Store, table: TableRow) -> int:
@@ -283,14 +219,7 @@ def _give_name(store: Store, table: TableRow, folder: str, found: RebuiltTable) 
     number, namespace, name = 1, *wanted
     while True:
         try:
-            with store.change([table.table_id]) as (session, _):
-                session.execute(
-                    "finish_loading",
-                    table_id=table.table_id,
-                    namespace=namespace,
-                    name=name,
-                    live_name=live_name(namespace, name),
-                )
+            finish_loading(store, table, namespace, name)
             break
         except TxnLogError as error:
             cause = error.__cause__

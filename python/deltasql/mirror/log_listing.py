@@ -82,6 +82,16 @@ class LogListing:
         fitting = [each for each in self.checkpoints if each.version <= version]
         return max(fitting, key=lambda each: each.version, default=None)
 
+    def up_to(self, version: int) -> LogListing:
+        """Return the log as it was when this version was its last."""
+        return replace(
+            self,
+            commits={each: file for each, file in self.commits.items() if each <= version},
+            checkpoints=tuple(each for each in self.checkpoints if each.version <= version),
+            checksums={each: file for each, file in self.checksums.items() if each <= version},
+            compactions=tuple(each for each in self.compactions if each.last <= version),
+        )
+
     def without(self, checkpoint: Checkpoint) -> LogListing:
         """Return the log as it is for who cannot use a checkpoint."""
         kept = tuple(each for each in self.checkpoints if each is not checkpoint)

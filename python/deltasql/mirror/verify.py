@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from deltalake.exceptions import DeltaError
 
@@ -32,11 +32,23 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
-Versions = Literal["head", "all"] | Sequence[int]
+Versions = Literal["head", "all", "sample"] | Sequence[int]
+SAMPLE = 20
 # What deltalake can open; a table that asks for more is left to other readers.
 STOCK_READER_FEATURES = frozenset(
     {"columnMapping", "timestampNtz", "deletionVectors", "v2Checkpoint"}
 )
+
+
+class DataOutcome(Protocol):
+    """What a check of the data of one version found."""
+
+    @property
+    def ok(self) -> bool: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+    def summary(self) -> str: ...
 
 
 @dataclass(slots=True)
@@ -56,11 +68,12 @@ class VerifyReport:
     foreign_bytes: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     found: Differences = field(default_factory=Differences)
+    data: list[DataOutcome] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether the log says what SQL says."""
-        return self.found.total == 0
+        """Whether the log says what SQL says, and the data is so where it was looked at."""
+        return self.found.total == 0 and all(each.ok for each in self.data)
 
     @property
     def first_foreign(self) -> int | None:
@@ -98,11 +111,12 @@ class VerifyReport:
             "total": self.total,
             "counts": dict(self.found.counts),
             "differences": self.found.to_dicts(),
+            "data": [each.to_dict() for each in self.data],
         }
 
     def summary(self) -> str:
         """Return the report as text, one line per difference."""
-        state = "ok" if self.ok else f"{self.total} differences"
+        state = f"{self.total} differences" if self.total else "ok"
         lines = [
             f"{self.table}: {state} (version {self.sql_version} in SQL, "
             f"{'none' if self.log_version is None else self.log_version} in the log; "
@@ -122,6 +136,7 @@ class VerifyReport:
         lines += [f"  {each}" for each in self.differences]
         if self.total > len(self.differences):
             lines.append(f"  … and {self.total - len(self.differences)} more")
+        lines += [each.summary() for each in self.data]
         return "\n".join(lines)
 
 
@@ -131,25 +146,28 @@ def verify_table(
     storage: Storage,
     *,
     versions: Versions = "head",
+    sample: int = SAMPLE,
     with_deltalake: bool = True,
     checkpoints: bool = True,
     storage_options: Mapping[str, str] | None = None,
     target: str = OWN,
+    log: LogListing | None = None,
 ) -> VerifyReport:
     """Compare a table in SQL with its published log.
 
     Every commit file that is there is compared; the whole state at the chosen versions, once
-    replayed by our own code and once as stock deltalake sees it; and every checkpoint.
+    replayed by our own code and once as stock deltalake sees it; and every checkpoint. `log` is
+    what to compare with, where not all that lies there counts.
     """
     # In this order a commit that is published meanwhile looks late, never foreign.
     published = max(
         (each.published_version for each in targets_of(store, table) if each.name == target),
         default=-1,
     )
-    listing = find_log(storage)
+    listing = log or find_log(storage)
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
     report = VerifyReport(table.full_name, storage.location, sql_version=high)
-    last = _check_versions(listing, report, low, high, published)
+    last = _check_versions(listing, report, low, high, published, table)
     if listing is None or last is None:
         return report
     # The first version of a table that was loaded from a checkpoint sums up those before it.
@@ -159,7 +177,7 @@ def verify_table(
     )
     first = max(low, listing.first_version)
     report.checked_from = first
-    chosen = _chosen(versions, first, last)
+    chosen = chosen_versions(versions, first, last, sample)
     report.versions = chosen
     _compare_own(store, table, storage, listing, chosen, report)
     if with_deltalake:
@@ -176,13 +194,22 @@ def verify_table(
 
 
 def _check_versions(
-    listing: LogListing | None, report: VerifyReport, low: int, high: int, published: int
+    listing: LogListing | None,
+    report: VerifyReport,
+    low: int,
+    high: int,
+    published: int,
+    table: TableRow,
 ) -> int | None:
     """Find missing and foreign versions; return the last version both have."""
     commits = {} if listing is None else listing.commits
     if listing is not None:
         report.log_version = listing.last_version
-    for version in sorted(each for each in commits if each > high):
+    newer = sorted(each for each in commits if each > high)
+    if table.is_following and newer:
+        report.notes.append(f"versions {newer[0]} to {newer[-1]} of the log are not followed yet")
+        newer = []
+    for version in newer:
         name = commits[version].name
         report.found.add(Difference("foreign-version", version, name, source="json"))
     ours = [each for each in commits if low <= each <= high]
@@ -209,11 +236,21 @@ def missing_versions(listing: LogListing | None, low: int, last: int) -> list[in
     return [each for each in range(start, last + 1) if each not in listing.commits]
 
 
-def _chosen(versions: Versions, first: int, last: int) -> list[int]:
+def chosen_versions(
+    versions: Versions, first: int, last: int, sample: int = SAMPLE
+) -> list[int]:
+    """Return the versions that are meant; a sample is spread evenly, both ends among it.
+
+    >>> chosen_versions("sample", 3, 100, sample=4), chosen_versions("sample", 0, 2)
+    ([3, 35, 68, 100], [0, 1, 2])
+    """
     if versions == "head":
         return [last]
     if versions == "all":
         return list(range(first, last + 1))
+    if versions == "sample":
+        steps = min(max(sample, 2), last - first + 1) - 1
+        return [first + (last - first) * step // max(steps, 1) for step in range(steps + 1)]
     assert not isinstance(versions, str)
     return sorted({each for each in versions if first <= each <= last})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from deltasql.model.actions import (
     AddCdcFile,
@@ -40,9 +40,22 @@ class TableRow:
     dropped_at_ms: int | None
     properties: Mapping[str, str]
 
+    LOADING: ClassVar[str] = "deltasql.loading"
+    FOLLOWING: ClassVar[str] = "deltasql.following"
+
     @classmethod
     def from_row(cls, row: Row) -> TableRow:
         return cls(*(*row[:7], json.loads(row[7])))
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether its log is not all there yet, so that nobody sees it."""
+        return self.LOADING in self.properties
+
+    @property
+    def is_following(self) -> bool:
+        """Whether it only follows a log that others write, so that SQL may not change it."""
+        return self.FOLLOWING in self.properties
 
     @property
     def full_name(self) -> str:

@@ -6,7 +6,7 @@ RETURNING table_id;
 
 -- name: finish_loading
 UPDATE dl_tables
-SET namespace = $namespace, name = $name, live_name = $live_name, dropped_at_ms = NULL, properties = '{}'
+SET namespace = $namespace, name = $name, live_name = $live_name, dropped_at_ms = NULL, properties = $properties
 WHERE table_id = $table_id AND dropped_at_ms IS NOT NULL;
 
 -- name: tables_with_location

@@ -1,0 +1,152 @@
+"""What is looked at before a log is taken over: where it begins, and whether it is SQL's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import (
+    LogParseError,
+    MirrorDivergedError,
+    VersionGapError,
+)
+from deltasql.migrate.foreign import first_foreign
+from deltasql.migrate.load_table import is_same
+from deltasql.mirror.log_listing import read_last_checkpoint
+from deltasql.mirror.read_log import read_commits, read_state
+from deltasql.mirror.targets import OWN, named, targets_of
+from deltasql.model.protocol import check_readable
+
+if TYPE_CHECKING:
+    from deltasql.mirror.log_listing import LogListing
+    from deltasql.mirror.read_log import LogState
+    from deltasql.model.actions import Metadata
+    from deltasql.storage import Storage
+    from deltasql.store.records import Head, TableRow
+    from deltasql.store.store import Store
+
+
+@dataclass(slots=True)
+class Start:
+    """Where the log of a new table begins.
+
+    `state` is all that holds at that version, where it is not the first of the log; `listing` is
+    without the checkpoints that cannot be read.
+    """
+
+    version: int
+    listing: LogListing
+    metadata: Metadata
+    state: LogState | None
+    warnings: list[str] = field(default_factory=list)
+
+
+def find_start(storage: Storage, listing: LogListing, since: int | None, last: int) -> Start:
+    """Find the first version that can be loaded; a checkpoint that is damaged is passed over."""
+    usable, warnings = listing, _check_hint(storage, listing)
+    damage: LogParseError | FileNotFoundError | None = None
+    while True:
+        first = usable.first_version
+        # What cannot be reached without the damaged checkpoint is its fault.
+        if damage is not None and first > 0 and usable.checkpoint_for(first) is None:
+            raise damage
+        version = first if since is None else max(first, since)
+        if version > last:
+            raise VersionGapError(
+                f"the log at {listing.location} cannot be read before version {version}",
+                location=listing.location,
+                help=f"Ask for version {version} or a later one.",
+            )
+        if version == 0 and 0 in usable.commits:
+            metadata = _first_metadata(storage, usable)
+            return Start(0, usable, metadata, None, warnings)
+        try:
+            state = read_state(storage, version, listing=usable)
+        except (LogParseError, FileNotFoundError) as error:
+            checkpoint = usable.checkpoint_for(version)
+            if checkpoint is None or not _is_of(error, checkpoint.files[0].name):
+                raise
+            damage = damage or error
+            warnings.append(f"checkpoint {checkpoint.version} cannot be used: {_reason(error)}")
+            usable = usable.without(checkpoint)
+            continue
+        check_readable(state.protocol)
+        return Start(version, usable, state.metadata, state, warnings)
+
+
+def check_same(
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    listing: LogListing,
+    head: Head,
+    since: int | None,
+) -> None:
+    """Refuse a log that is not the one SQL has, or that went on while SQL did."""
+    own = named(targets_of(store, table), OWN)
+    last = listing.last_version
+    foreign = first_foreign(store, table, storage, listing)
+    if foreign is not None and foreign <= head.version:
+        raise _diverged(table, listing, foreign, head.version)
+    if last < own.published_version:
+        raise MirrorDivergedError(
+            f"the log at {listing.location} ends at version {last}; {table.full_name} knows it "
+            f"up to version {own.published_version}",
+            table=table.full_name,
+            version=last,
+            location=listing.location,
+            help="Publish what is missing again with mirror repair, or import with force=True "
+            "(--force) what the log has now.",
+        )
+    common = min(last, head.version)
+    low = store.query("version_bounds", table_id=table.table_id)[0][0]
+    begin = common if since is None else max(since, low)
+    for version in range(begin, common + 1):
+        if version in listing.commits and not is_same(store, table, storage, listing, version):
+            raise _diverged(table, listing, version, head.version)
+
+
+def _diverged(table: TableRow, listing: LogListing, version: int, head: int) -> MirrorDivergedError:
+    return MirrorDivergedError(
+        f"{table.full_name} and its log parted before version {version}: SQL is at version "
+        f"{head}, the log at version {listing.last_version}",
+        table=table.full_name,
+        version=version,
+        location=listing.location,
+        help="Nothing was imported. `deltasql mirror adopt` takes the log's commits in after "
+        "those of SQL, `deltasql mirror reject` keeps them aside; force=True (--force) drops the "
+        "table of SQL and imports the log anew.",
+    )
+
+
+def _first_metadata(storage: Storage, listing: LogListing) -> Metadata:
+    (commit,) = read_commits(storage, listing, 0, 0)
+    metadata, protocol = commit.actions.metadata, commit.actions.protocol
+    if metadata is None or protocol is None:
+        kind = "metaData" if metadata is None else "protocol"
+        name = commit.file.name
+        raise LogParseError(f"{name} begins a table and has no {kind} action", path=name)
+    check_readable(protocol)
+    return metadata
+
+
+def _check_hint(storage: Storage, listing: LogListing) -> list[str]:
+    """Look at `_last_checkpoint`: the listing does without it, other readers may not."""
+    try:
+        hint = read_last_checkpoint(storage)
+    except LogParseError as error:
+        return [f"{error.message}; the checkpoints were found by listing"]
+    versions = {each.version for each in listing.checkpoints}
+    if hint is not None and hint["version"] not in versions:
+        return [f"_last_checkpoint names version {hint['version']}, which has no checkpoint"]
+    return []
+
+
+def _is_of(error: LogParseError | FileNotFoundError, name: str) -> bool:
+    """Whether an error is about a checkpoint, or a sidecar of one."""
+    told = error.path if isinstance(error, LogParseError) else str(error.filename or error)
+    return told is not None and (name in told or told.endswith(".parquet"))
+
+
+def _reason(error: LogParseError | FileNotFoundError) -> str:
+    return error.message if isinstance(error, LogParseError) else f"{error.filename} is missing"

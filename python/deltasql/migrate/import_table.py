@@ -1,0 +1,289 @@
+"""Take a Delta table over into SQL: all of its log, version by version; its files stay in place.
+
+A new table is loaded out of sight, compared with its log, and only then gets its name. One that
+is there is brought up to its log, once all that it lacks has been looked at. Whatever is wrong
+with a log, nobody sees anything of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import (
+    TxnLogError,
+    TxnLogMirrorError,
+    TxnLogProtocolError,
+    VersionGapError,
+    VersionNotFoundError,
+)
+from deltasql.migrate.import_checks import check_same, find_start
+from deltasql.migrate.import_run import ImportOptions, ImportRun
+from deltasql.migrate.import_target import (
+    holder_of,
+    name_for,
+    name_taken,
+    refuse_other_name,
+    refuse_unpublished,
+    tables_here,
+)
+from deltasql.migrate.import_verify import (
+    check_data,
+    describe_table,
+    look_ahead,
+    look_at_all,
+    verify_loaded,
+)
+from deltasql.migrate.load_log import LogLoader
+from deltasql.migrate.load_table import (
+    begin_loading,
+    discard,
+    finish_loading,
+    follows,
+    load_commits,
+    load_state,
+)
+from deltasql.mirror import status
+from deltasql.mirror.log_listing import list_log
+from deltasql.mirror.targets import OWN, named
+from deltasql.store.dialect import Fault
+from deltasql.uri import join_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql.config import StorageSettings
+    from deltasql.migrate.import_checks import Start
+    from deltasql.migrate.import_report import ImportReport
+    from deltasql.migrate.import_run import Tell
+    from deltasql.mirror.log_listing import LogListing
+    from deltasql.store.dialect import Session
+    from deltasql.store.records import Head, TableRow
+    from deltasql.store.store import Store
+
+
+def import_table(
+    store: Store,
+    source: str,
+    options: ImportOptions,
+    *,
+    settings: StorageSettings,
+    tell: Tell | None = None,
+) -> ImportReport:
+    """Bring a table of the catalog up to the log at a place, or make it from that log."""
+    run = ImportRun(store, source, options, settings, tell)
+    # In this order a commit that SQL publishes meanwhile looks late, never foreign.
+    listing = list_log(run.storage)
+    last = _last_version(listing, options.up_to_version)
+    known = tables_here(run)
+    live = next((each for each in known if each.dropped_at_ms is None), None)
+    loading = next((each for each in known if each.is_loading), None)
+    if live is None:
+        refuse_unpublished(run, known)
+        _import_new(run, listing, last, loading)
+    else:
+        refuse_other_name(run, live)
+        _update(run, listing, last, loading, live)
+    run.report.seconds = run.seconds
+    run.tell("done")
+    return run.report
+
+
+def _update(
+    run: ImportRun, listing: LogListing, last: int, loading: TableRow | None, live: TableRow
+) -> None:
+    """Bring a table up to its log; where they parted, the log is imported anew if wanted."""
+    head = run.store.head(live.table_id)
+    assert head is not None
+    run.expect(join_table_name(live.namespace, live.name), max(0, last - head.version))
+    try:
+        _check_continues(run, listing, last, live, head)
+    except (TxnLogMirrorError, VersionGapError):
+        if not run.options.force:
+            raise
+        _import_new(run, listing, last, loading, instead_of=live)
+        return
+    low = run.store.query("version_bounds", table_id=live.table_id)[0][0]
+    run.report.first_version, run.report.last_version = low, max(last, head.version)
+    if last > head.version:
+        _catch_up(run, listing, last, live, head)
+        return
+    run.report.state = "up to date"
+    describe_table(run, live)
+    if last < head.version:
+        run.report.notes.append(f"versions {last + 1} to {head.version} are not in the log yet")
+    _open_mirror(run, live, last)
+
+
+def _check_continues(
+    run: ImportRun, listing: LogListing, last: int, table: TableRow, head: Head
+) -> None:
+    since = run.options.since
+    if since is not None and since > head.version + 1:
+        raise VersionGapError(
+            f"{table.full_name} ends at version {head.version}: an import since version {since} "
+            "would leave a gap",
+            table=table.full_name,
+            first_missing=head.version + 1,
+            last_missing=since - 1,
+            help=f"Import since version {head.version + 1} or an earlier one.",
+        )
+    check_same(run.store, table, run.storage, listing, head, since)
+    if last > head.version:
+        listing.commits_from(head.version + 1, last)
+
+
+def _catch_up(run: ImportRun, listing: LogListing, last: int, table: TableRow, head: Head) -> None:
+    """Append what the log has more than SQL."""
+    first = head.version + 1
+    look_ahead(run, listing, first, last)
+    if run.options.dry_run:
+        run.report.state = "would continue"
+        return
+    run.report.state = "continued"
+    status.targets_with_own(run.store, table)
+
+    def publish(session: Session, version: int) -> None:
+        key = {"table_id": table.table_id, "target": OWN}
+        session.execute("set_published_version", **key, version=version)
+
+    _append(run, LogLoader(run.store, table), listing, first, last, publish)
+    _open_mirror(run, table, last)
+    describe_table(run, table)
+    run.count(run.loaded)
+    verify_loaded(run, table, listing, last)
+
+
+def _open_mirror(run: ImportRun, table: TableRow, version: int) -> None:
+    """Say how far the log is SQL's, and open a mirror that a foreign commit had shut."""
+    if run.options.dry_run:
+        return
+    own = named(status.targets_with_own(run.store, table), OWN)
+    if version > own.published_version:
+        status.mark_published(run.store, table, version)
+    if own.is_quarantined:
+        status.release(run.store, table)
+        run.report.notes.append("the mirror is open again")
+
+
+def _import_new(
+    run: ImportRun,
+    listing: LogListing,
+    last: int,
+    loading: TableRow | None,
+    *,
+    instead_of: TableRow | None = None,
+) -> None:
+    """Load a table from the beginning of its log, and give it its name."""
+    report, options = run.report, run.options
+    start = find_start(run.storage, listing, options.since, last)
+    report.warnings += start.warnings
+    report.first_version, report.last_version = start.version, last
+    if start.version > 0:
+        why = "as asked" if start.version == options.since else "older commits were cleaned up"
+        report.notes.append(f"begins at version {start.version}: {why}")
+    namespace, name = name_for(run, start.metadata, instead_of)
+    replaced = instead_of or holder_of(run, namespace, name)
+    run.expect(join_table_name(namespace, name), last - start.version + 1)
+    if options.dry_run:
+        look_at_all(run, start, last)
+        report.state = "would replace" if replaced else "would import"
+        return
+    report.state = "replaced" if replaced else "imported"
+    table = _resumed(run, start, loading, last)
+    if table is None:
+        table = begin_loading(run.store, run.storage, start.metadata, name, last)
+    try:
+        _fill(run, table, start, last)
+        describe_table(run, table)
+        check_data(run, table)
+        verify_loaded(run, table, start.listing, last)
+    except TxnLogProtocolError:
+        # What is wrong with a log is wrong tomorrow, too: nothing is left to go on with.
+        discard(run.store, table)
+        raise
+    _give_name(run, table, namespace, name, replaced)
+
+
+def _resumed(run: ImportRun, start: Start, loading: TableRow | None, last: int) -> TableRow | None:
+    """Return what a run that was cut short has left, if it is of use."""
+    if loading is None:
+        return None
+    low, high = run.store.query("version_bounds", table_id=loading.table_id)[0]
+    fits = low is None or (low == start.version and high <= last)
+    if not fits or not follows(run.store, loading, run.storage, start.listing):
+        discard(run.store, loading)
+        return None
+    if high is not None:
+        run.report.notes.append(f"goes on after version {high}, where a run was cut short")
+        status.mark_published(run.store, loading, last)
+    return loading
+
+
+def _fill(run: ImportRun, table: TableRow, start: Start, last: int) -> None:
+    run.tell("loading")
+    loader = LogLoader(run.store, table)
+    version = loader.next_version
+    if version is None:
+        version = start.version
+        if start.state is not None:
+            load_state(loader, run.storage, start.listing, start.state, run.loaded)
+            run.tell("loading")
+            version += 1
+    _append(run, loader, start.listing, version, last)
+    status.mark_published(run.store, table, last)
+    run.count(run.loaded)
+
+
+def _append(
+    run: ImportRun,
+    loader: LogLoader,
+    listing: LogListing,
+    first: int,
+    last: int,
+    also: Callable[[Session, int], object] | None = None,
+) -> None:
+    load_commits(
+        loader,
+        run.storage,
+        listing,
+        first,
+        last,
+        run.loaded,
+        batch_actions=run.options.batch_size,
+        also=also,
+        tell=lambda: run.tell("loading"),
+    )
+
+
+def _give_name(
+    run: ImportRun, table: TableRow, namespace: str, name: str, replaced: TableRow | None
+) -> None:
+    try:
+        finish_loading(
+            run.store,
+            table,
+            namespace,
+            name,
+            instead_of=replaced,
+            properties=run.options.properties,
+        )
+    except TxnLogError as error:
+        cause = error.__cause__
+        if cause is None or run.store.classify(cause) is not Fault.DUPLICATE:
+            raise
+        # Somebody else took the name while this was loaded.
+        discard(run.store, table)
+        raise name_taken(join_table_name(namespace, name)) from error
+
+
+def _last_version(listing: LogListing, wanted: int | None) -> int:
+    latest = listing.last_version
+    if wanted is None or wanted == latest:
+        return latest
+    if not 0 <= wanted < latest:
+        raise VersionNotFoundError(
+            f"the log at {listing.location} has no version {wanted}",
+            version=wanted,
+            latest=latest,
+        )
+    return wanted

@@ -1,0 +1,123 @@
+"""What is read only to find out what is wrong: before a log is loaded, and after it was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.exceptions import ImportMismatchError
+from deltasql.migrate.import_files import check_files, live_pages
+from deltasql.migrate.load_table import Loaded
+from deltasql.mirror.read_log import read_commits, read_state
+from deltasql.mirror.sql_state import SqlState
+from deltasql.mirror.verify import verify_table
+from deltasql.model.protocol import check_readable
+from deltasql.store.records import dump
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.migrate.import_checks import Start
+    from deltasql.migrate.import_run import ImportRun
+    from deltasql.mirror.compare import Difference
+    from deltasql.mirror.log_listing import LogListing
+    from deltasql.mirror.read_log import LogCommit
+    from deltasql.store.records import TableRow
+
+
+def look_ahead(run: ImportRun, listing: LogListing, first: int, last: int) -> None:
+    """Read the commits that a table lacks: it is seen by all, so nothing of them may be wrong."""
+    seen = Loaded()
+    added: dict[str, str | None] = {}
+    for commit in _read(run, listing, first, last, seen):
+        for gone in commit.actions.removes:
+            added.pop(gone.path, None)
+        added.update((each.path, _vector_text(each)) for each in commit.actions.adds)
+    if run.options.dry_run:
+        run.count(seen)
+    if run.options.verify:
+        files = pa.table(
+            {
+                "path": pa.array(list(added), pa.string()),
+                "deletion_vector": pa.array(list(added.values()), pa.string()),
+            }
+        )
+        check_files(run, [files], len(added))
+
+
+def look_at_all(run: ImportRun, start: Start, last: int) -> None:
+    """Read the whole log of a table that is new, and the state it ends with."""
+    seen = Loaded()
+    first = start.version
+    if start.state is not None:
+        first, seen.commits, seen.files = first + 1, 1, start.state.files.num_rows
+    for _ in _read(run, start.listing, first, last, seen):
+        pass
+    state = read_state(run.storage, last, listing=start.listing)
+    size = pc.sum(state.files["size"]).as_py() or 0
+    run.describe(state.files.num_rows, size, state.protocol, state.metadata)
+    run.count(seen)
+    if run.options.verify:
+        check_files(run, [state.files], state.files.num_rows)
+
+
+def describe_table(run: ImportRun, table: TableRow) -> None:
+    """Put into the report what SQL knows of a table at its head."""
+    head = run.store.head(table.table_id)
+    assert head is not None
+    state = SqlState(run.store, table, head.version)
+    totals = state.totals
+    run.describe(totals.num_files, totals.size_bytes, state.protocol, state.metadata)
+
+
+def check_data(run: ImportRun, table: TableRow) -> None:
+    """Refuse a loaded table whose live files are not there."""
+    if run.options.verify:
+        check_files(run, live_pages(run.store, table), run.report.live_files)
+
+
+def verify_loaded(run: ImportRun, table: TableRow, listing: LogListing, last: int) -> None:
+    """Compare what was loaded with the log, by our own code and by stock deltalake."""
+    if not run.options.verify:
+        return
+    run.tell("verifying")
+    report = run.report
+    options = run.settings.plain_options(run.storage.location)
+    found = verify_table(
+        run.store, table, run.storage, log=listing.up_to(last), storage_options=options
+    )
+    report.verification = found
+    ours = [each for each in found.differences if not _is_of_the_source(each)]
+    report.warnings += [str(each) for each in found.differences if _is_of_the_source(each)]
+    if ours:
+        raise ImportMismatchError(
+            f"{report.table} is not what its log says: {len(ours)} differences",
+            table=report.table,
+            location=run.storage.location,
+            differences=tuple(str(each) for each in ours),
+        )
+
+
+def _read(
+    run: ImportRun, listing: LogListing, first: int, last: int, seen: Loaded
+) -> Iterator[LogCommit]:
+    for commit in read_commits(run.storage, listing, first, last):
+        if commit.actions.protocol is not None:
+            check_readable(commit.actions.protocol)
+        seen.take(commit)
+        run.tell("reading", seen)
+        yield commit
+
+
+def _vector_text(file: Any) -> str | None:
+    vector = file.deletion_vector
+    return None if vector is None else dump(vector.body())
+
+
+def _is_of_the_source(difference: Difference) -> bool:
+    """Whether the source contradicts itself, or another reader cannot read it."""
+    if difference.source == "deltalake":
+        return difference.kind == "unreadable"
+    return difference.source in ("checkpoint", "crc")

@@ -1,0 +1,232 @@
+"""A table that comes from a log: loaded out of sight, batch by batch, seen when all is there.
+
+A run that was cut short leaves a table that nobody sees; the next one goes on with it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from deltasql._core import parse_commit
+from deltasql.migrate.load_log import commit_id
+from deltasql.mirror.content import same_content
+from deltasql.mirror.log_files import commit_bytes
+from deltasql.mirror.read_log import read_commits
+from deltasql.mirror.targets import ACTIVE, DELTA, OWN
+from deltasql.model.actions import CommitInfo
+from deltasql.model.clock import now_ms
+from deltasql.store.append import live_name
+from deltasql.store.records import TableRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from deltasql.migrate.load_log import LogLoader
+    from deltasql.mirror.log_listing import LogListing
+    from deltasql.mirror.read_log import LogCommit, LogState
+    from deltasql.model.actions import Metadata
+    from deltasql.storage import Storage
+    from deltasql.store.dialect import Session
+    from deltasql.store.store import Store
+
+# One SQL transaction takes so many commits, or so many actions.
+BATCH_COMMITS = 200
+BATCH_ACTIONS = 50_000
+_EVERYTHING_OF = (
+    *("files", "file_stats", "remove_files", "cdc_files", "partitions", "skipping_columns"),
+    *("metadata", "protocols", "txns", "domains", "versions", "head"),
+    *("mirror_status", "mirror_targets", "table"),
+)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a run has put into SQL so far."""
+
+    version: int = -1
+    commits: int = 0
+    files: int = 0
+    log_bytes: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)
+
+    def take(self, commit: LogCommit) -> None:
+        """Count a commit."""
+        self.version = commit.version
+        self.commits += 1
+        self.files += len(commit.actions.adds)
+        self.log_bytes += len(commit.data)
+        self.unknown.update(kind for action in commit.actions.unknown for kind in action)
+
+    def notes(self) -> list[str]:
+        """Say what SQL has no place for."""
+        if not self.unknown:
+            return []
+        kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.unknown.items()))
+        return [f"actions of kinds that SQL does not hold were left out: {kinds}"]
+
+
+def begin_loading(
+    store: Store, storage: Storage, metadata: Metadata, name: str, published_version: int
+) -> TableRow:
+    """Make the row of a table that nobody sees yet, and say how far it is published."""
+    taken = store.query("table_by_uuid", table_uuid=metadata.id)
+    row: dict[str, Any] = {
+        # A copy of a table has the same id in its log.
+        "table_uuid": str(uuid.uuid4()) if taken else metadata.id,
+        "namespace": "default",
+        "name": name,
+        "location": storage.location,
+        "created_at_ms": metadata.created_time or now_ms(),
+    }
+    with store.change() as (session, _):
+        dropped_at_ms = now_ms()
+        properties = {TableRow.LOADING: "true"}
+        (found,) = session.query(
+            "begin_loading",
+            **row,
+            dropped_at_ms=dropped_at_ms,
+            properties=json.dumps(properties),
+        )
+        target = (found[0], OWN, DELTA, None, now_ms(), published_version, 0, ACTIVE)
+        session.insert("insert_mirror_target", [(*target, 0, 0, None, None, 0)])
+    return TableRow(found[0], **row, dropped_at_ms=dropped_at_ms, properties=properties)
+
+
+def load_state(
+    loader: LogLoader, storage: Storage, listing: LogListing, state: LogState, loaded: Loaded
+) -> None:
+    """Begin a table with all that holds at a version as its first commit."""
+    first = state.version
+    wanted = [each for each in (first, first + 1) if each in listing.commits]
+    commits = {each: next(read_commits(storage, listing, each, each)) for each in wanted}
+    loader.start(state, commits.get(first), _time_of(loader, listing, first, commits))
+    loaded.version, loaded.commits = first, loaded.commits + 1
+    loaded.files += state.files.num_rows
+
+
+def load_commits(
+    loader: LogLoader,
+    storage: Storage,
+    listing: LogListing,
+    first: int,
+    last: int,
+    loaded: Loaded,
+    *,
+    batch_actions: int | None = None,
+    tell: Callable[[], None],
+    also: Callable[[Session, int], object] | None = None,
+) -> None:
+    """Append the commits first..last, one SQL transaction for each batch.
+
+    `also` is called in each of them with the last version of its batch.
+    """
+    limit = batch_actions or BATCH_ACTIONS
+    for batch in _batches(read_commits(storage, listing, first, last), limit):
+        loader.append(batch, also=None if also is None else partial(_call, also, batch[-1].version))
+        for commit in batch:
+            loaded.take(commit)
+        tell()
+
+
+def follows(store: Store, table: TableRow, storage: Storage, listing: LogListing) -> bool:
+    """Tell whether the version that SQL ends with is the same commit in the log."""
+    head = store.head(table.table_id)
+    if head is None or head.version not in listing.commits:
+        return True
+    return is_same(store, table, storage, listing, head.version)
+
+
+def is_same(
+    store: Store, table: TableRow, storage: Storage, listing: LogListing, version: int
+) -> bool:
+    """Tell whether a version is the same commit in SQL and in the log."""
+    data = storage.read(listing.commits[version].name)
+    low = store.query("version_bounds", table_id=table.table_id)[0][0]
+    if version == low and version > 0:
+        # It sums up those before it; what it still has of its own commit is the transaction.
+        info = parse_commit(data, version=version).commit_info or CommitInfo()
+        (row,) = store.query(
+            "history", table_id=table.table_id, first=version, last=version, limit=1
+        )
+        return bool(row[2] == (info.txn_id or commit_id(table, version, data)))
+    with store.session() as session:
+        return same_content(commit_bytes(session, table.table_id, version), data)
+
+
+def finish_loading(
+    store: Store,
+    table: TableRow,
+    namespace: str,
+    name: str,
+    *,
+    instead_of: TableRow | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> TableRow:
+    """Let everybody see a table that is loaded; what has its name is dropped if that is wanted."""
+    kept = dict(properties or {})
+    ids = [each.table_id for each in (table, instead_of) if each is not None]
+    with store.change(ids) as (session, heads):
+        if instead_of is not None:
+            session.execute("drop_table", table_id=instead_of.table_id, dropped_at_ms=now_ms())
+            # What it did not publish must not get in the way of the log it gives way to.
+            key: dict[str, Any] = {"table_id": instead_of.table_id, "target": OWN}
+            version = heads[instead_of.table_id].version
+            session.execute("set_published_version", **key, version=version)
+        session.execute(
+            "finish_loading",
+            table_id=table.table_id,
+            namespace=namespace,
+            name=name,
+            live_name=live_name(namespace, name),
+            properties=json.dumps(kept),
+        )
+    if instead_of is not None:
+        store.forget_table(instead_of)
+    return replace(table, namespace=namespace, name=name, dropped_at_ms=None, properties=kept)
+
+
+def discard(store: Store, table: TableRow) -> None:
+    """Delete everything of a table that nobody ever saw."""
+    with store.change([table.table_id]) as (session, _):
+        for each in _EVERYTHING_OF:
+            session.execute(f"discard_{each}", table_id=table.table_id)
+
+
+def _call(also: Callable[[Session, int], object], version: int, session: Session) -> None:
+    also(session, version)
+
+
+def _ended(also: Callable[[Session, int], object], commit: LogCommit, session: Session) -> None:
+    also(session, commit.version)
+
+
+def _time_of(
+    loader: LogLoader, listing: LogListing, first: int, commits: Mapping[int, LogCommit]
+) -> int:
+    if first in commits:
+        return commits[first].file.modified_ms
+    checkpoint = listing.checkpoint_for(first)
+    assert checkpoint is not None
+    at_ms = checkpoint.files[0].modified_ms
+    if first + 1 in commits:
+        # A copy of the lake has younger files than commits.
+        at_ms = min(at_ms, loader.time_of(commits[first + 1]) - 1)
+    return at_ms
+
+
+def _batches(commits: Iterator[LogCommit], limit: int) -> Iterator[list[LogCommit]]:
+    batch: list[LogCommit] = []
+    actions = 0
+    for commit in commits:
+        batch.append(commit)
+        actions += len(commit.actions)
+        if len(batch) >= BATCH_COMMITS or actions >= limit:
+            yield batch
+            batch, actions = [], 0
+    if batch:
+        yield batch
