@@ -359,6 +359,8 @@ class MultiTableTransaction(Verbs):
             # What was looked at is what is changed, whatever has its name by now.
             seen = self._snapshots.get(key)
             row = self.catalog.resolve(table) if seen is None else seen.table
+            if row.is_following:  # before a file is written; SQL may have taken over meanwhile
+                row = self.catalog.writable(table)
             staged = self._staged[key] = Staged(row)
             self._names[key] = table
         return staged

@@ -40,6 +40,8 @@ def vacuum(
 
     `commit` runs an operation on a transaction and commits it.
     """
+    if table.is_following and not dry_run:
+        catalog.writable(join_table_name(table.namespace, table.name))
     storage = open_storage(table.location, catalog.config.storage)
     snapshot = open_snapshot(catalog.store, table, catalog.cache)
     plan = plan_vacuum(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deltasql.exceptions import TableChangedError, VersionTakenError
+from deltasql.exceptions import TableChangedError, TableFollowsError, VersionTakenError
 from deltasql.store.append import live_name
+from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
     from deltasql.commit.staged import Staged
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from deltasql.exceptions import CommitConflictError
     from deltasql.model.actions import Metadata
     from deltasql.store.dialect import Session
-    from deltasql.store.records import Commit, Head, TableRow
+    from deltasql.store.records import Commit, Head
 
 
 def insert_table(session: Session, staged: Staged) -> TableRow:
@@ -30,6 +31,20 @@ def insert_table(session: Session, staged: Staged) -> TableRow:
         properties="{}",
     )
     return replace(table, table_id=rows[0][0])
+
+
+def refuse_following(session: Session, staged: Staged) -> None:
+    """Refuse to change a table that follows a log of others; SQL may have taken over meanwhile.
+
+    A table begins to follow before anybody sees it and never again later: what is remembered of a
+    table may be too strict, never too lax.
+    """
+    table = staged.table
+    if not table.is_following:
+        return
+    rows = session.query("table_by_name", live_name=live_name(table.namespace, table.name))
+    if not rows or TableRow.from_row(rows[0]).is_following:
+        raise follows_another_log(table)
 
 
 def add_group(commits: list[Commit]) -> None:
@@ -57,6 +72,13 @@ def enable_timestamps(
         "delta.inCommitTimestampEnablementTimestamp": str(timestamp_ms),
     }
     return replace(metadata, configuration={**metadata.configuration, **marks})
+
+
+def follows_another_log(table: TableRow) -> TableFollowsError:
+    return TableFollowsError(
+        f"{table.full_name} cannot be changed: it follows the log at {table.location}",
+        table=table.full_name,
+    )
 
 
 def table_changed(staged: Staged, head: Head | None) -> CommitConflictError:

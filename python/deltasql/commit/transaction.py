@@ -18,6 +18,7 @@ from deltasql.commit.build import (
     add_group,
     enable_timestamps,
     insert_table,
+    refuse_following,
     table_changed,
     version_taken,
 )
@@ -222,6 +223,7 @@ class Committer:
             if head is None or head.live_name != live_name(table.namespace, table.name):
                 self._store.forget_table(table)
                 raise table_changed(staged, head)
+            refuse_following(session, staged)
             state = self._current_state(session, staged, head, timestamp_ms)
         validate_against(staged, state)
         if head is not None and staged.read_version is not None:

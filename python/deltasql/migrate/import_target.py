@@ -25,7 +25,7 @@ def tables_here(run: ImportRun) -> list[TableRow]:
     """Return the tables with this location, in whatever spelling, a live one first."""
     found = [
         TableRow.from_row(row)
-        for spelling in _spellings(run.storage.location)
+        for spelling in spellings(run.storage.location)
         for row in run.store.query("tables_with_location", location=spelling)
     ]
     return sorted(found, key=lambda each: (each.dropped_at_ms is not None, -each.table_id))
@@ -108,7 +108,8 @@ def refuse_unpublished(run: ImportRun, known: Sequence[TableRow]) -> None:
             status.mark_published(run.store, each, own.head_version)
 
 
-def _spellings(location: str) -> list[str]:
+def spellings(location: str) -> list[str]:
+    """Return the ways to write a location."""
     place, url = parse_location(location), location_url(location)
     others = [place.path] if place.is_local else [url.replace("s3://", "s3a://", 1)]
     return list(dict.fromkeys([location, url, *others]))

@@ -14,6 +14,7 @@ from deltasql.mirror.catalog_targets import join_catalog_targets
 from deltasql.mirror.targets import (
     ACTIVE,
     FAILED,
+    FOLLOWING,
     OWN,
     QUARANTINED,
     Target,
@@ -71,7 +72,7 @@ def status_of(target: Target, settings: MirrorSettings, at_ms: int | None = None
         target=target.name,
         kind=target.kind,
         location=target.location,
-        state=target.state,
+        state=FOLLOWING if target.is_own and target.table.is_following else target.state,
         version=target.head_version,
         published_version=target.published_version,
         pending=target.pending,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 OWN = "table"  # the target at the table's own location
 DELTA, DUCKDB = "delta", "duckdb"
 ACTIVE, FAILED, QUARANTINED = "ACTIVE", "FAILED", "QUARANTINED"
+FOLLOWING = "FOLLOWING"  # the log belongs to others: it is read, nothing is published there
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,9 +236,7 @@ def missing_versions(listing: LogListing | None, low: int, last: int) -> list[in
     return [each for each in range(start, last + 1) if each not in listing.commits]
 
 
-def chosen_versions(
-    versions: Versions, first: int, last: int, sample: int = SAMPLE
-) -> list[int]:
+def chosen_versions(versions: Versions, first: int, last: int, sample: int = SAMPLE) -> list[int]:
     """Return the versions that are meant; a sample is spread evenly, both ends among it.
 
     >>> chosen_versions("sample", 3, 100, sample=4), chosen_versions("sample", 0, 2)

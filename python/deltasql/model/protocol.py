@@ -164,6 +164,35 @@ def with_features(current: Protocol, names: Iterable[str]) -> Protocol:
     )
 
 
+def without_feature(current: Protocol, name: str) -> Protocol:
+    """Return the protocol without a feature, as numbers again where those mean the same.
+
+    >>> without_feature(with_features(Protocol(1, 2), ["inCommitTimestamp"]), "inCommitTimestamp")
+    Protocol(min_reader_version=1, min_writer_version=2, reader_features=None, \
+writer_features=None, extra={})
+    """
+    readers, writers = reader_features(current) - {name}, writer_features(current) - {name}
+    known = [FEATURES[each] for each in writers if each in FEATURES]
+    dependants = sorted(each.name for each in known if name in each.requires)
+    if dependants:
+        raise UnsupportedFeatureError(
+            f"the table feature {name} cannot be dropped: {', '.join(dependants)} needs it",
+            features=tuple(dependants),
+            help="Drop what needs it first.",
+        )
+    for reader_version, writer_version in ((1, 1), *((1, n) for n in range(2, 5)), (2, 5), (2, 6)):
+        numbered = Protocol(reader_version, writer_version)
+        if (reader_features(numbered), writer_features(numbered)) == (readers, writers):
+            return numbered
+    for_readers = tuple(sorted(readers)) if current.min_reader_version >= 3 else None
+    return Protocol(
+        current.min_reader_version if for_readers or current.min_reader_version < 3 else 1,
+        7,
+        for_readers or None,
+        tuple(sorted(writers)),
+    )
+
+
 def raised_protocol(current: Protocol, *, reader_version: int, writer_version: int) -> Protocol:
     """Return the protocol with at least these versions; it is never lowered.
 
