@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from deltasql import telemetry
 from deltasql.api.changes import ChangeCursor, changes
+from deltasql.api.export_verbs import ExportVerbs
 from deltasql.api.import_verbs import ImportVerbs
 from deltasql.api.mirror import Mirror
 from deltasql.api.table import CatalogTable
@@ -24,7 +25,6 @@ from deltasql.exceptions import (
     TxnLogTableNotFoundError,
     TxnLogTransactionError,
 )
-from deltasql.migrate.export import export_table
 from deltasql.model.clock import now_ms
 from deltasql.operations.create import stage_create
 from deltasql.snapshot.cache import FileCache
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.commit.staged import Staged
-    from deltasql.migrate.export_report import ExportProgress, ExportReport
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.uri import DeltaSqlUri
 
@@ -68,7 +67,7 @@ class Health:
     pool: Mapping[str, int]
 
 
-class Catalog(ImportVerbs):
+class Catalog(ImportVerbs, ExportVerbs):
     """Every table whose log lives in one database; use it as a context manager.
 
     >>> import tempfile, pyarrow as pa
@@ -179,8 +178,7 @@ class Catalog(ImportVerbs):
     def undrop(self, name: str) -> CatalogTable:
         """Bring back the table that was dropped last under this name."""
         namespace, short = split_table_name(name)
-        for row in self.store.query("list_dropped"):
-            table = TableRow.from_row(row)
+        for table in self.dropped():
             if (table.namespace, table.name) == (namespace, short):
                 break
         else:
@@ -201,7 +199,8 @@ class Catalog(ImportVerbs):
 
     def dropped(self) -> list[TableRow]:
         """List dropped tables, the last one first."""
-        return [TableRow.from_row(row) for row in self.store.query("list_dropped")]
+        rows = (TableRow.from_row(row) for row in self.store.query("list_dropped"))
+        return [row for row in rows if not row.is_loading]
 
     def describe(self, name: str) -> dict[str, Any]:
         """Return what is known of a table: location, version, schema, protocol, totals."""
@@ -273,30 +272,6 @@ class Catalog(ImportVerbs):
         """
         row = self.resolve(table, fresh=True)
         return ChangeCursor(self, row, start, columns=columns, predicate=predicate)
-
-    # Copies
-
-    def export_table(
-        self,
-        name: str,
-        directory: str,
-        *,
-        version: int | None = None,
-        from_version: int | None = None,
-        with_data: bool = False,
-        on_progress: Callable[[ExportProgress], None] | None = None,
-    ) -> ExportReport:
-        """Write versions of a table to an empty place; see `deltasql.export_table`."""
-        return export_table(
-            self.store,
-            self.resolve(name, fresh=True),
-            directory,
-            self.config,
-            version=version,
-            from_version=from_version,
-            with_data=with_data,
-            on_progress=on_progress,
-        )
 
     # Care
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.connect import connect
+from deltasql.api.connect import connect, resolved
 from deltasql.exceptions import TxnLogUriError
-from deltasql.uri import DeltaSqlUri, join_table_name, parse_uri
+from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from deltasql.config import Config
     from deltasql.migrate.export_report import ExportProgress, ExportReport
+    from deltasql.uri import DeltaSqlUri
 
 
 def export_table(
@@ -43,7 +44,7 @@ def export_table(
     >>> report.first_version, report.last_version
     (0, 0)
     """
-    parsed = parse_uri(uri) if isinstance(uri, str) else uri
+    parsed = resolved(uri, config, **settings)
     if parsed.table is None:
         raise TxnLogUriError(
             "the URI names no table to export",
