@@ -39,6 +39,7 @@ class Start:
     metadata: Metadata
     state: LogState | None
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def find_start(storage: Storage, listing: LogListing, since: int | None, last: int) -> Start:
@@ -71,7 +72,8 @@ def find_start(storage: Storage, listing: LogListing, since: int | None, last: i
             usable = usable.without(checkpoint)
             continue
         check_readable(state.protocol)
-        return Start(version, usable, state.metadata, state, warnings)
+        notes = [f"begins at version {version}: {_why(usable, version, since)}"]
+        return Start(version, usable, state.metadata, state, warnings, notes)
 
 
 def check_same(
@@ -117,6 +119,14 @@ def _diverged(table: TableRow, listing: LogListing, version: int, head: int) -> 
         "those of SQL, `deltasql mirror reject` keeps them aside; force=True (--force) drops the "
         "table of SQL and imports the log anew.",
     )
+
+
+def _why(listing: LogListing, version: int, since: int | None) -> str:
+    if version == since:
+        return "as asked for"
+    if 0 in listing.commits:
+        return "before it commits are missing, and those before them cannot be reached"
+    return "older commits were cleaned up"
 
 
 def _first_metadata(storage: Storage, listing: LogListing) -> Metadata:

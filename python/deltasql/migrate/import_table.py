@@ -178,9 +178,7 @@ def _import_new(
     start = find_start(run.storage, listing, options.since, last)
     report.warnings += start.warnings
     report.first_version, report.last_version = start.version, last
-    if start.version > 0:
-        why = "as asked" if start.version == options.since else "older commits were cleaned up"
-        report.notes.append(f"begins at version {start.version}: {why}")
+    report.notes += start.notes
     namespace, name = name_for(run, start.metadata, instead_of)
     replaced = instead_of or holder_of(run, namespace, name)
     run.expect(join_table_name(namespace, name), last - start.version + 1)

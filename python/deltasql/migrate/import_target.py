@@ -31,6 +31,17 @@ def tables_here(run: ImportRun) -> list[TableRow]:
     return sorted(found, key=lambda each: (each.dropped_at_ms is not None, -each.table_id))
 
 
+def spellings(location: str) -> list[str]:
+    """Return the ways in which a catalog may have a location, as it is given first.
+
+    >>> spellings("/data/sales"), spellings("s3a://lake/sales")
+    (['/data/sales', 'file:///data/sales'], ['s3a://lake/sales', 's3://lake/sales'])
+    """
+    place, url = parse_location(location), location_url(location)
+    others = [place.path] if place.is_local else [url.replace("s3://", "s3a://", 1)]
+    return list(dict.fromkeys([location, url, *others]))
+
+
 def name_for(run: ImportRun, metadata: Metadata, instead_of: TableRow | None) -> tuple[str, str]:
     """Return namespace and name of a new table."""
     options = run.options
@@ -106,10 +117,3 @@ def refuse_unpublished(run: ImportRun, known: Sequence[TableRow]) -> None:
             )
         if not run.options.dry_run:
             status.mark_published(run.store, each, own.head_version)
-
-
-def spellings(location: str) -> list[str]:
-    """Return the ways to write a location."""
-    place, url = parse_location(location), location_url(location)
-    others = [place.path] if place.is_local else [url.replace("s3://", "s3a://", 1)]
-    return list(dict.fromkeys([location, url, *others]))

@@ -12,13 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deltasql._core import parse_commit
-from deltasql.migrate.load_log import commit_id
+from deltasql.migrate.load_log import has_commit
 from deltasql.mirror.content import same_content
 from deltasql.mirror.log_files import commit_bytes
 from deltasql.mirror.read_log import read_commits
 from deltasql.mirror.targets import ACTIVE, DELTA, OWN
-from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import now_ms
 from deltasql.store.append import live_name
 from deltasql.store.records import TableRow
@@ -149,11 +147,7 @@ def is_same(
     low = store.query("version_bounds", table_id=table.table_id)[0][0]
     if version == low and version > 0:
         # It sums up those before it; what it still has of its own commit is the transaction.
-        info = parse_commit(data, version=version).commit_info or CommitInfo()
-        (row,) = store.query(
-            "history", table_id=table.table_id, first=version, last=version, limit=1
-        )
-        return bool(row[2] == (info.txn_id or commit_id(table, version, data)))
+        return has_commit(store, table, version, data)
     with store.session() as session:
         return same_content(commit_bytes(session, table.table_id, version), data)
 

@@ -1,0 +1,359 @@
+"""A Delta table becomes a table of a catalog: all of its history, and its files stay in place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pytest
+
+import deltasql
+from deltasql.exceptions import (
+    MirrorDivergedError,
+    TableExistsError,
+    TxnLogConfigError,
+    VersionGapError,
+    VersionNotFoundError,
+)
+from tests.migrate.sources import (
+    CHECKPOINT,
+    HEAD,
+    append,
+    copy_of,
+    make_table,
+    paths_at,
+    read_ids,
+    rows,
+    stock_paths_at,
+)
+from tests.mirror.support import commit_path, forget_commits_below, log_bytes, open_mirrored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql import Catalog
+    from deltasql.migrate.import_report import ImportProgress
+    from deltasql.uri import DeltaSqlUri
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table that no test changes."""
+    return make_table(tmp_path_factory.mktemp("pristine") / "events")
+
+
+@pytest.fixture
+def source(pristine: Path, tmp_path: Path) -> Path:
+    """A table that a test may change."""
+    return copy_of(pristine, tmp_path / "lake" / "events")
+
+
+@pytest.fixture
+def opened(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    """An empty catalog that publishes at once."""
+    with open_mirrored(catalog_uri, tmp_path / "own") as catalog:
+        yield catalog
+
+
+def same_history(catalog: Catalog, name: str, place: Path, first: int = 0) -> bool:
+    """Whether SQL has the files of stock deltalake at every version, and the same history."""
+    for version in range(first, HEAD + 1):
+        assert paths_at(catalog, name, version) == stock_paths_at(place, version)
+    theirs = deltalake.DeltaTable(str(place)).history()
+    ours = {row.version: row for row in catalog.table(name).history()}
+    assert sorted(ours) == list(range(first, HEAD + 1))
+    for each in theirs:
+        if each["version"] >= first:
+            row = ours[each["version"]]
+            assert (row.info.operation, row.info.timestamp) == (
+                each["operation"],
+                each["timestamp"],
+            )
+    return True
+
+
+def test_every_version_is_there_with_its_number_and_time(pristine: Path, opened: Catalog) -> None:
+    before = log_bytes(pristine)
+    report = opened.import_table(str(pristine))
+    assert (report.state, report.table, report.ok) == ("imported", "events", True)
+    assert (report.first_version, report.last_version, report.commits) == (0, HEAD, HEAD + 1)
+    assert report.verification is not None
+    assert report.verification.ok
+    assert same_history(opened, "events", pristine)
+    assert opened.table("events").location == str(pristine)
+    assert log_bytes(pristine) == before  # nothing is copied, nothing is written
+    assert [(each.state, each.pending) for each in opened.mirror.status()] == [("ACTIVE", 0)]
+
+
+def test_an_imported_table_goes_on_in_sql_and_is_published(source: Path, opened: Catalog) -> None:
+    opened.import_table(str(source), name="crm.events")
+    with opened.begin() as tx:
+        tx.write("crm.events", rows(20))
+    assert tx.versions == {"crm.events": HEAD + 1}
+    assert commit_path(source, HEAD + 1).exists()
+    assert read_ids(source) == [1, 2, 4, 5, 6, 7, 8, 20]
+    assert all(each.ok for each in opened.mirror.verify("crm.events", versions="all"))
+
+
+def test_to_import_again_changes_nothing(source: Path, opened: Catalog) -> None:
+    opened.import_table(str(source))
+    before = (log_bytes(source), opened.table("events").row)
+    for spelling in (str(source), f"file://{source}", f"{source}/"):
+        again = opened.import_table(spelling)
+        assert (again.state, again.commits, again.table) == ("up to date", 0, "events")
+    assert (log_bytes(source), opened.table("events").row) == before
+    assert len(opened.tables()) == 1
+
+
+def test_what_a_path_writer_adds_is_caught_up_with(source: Path, opened: Catalog) -> None:
+    opened.import_table(str(source))
+    append(source, 30)
+    append(source, 31)
+    report = opened.import_table(str(source))
+    assert (report.state, report.commits, report.last_version) == ("continued", 2, HEAD + 2)
+    assert paths_at(opened, "events", HEAD + 2) == stock_paths_at(source, HEAD + 2)
+    assert opened.mirror.status("events")[0].pending == 0
+    assert opened.import_table(str(source), since=2).state == "up to date"
+
+
+def test_a_mirror_that_a_path_writer_shut_is_opened_by_the_import(
+    source: Path, opened: Catalog
+) -> None:
+    opened.import_table(str(source))
+    append(source, 30)
+    opened.mirror.verify("events")
+    assert opened.mirror.status("events")[0].state == "QUARANTINED"
+    report = opened.import_table(str(source))
+    assert report.state == "continued"
+    assert opened.mirror.status("events")[0].state == "ACTIVE"
+
+
+def test_where_both_went_on_nothing_is_mixed(source: Path, catalog: Catalog) -> None:
+    """The mirror is off, so SQL's commit is not in the log when a path writer comes."""
+    catalog.import_table(str(source))
+    with catalog.begin() as tx:
+        tx.write("events", rows(20))
+    append(source, 30)
+    append(source, 31)
+    with pytest.raises(MirrorDivergedError, match="mirror adopt") as failure:
+        catalog.import_table(str(source))
+    assert f"SQL is at version {HEAD + 1}, the log at version {HEAD + 2}" in str(failure.value)
+    assert failure.value.version == HEAD + 1
+    assert catalog.table("events").version() == HEAD + 1
+    # Either way out works.
+    replaced = catalog.import_table(str(source), force=True)
+    assert (replaced.state, replaced.last_version) == ("replaced", HEAD + 2)
+    assert [row.name for row in catalog.dropped()] == ["events"]
+    assert paths_at(catalog, "events", HEAD + 2) == stock_paths_at(source, HEAD + 2)
+    assert catalog.mirror.publish() == 0  # what the dropped table had to publish is forgotten
+
+
+def test_commits_that_only_sql_has_are_no_divergence(source: Path, catalog: Catalog) -> None:
+    catalog.import_table(str(source))
+    with catalog.begin() as tx:
+        tx.write("events", rows(20))
+    report = catalog.import_table(str(source))
+    assert report.state == "up to date"
+    assert "not in the log yet" in report.summary()
+
+
+def test_another_table_in_the_place_of_the_old_one_is_not_mixed_with_it(
+    source: Path, pristine: Path, opened: Catalog
+) -> None:
+    opened.import_table(str(source))
+    for version in range(HEAD + 1):
+        commit_path(source, version).unlink()
+    for number in range(HEAD + 3):
+        append(source, number)
+    with pytest.raises(MirrorDivergedError, match="parted before version"):
+        opened.import_table(str(source))
+    assert opened.import_table(str(source), force=True).state == "replaced"
+    assert read_ids(source) == sorted(range(HEAD + 3))
+
+
+def test_a_log_that_lost_commits_is_not_taken_for_the_table(source: Path, opened: Catalog) -> None:
+    opened.import_table(str(source))
+    commit_path(source, HEAD).unlink()
+    with pytest.raises(MirrorDivergedError, match=f"ends at version {HEAD - 1}"):
+        opened.import_table(str(source))
+
+
+def test_since_compares_what_is_there_and_refuses_a_gap(source: Path, opened: Catalog) -> None:
+    opened.import_table(str(source))
+    with pytest.raises(VersionGapError, match="would leave a gap") as failure:
+        opened.import_table(str(source), since=HEAD + 2)
+    assert failure.value.first_missing == HEAD + 1
+    path = commit_path(source, 2)
+    path.write_bytes(path.read_bytes().replace(b'"Append"', b'"Overwrite"'))
+    assert opened.import_table(str(source), since=3).state == "up to date"
+    with pytest.raises(MirrorDivergedError, match="before version 2"):
+        opened.import_table(str(source), since=1)
+
+
+def test_since_begins_a_new_table_with_the_state_at_a_version(
+    pristine: Path, opened: Catalog
+) -> None:
+    report = opened.import_table(str(pristine), since=3)
+    assert (report.first_version, report.commits) == (3, HEAD - 2)
+    assert "as asked for" in report.summary()
+    assert same_history(opened, "events", pristine, first=3)
+    assert opened.import_table(str(pristine)).state == "up to date"
+
+
+def test_up_to_version_stops_there_and_the_rest_follows(source: Path, opened: Catalog) -> None:
+    report = opened.import_table(str(source), up_to_version=2)
+    assert (report.last_version, report.ok) == (2, True)
+    assert opened.table("events").version() == 2
+    assert opened.import_table(str(source), up_to_version=2).state == "up to date"
+    rest = opened.import_table(str(source))
+    assert (rest.state, rest.commits) == ("continued", HEAD - 2)
+    assert same_history(opened, "events", source)
+    with pytest.raises(VersionNotFoundError, match=f"no version {HEAD + 9}"):
+        opened.import_table(str(source), up_to_version=HEAD + 9)
+
+
+def test_a_cleaned_log_begins_at_its_checkpoint(source: Path, opened: Catalog) -> None:
+    forget_commits_below(source, CHECKPOINT)
+    report = opened.import_table(str(source))
+    assert (report.first_version, report.commits) == (CHECKPOINT, HEAD - CHECKPOINT + 1)
+    assert "older commits were cleaned up" in report.summary()
+    for version in range(CHECKPOINT, HEAD + 1):
+        assert paths_at(opened, "events", version) == stock_paths_at(source, version)
+    append(source, 40)
+    assert opened.import_table(str(source)).commits == 1
+
+
+def test_a_log_cleaned_up_past_sql_has_a_gap_and_can_be_imported_anew(
+    source: Path, opened: Catalog
+) -> None:
+    opened.import_table(str(source), up_to_version=1)
+    forget_commits_below(source, CHECKPOINT)
+    with pytest.raises(VersionGapError, match="versions 2 to 3 are missing"):
+        opened.import_table(str(source))
+    assert opened.table("events").version() == 1
+    report = opened.import_table(str(source), force=True)
+    assert (report.state, report.first_version) == ("replaced", CHECKPOINT)
+    assert opened.table("events").version() == HEAD
+
+
+def test_names_come_from_the_call_the_uri_the_log_or_the_folder(
+    pristine: Path, sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    def copied(name: str) -> str:
+        return str(copy_of(pristine, tmp_path / "lake" / name))
+
+    named = tmp_path / "lake" / "raw"
+    deltalake.write_deltalake(str(named), rows(1), name="orders")
+    table = sqlite_uri.with_table("by_uri", "crm")
+    found = [
+        deltasql.import_table(copied("a"), sqlite_uri, name="called").table,
+        deltasql.import_table(copied("b"), sqlite_uri, name="eu.called").table,
+        deltasql.import_table(copied("c"), sqlite_uri, name="x", namespace="us").table,
+        deltasql.import_table(copied("d"), table).table,
+        deltasql.import_table(copied("e f%g"), sqlite_uri).table,
+        deltasql.import_table(str(named), sqlite_uri).table,
+    ]
+    assert found == ["called", "eu.called", "us.x", "crm.by_uri", "e f_g", "orders"]
+
+
+def test_a_name_that_is_taken_is_refused_unless_it_is_to_give_way(
+    source: Path, pristine: Path, opened: Catalog, tmp_path: Path
+) -> None:
+    opened.import_table(str(source))
+    other = copy_of(pristine, tmp_path / "other" / "events")
+    with pytest.raises(TableExistsError, match="events already exists") as failure:
+        opened.import_table(str(other))
+    assert str(source) in str(failure.value)
+    with pytest.raises(TableExistsError, match="it is events"):
+        opened.import_table(str(source), name="second")
+    assert len(opened.tables()) == 1
+    assert opened.import_table(str(other), force=True).state == "replaced"
+    assert opened.table("events").location == str(other)
+    assert [row.location for row in opened.dropped()] == [str(source)]
+    assert read_ids(source) == read_ids(other)  # no file was touched
+
+
+def test_a_dry_run_tells_everything_and_writes_nothing(
+    pristine: Path, sqlite_uri: DeltaSqlUri
+) -> None:
+    report = deltasql.import_table(str(pristine), sqlite_uri, dry_run=True)
+    assert not Path(sqlite_uri.database).exists()
+    told = (report.state, report.table, report.commits, report.first_version, report.last_version)
+    assert told == ("would import", "events", HEAD + 1, 0, HEAD)
+    assert report.live_files == len(stock_paths_at(pristine, HEAD))
+    assert report.protocol == {"minReaderVersion": 1, "minWriterVersion": 2}
+    deltasql.import_table(str(pristine), sqlite_uri, up_to_version=3)
+    again = deltasql.import_table(str(pristine), sqlite_uri, dry_run=True)
+    assert (again.state, again.commits) == ("would continue", HEAD - 3)
+    with deltasql.connect(sqlite_uri) as catalog:
+        assert catalog.table("events").version() == 3
+
+
+def test_progress_is_told_after_every_transaction(pristine: Path, opened: Catalog) -> None:
+    told: list[tuple[str, int, int]] = []
+
+    def tell(progress: ImportProgress) -> None:
+        told.append((progress.phase, progress.commits, progress.files))
+        assert progress.total_commits == HEAD + 1
+        assert progress.table == "events"
+        assert progress.eta_s is None or progress.eta_s >= 0
+        assert progress.files_per_second >= 0
+
+    opened.import_table(str(pristine), batch_size=1, on_progress=tell)
+    loading = [commits for phase, commits, _ in told if phase == "loading"]
+    assert loading == list(range(HEAD + 2))
+    assert [phase for phase, *_ in told[-3:]] == ["checking files", "verifying", "done"]
+    assert told[-1][2] == 8
+
+
+def test_the_report_is_text_and_json(pristine: Path, opened: Catalog) -> None:
+    report = opened.import_table(str(pristine))
+    plain = json.loads(json.dumps(report.to_dict()))
+    assert plain["ok"]
+    assert plain["verification"]["ok"]
+    assert plain["files"] == 8
+    text = report.summary()
+    assert "events: imported" in text
+    assert f"versions 0 to {HEAD}" in text
+    assert "verified: ok" in text
+
+
+def test_without_verification_nothing_is_compared(pristine: Path, opened: Catalog) -> None:
+    report = opened.import_table(str(pristine), verify=False)
+    assert report.verification is None
+    assert same_history(opened, "events", pristine)
+
+
+def test_a_table_that_was_dropped_can_be_imported_again(source: Path, opened: Catalog) -> None:
+    opened.import_table(str(source))
+    opened.drop("events")
+    append(source, 50)
+    report = opened.import_table(str(source))
+    assert (report.state, report.last_version) == ("imported", HEAD + 1)
+    assert opened.table("events").version() == HEAD + 1
+
+
+def test_a_dropped_table_that_still_publishes_there_is_in_the_way(
+    source: Path, catalog: Catalog
+) -> None:
+    catalog.import_table(str(source))
+    with catalog.begin() as tx:
+        tx.write("events", rows(20))
+    catalog.drop("events")
+    with pytest.raises(TableExistsError, match="1 versions that are not yet in the log"):
+        catalog.import_table(str(source))
+    assert catalog.import_table(str(source), force=True).state == "imported"
+    assert catalog.mirror.publish() == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("up_to_version", -1), ("since", -1), ("batch_size", 0)]
+)
+def test_numbers_out_of_range_are_refused(
+    pristine: Path, sqlite_uri: DeltaSqlUri, key: str, value: int
+) -> None:
+    options: dict[str, Any] = {key: value}
+    with pytest.raises(TxnLogConfigError, match=key):
+        deltasql.import_table(str(pristine), sqlite_uri, **options)

@@ -1,0 +1,305 @@
+"""A log that is wrong gets an error that says what and where, and the catalog stays as it was."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pytest
+
+from deltasql.exceptions import (
+    LogParseError,
+    MissingDataFilesError,
+    TxnLogProtocolError,
+    TxnLogTableNotFoundError,
+    UnsupportedFeatureError,
+    VersionGapError,
+)
+from tests.migrate.sources import (
+    CHECKPOINT,
+    HEAD,
+    append,
+    change_actions,
+    checkpoint_file,
+    copy_of,
+    make_table,
+    paths_at,
+    stock_paths_at,
+)
+from tests.mirror.support import LOG, commit_path, forget_commits_below
+
+if TYPE_CHECKING:
+    from deltasql import Catalog
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table that no test changes."""
+    return make_table(tmp_path_factory.mktemp("pristine") / "events")
+
+
+@pytest.fixture
+def source(pristine: Path, tmp_path: Path) -> Path:
+    """A table that a test may damage."""
+    return copy_of(pristine, tmp_path / "events")
+
+
+def nothing_is_there(catalog: Catalog) -> bool:
+    """Whether no row of any table is left, seen or not."""
+    if catalog.store.dialect.name == "sqlite":
+        with sqlite3.connect(catalog.uri.database) as connection:
+            names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master")]
+            kept = {"dl_migrations", "dl_meta", "dl_namespaces"}
+            for name in names:
+                if name.startswith("dl_") and name not in kept and "." not in name:
+                    found = _count(connection, name)
+                    assert not found, f"{name} has {found} rows"
+    return catalog.store.query("list_dropped") == [] == catalog.tables()
+
+
+def _count(connection: sqlite3.Connection, name: str) -> int:
+    try:
+        return int(connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0])
+    except sqlite3.OperationalError:  # an index
+        return 0
+
+
+def refused(
+    catalog: Catalog, source: Path, error: type[Exception], match: str, **options: Any
+) -> Any:
+    """Import what must be refused, twice, with a dry run before; returns the error."""
+    with pytest.raises(error, match=match):
+        catalog.import_table(str(source), dry_run=True, **options)
+    with pytest.raises(error, match=match) as failure:
+        catalog.import_table(str(source), **options)
+    assert nothing_is_there(catalog)
+    assert "\nHelp: " in str(failure.value)
+    return failure.value
+
+
+def test_a_gap_between_versions_names_them(source: Path, catalog: Catalog) -> None:
+    checkpoint_file(source).unlink()
+    commit_path(source, 3).unlink()
+    error = refused(catalog, source, VersionGapError, "version 3 is missing")
+    assert (error.first_missing, error.last_missing) == (3, 3)
+
+
+def test_a_gap_after_the_last_checkpoint_is_not_passed_over(source: Path, catalog: Catalog) -> None:
+    commit_path(source, 5).unlink()
+    refused(catalog, source, VersionGapError, "version 5 is missing")
+
+
+def test_a_gap_that_a_checkpoint_stands_for_is_told(source: Path, catalog: Catalog) -> None:
+    commit_path(source, 3).unlink()
+    report = catalog.import_table(str(source))
+    assert report.first_version == CHECKPOINT
+    assert "before it commits are missing" in report.summary()
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"), [("metaData", 0), ("protocol", 0)], ids=["metadata", "protocol"]
+)
+def test_a_log_that_begins_without_metadata_or_protocol(
+    source: Path, catalog: Catalog, kind: str, version: int
+) -> None:
+    change_actions(source, version, lambda actions: [a for a in actions if kind not in a])
+    error = refused(catalog, source, LogParseError, f"has no {kind} action")
+    assert error.path == f"{LOG}/{version:020d}.json"
+
+
+@pytest.mark.parametrize("version", [0, 2, HEAD])
+def test_corrupt_json_names_the_file_and_the_line(
+    source: Path, catalog: Catalog, version: int
+) -> None:
+    path = commit_path(source, version)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:1], lines[0][:-5]]))
+    error = refused(catalog, source, LogParseError, path.name)
+    assert (error.line, error.path) == (2, f"{LOG}/{path.name}")
+
+
+def test_a_file_without_a_commit_in_it_is_named(source: Path, catalog: Catalog) -> None:
+    commit_path(source, 1).write_bytes(b"\x00\x01 no JSON at all")
+    error = refused(catalog, source, LogParseError, commit_path(source, 1).name)
+    assert error.line == 1
+
+
+def test_what_is_no_delta_table_is_told(tmp_path: Path, catalog: Catalog) -> None:
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "part.parquet").write_bytes(b"PAR1")
+    refused(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "there is no Delta table at")
+    refused(catalog, tmp_path / "nowhere", TxnLogTableNotFoundError, "there is no Delta table at")
+    (tmp_path / "plain" / LOG).mkdir()
+    refused(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "holds no commit")
+
+
+@pytest.mark.parametrize("version", [0, 5])
+def test_unknown_reader_features_are_named(source: Path, catalog: Catalog, version: int) -> None:
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["deletionVectors", "quantumColumns"],
+        "writerFeatures": ["deletionVectors", "quantumColumns"],
+    }
+    change_actions(
+        source,
+        version,
+        lambda actions: [{"protocol": protocol}, *(a for a in actions if "protocol" not in a)],
+    )
+    error = refused(catalog, source, UnsupportedFeatureError, "quantumColumns")
+    assert error.features == ("quantumColumns",)
+
+
+def test_unknown_writer_features_are_told_and_the_table_can_be_read(
+    source: Path, catalog: Catalog
+) -> None:
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}
+    change_actions(source, HEAD, lambda actions: [*actions, {"protocol": protocol}])
+    report = catalog.import_table(str(source))
+    assert any("rowTracking" in warning for warning in report.warnings)
+    assert catalog.table("events").version() == HEAD
+
+
+def test_missing_data_files_are_listed_and_forgiven_only_when_asked(
+    source: Path, catalog: Catalog
+) -> None:
+    gone = stock_paths_at(source, HEAD)[:2]
+    for path in gone:
+        (source / path).unlink()
+    dry = catalog.import_table(str(source), dry_run=True)
+    assert (dry.missing, sorted(dry.missing_files)) == (2, gone)
+    assert gone[0] in dry.summary()
+    with pytest.raises(MissingDataFilesError, match="2 data files") as failure:
+        catalog.import_table(str(source))
+    assert sorted(failure.value.files or ()) == gone
+    assert gone[0] in str(failure.value)
+    assert nothing_is_there(catalog)
+    report = catalog.import_table(str(source), force=True)
+    assert (report.state, report.missing) == ("imported", 2)
+    assert report.to_dict()["missing_files"] == report.missing_files
+    assert catalog.table("events").version() == HEAD
+
+
+def test_files_that_older_versions_had_may_be_gone(source: Path, catalog: Catalog) -> None:
+    old = set(stock_paths_at(source, 1)) - set(stock_paths_at(source, HEAD))
+    assert old
+    for path in old:
+        (source / path).unlink()
+    assert catalog.import_table(str(source)).ok
+
+
+def test_force_does_not_forgive_corruption(source: Path, catalog: Catalog) -> None:
+    commit_path(source, 2).write_text("{")
+    refused(catalog, source, LogParseError, commit_path(source, 2).name, force=True)
+
+
+@pytest.mark.parametrize("damage", ["json", "feature", "data", "gap"])
+def test_a_table_that_is_there_stays_as_it_was(source: Path, catalog: Catalog, damage: str) -> None:
+    catalog.import_table(str(source))
+    for number in range(3):
+        append(source, 60 + number)
+    wrong: type[TxnLogProtocolError]
+    if damage == "json":
+        wrong = LogParseError
+        commit_path(source, HEAD + 2).write_text("{")
+    elif damage == "feature":
+        wrong = UnsupportedFeatureError
+        protocol = {"minReaderVersion": 4, "minWriterVersion": 7}
+        change_actions(source, HEAD + 2, lambda actions: [*actions, {"protocol": protocol}])
+    elif damage == "data":
+        wrong = MissingDataFilesError
+        new = set(stock_paths_at(source, HEAD + 2)) - set(stock_paths_at(source, HEAD + 1))
+        (source / new.pop()).unlink()
+    else:
+        wrong = VersionGapError
+        commit_path(source, HEAD + 2).unlink()
+    with pytest.raises(wrong):
+        catalog.import_table(str(source))
+    assert catalog.table("events").version() == HEAD
+    assert paths_at(catalog, "events", HEAD) == stock_paths_at(source, HEAD)
+
+
+# Checkpoints
+
+
+def corrupt(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def stale(path: Path, source: Path) -> None:
+    """Put the checkpoint of another version in its place."""
+    copy = source.parent / "older"
+    copy_of(source, copy)
+    checkpoint_file(copy).unlink()
+    (copy / LOG / "_last_checkpoint").unlink()
+    for version in range(3, HEAD + 1):
+        commit_path(copy, version).unlink()
+    deltalake.DeltaTable(str(copy)).create_checkpoint()
+    path.write_bytes(checkpoint_file(copy, 2).read_bytes())
+
+
+@pytest.mark.parametrize("damage", ["corrupt", "stale"])
+def test_a_bad_checkpoint_is_told_and_the_commits_are_taken(
+    source: Path, catalog: Catalog, damage: str
+) -> None:
+    path = checkpoint_file(source)
+    if damage == "corrupt":
+        corrupt(path)
+    else:
+        stale(path, source)
+    report = catalog.import_table(str(source))
+    assert (report.first_version, report.commits) == (0, HEAD + 1)
+    assert any("checkpoint" in warning for warning in report.warnings), report.summary()
+    for version in range(HEAD + 1):
+        assert len(paths_at(catalog, "events", version)) > 0
+
+
+def two_checkpoints(source: Path) -> None:
+    """A second checkpoint at the head; the commits before the first are gone."""
+    deltalake.DeltaTable(str(source)).create_checkpoint()
+    forget_commits_below(source, CHECKPOINT)
+
+
+def test_a_bad_checkpoint_gives_way_to_a_later_one(source: Path, catalog: Catalog) -> None:
+    two_checkpoints(source)
+    corrupt(checkpoint_file(source))
+    report = catalog.import_table(str(source))
+    assert (report.first_version, report.last_version) == (HEAD, HEAD)
+    assert any(f"checkpoint {CHECKPOINT} cannot be used" in each for each in report.warnings)
+    assert paths_at(catalog, "events", HEAD) == stock_paths_at(source, HEAD)
+
+
+def test_without_any_good_checkpoint_a_cleaned_log_cannot_be_read(
+    source: Path, catalog: Catalog
+) -> None:
+    forget_commits_below(source, CHECKPOINT)
+    corrupt(checkpoint_file(source))
+    error = refused(catalog, source, LogParseError, checkpoint_file(source).name)
+    assert error.path == f"{LOG}/{checkpoint_file(source).name}"
+
+
+@pytest.mark.parametrize("text", ["{", '{"version": "six"}', '{"version": 99, "size": 1}'])
+def test_a_bad_hint_to_the_last_checkpoint_is_told_and_not_needed(
+    source: Path, catalog: Catalog, text: str
+) -> None:
+    (source / LOG / "_last_checkpoint").write_text(text)
+    report = catalog.import_table(str(source))
+    assert report.ok
+    assert any("_last_checkpoint" in each for each in report.warnings), report.summary()
+
+
+def test_a_multi_part_checkpoint_of_which_a_part_is_missing_is_none(
+    source: Path, catalog: Catalog
+) -> None:
+    whole = checkpoint_file(source)
+    part = whole.with_name(f"{CHECKPOINT:020d}.checkpoint.0000000001.0000000002.parquet")
+    whole.rename(part)
+    assert catalog.import_table(str(source)).first_version == 0
+
+
+def test_an_action_of_a_kind_nobody_knows_is_told(source: Path, catalog: Catalog) -> None:
+    change_actions(source, 2, lambda actions: [*actions, {"hologram": {"size": 1}}])
+    report = catalog.import_table(str(source))
+    assert "hologram (1)" in report.summary()

@@ -1,0 +1,93 @@
+"""A folder of tables is imported whole; what is wrong with one does not stop the others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import deltasql
+from deltasql.exceptions import TxnLogStorageError
+from tests.migrate.sources import append, read_ids
+from tests.mirror.support import commit_path
+
+if TYPE_CHECKING:
+    from deltasql import Catalog
+    from deltasql.migrate.import_report import ImportReport
+    from deltasql.uri import DeltaSqlUri
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Four tables, two of them in folders of their own."""
+    root = tmp_path / "lake"
+    for name in ("events", "crm/customers", "crm/orders", "eu/crm/orders"):
+        append(root / name, 1, 2)
+        append(root / name, 3)
+    (root / "notes.txt").write_text("no table")
+    return root
+
+
+def test_folders_name_the_namespaces(lake: Path, catalog: Catalog) -> None:
+    told: list[ImportReport] = []
+    summary = catalog.import_tables(str(lake), on_table=told.append)
+    assert summary.ok
+    assert told == summary.tables
+    names = ["crm.customers", "crm.orders", "eu_crm.orders", "events"]
+    assert sorted(each.table or "" for each in summary.tables) == names
+    assert sorted(table.full_name for table in catalog.tables()) == names
+    assert read_ids(catalog.table("eu_crm.orders").location) == [1, 2, 3]
+
+
+def test_a_second_run_brings_only_what_is_new(lake: Path, catalog: Catalog) -> None:
+    catalog.import_tables(str(lake))
+    append(lake / "events", 9)
+    append(lake / "crm" / "returns", 1)
+    states = {each.table: each.state for each in catalog.import_tables(str(lake)).tables}
+    assert states == {
+        "crm.customers": "up to date",
+        "crm.orders": "up to date",
+        "crm.returns": "imported",
+        "eu_crm.orders": "up to date",
+        "events": "continued",
+    }
+
+
+def test_one_that_fails_does_not_stop_the_others(lake: Path, catalog: Catalog) -> None:
+    commit_path(lake / "crm" / "orders", 1).write_text("{")
+    summary = catalog.import_tables(str(lake))
+    assert not summary.ok
+    (failed,) = [each for each in summary.tables if not each.ok]
+    assert failed.source == str(lake / "crm" / "orders")
+    assert len(catalog.tables()) == 3
+    text = summary.summary()
+    assert "4 tables" in text
+    assert "1 failed" in text
+    assert commit_path(lake, 1).name in text
+    plain = json.loads(json.dumps(summary.to_dict()))
+    assert not plain["ok"]
+    (error,) = [each["error"] for each in plain["tables"] if each["error"]]
+    assert (error["type"], error["line"]) == ("LogParseError", 1)
+
+
+def test_into_one_namespace_where_names_clash_the_second_is_told(
+    lake: Path, catalog: Catalog
+) -> None:
+    summary = catalog.import_tables(str(lake), namespace="all")
+    (clash,) = [each for each in summary.tables if not each.ok]
+    assert type(clash.error).__name__ == "TableExistsError"
+    assert len(catalog.tables("all")) == 3
+
+
+def test_a_dry_run_over_a_tree(lake: Path, sqlite_uri: DeltaSqlUri) -> None:
+    summary = deltasql.import_tables(str(lake), sqlite_uri, dry_run=True)
+    assert {each.state for each in summary.tables} == {"would import"}
+    assert not Path(sqlite_uri.database).exists()
+    assert deltasql.import_tables(str(lake), sqlite_uri).ok
+
+
+def test_a_folder_without_tables_is_an_error(tmp_path: Path, catalog: Catalog) -> None:
+    with pytest.raises(TxnLogStorageError, match="no Delta table below"):
+        catalog.import_tables(str(tmp_path))
