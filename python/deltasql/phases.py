@@ -35,9 +35,20 @@ MirrorPhase = Literal[
     "checkpointed",  # the checkpoint is written, `_last_checkpoint` is not
     "cleaning",  # expired log files are about to be deleted
 ]
-Phase = CommitPhase | MirrorPhase
+# Who decides what is committed changes: SQL takes a table over, or leaves it to its log.
+HandOverPhase = Literal[
+    "claimed",  # the commit by which SQL takes over has its id
+    "handing over",  # it is about to be put into the log
+    "handed over",  # it is in the log, SQL has not yet committed it
+    "taken over",  # SQL has
+    "left",  # the table has left the catalog
+    "giving back",  # the commit that lets writers by path in again is about to be put into the log
+    "given back",  # it is in the log
+]
+Phase = CommitPhase | MirrorPhase | HandOverPhase
 PHASES: tuple[CommitPhase, ...] = CommitPhase.__args__  # type: ignore[attr-defined]
 MIRROR_PHASES: tuple[MirrorPhase, ...] = MirrorPhase.__args__  # type: ignore[attr-defined]
+HAND_OVER_PHASES: tuple[HandOverPhase, ...] = HandOverPhase.__args__  # type: ignore[attr-defined]
 
 _hook: Callable[[str], None] | None = None
 

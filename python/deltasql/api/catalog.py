@@ -12,6 +12,7 @@ from deltasql import telemetry
 from deltasql.api.changes import ChangeCursor, changes
 from deltasql.api.export_verbs import ExportVerbs
 from deltasql.api.import_verbs import ImportVerbs
+from deltasql.api.migration import MigrationVerbs
 from deltasql.api.mirror import Mirror
 from deltasql.api.table import CatalogTable
 from deltasql.api.transaction import MultiTableTransaction
@@ -67,7 +68,7 @@ class Health:
     pool: Mapping[str, int]
 
 
-class Catalog(ImportVerbs, ExportVerbs):
+class Catalog(ImportVerbs, ExportVerbs, MigrationVerbs):
     """Every table whose log lives in one database; use it as a context manager.
 
     >>> import tempfile, pyarrow as pa

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deltasql.exceptions import TableChangedError, TableFollowsError, VersionTakenError
+from deltasql.exceptions import (
+    TableChangedError,
+    TableFollowsError,
+    TxnLogTransactionError,
+    VersionTakenError,
+)
 from deltasql.store.append import live_name
 from deltasql.store.records import TableRow
 
@@ -78,6 +83,14 @@ def follows_another_log(table: TableRow) -> TableFollowsError:
     return TableFollowsError(
         f"{table.full_name} cannot be changed: it follows the log at {table.location}",
         table=table.full_name,
+    )
+
+
+def does_not_follow(table: TableRow) -> TxnLogTransactionError:
+    return TxnLogTransactionError(
+        f"{table.full_name} does not follow a log of others: SQL is its authority",
+        table=table.full_name,
+        help="`deltasql import` takes commits in that others put into its log.",
     )
 
 

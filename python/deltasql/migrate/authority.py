@@ -1,0 +1,80 @@
+"""What cutover and rollback share: the marks of a table, and single commits of its log."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from deltasql.migrate.import_verify import is_of_the_source
+from deltasql.migrate.load_log import has_commit
+from deltasql.mirror.log_files import commit_file
+from deltasql.mirror.targets import OWN, Target
+from deltasql.store.records import TableRow, VersionRow
+
+if TYPE_CHECKING:
+    from deltasql.mirror.compare import Difference
+    from deltasql.mirror.verify import VerifyReport
+    from deltasql.model.actions import Metadata
+    from deltasql.storage import Storage
+    from deltasql.store.dialect import Session
+    from deltasql.store.store import Store
+
+CUTOVER = "deltasql.cutover"  # of a table: the id of the commit by which SQL takes over
+ENABLED = "delta.enableInCommitTimestamps"
+ENABLED_SINCE = "delta.inCommitTimestampEnablementVersion"
+ENABLED_AT = "delta.inCommitTimestampEnablementTimestamp"
+
+
+def properties_of(session: Session, table: TableRow) -> dict[str, str]:
+    """Return the catalog's own properties of a table as they are now."""
+    (row,) = session.query("table_by_uuid", table_uuid=table.table_uuid)
+    return dict(TableRow.from_row(row).properties)
+
+
+def set_properties(session: Session, table: TableRow, properties: dict[str, str]) -> None:
+    """Replace the catalog's own properties of a table."""
+    text = json.dumps(properties)
+    session.execute("set_table_properties", table_id=table.table_id, properties=text)
+
+
+def enabled_by(store: Store, table: TableRow, metadata: Metadata) -> VersionRow | None:
+    """Return the commit that turned in-commit timestamps on: the first one, if none is told."""
+    low = store.query("version_bounds", table_id=table.table_id)[0][0]
+    version = int(metadata.configuration.get(ENABLED_SINCE, low))
+    rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
+    return VersionRow.from_row(rows[0]) if rows else None
+
+
+def is_in_place(
+    store: Store, session: Session, table: TableRow, storage: Storage, version: int
+) -> bool:
+    """Tell whether the log has a version as SQL has it, by what is noted or by the file itself."""
+    targets = [Target.from_row(row) for row in session.query("targets_of", table_id=table.table_id)]
+    own = next(each for each in targets if each.name == OWN)
+    if own.published_version >= version:
+        return True
+    if own.is_quarantined:
+        return False
+    try:
+        return has_commit(store, table, version, storage.read(commit_file(version)))
+    except FileNotFoundError:
+        return False
+
+
+def serious(found: VerifyReport) -> list[Difference]:
+    """Return the differences in what SQL and the log say.
+
+    A commit of others past SQL's head is none, nor is a checkpoint that contradicts its log.
+    """
+    return [
+        each
+        for each in found.differences
+        if each.kind != "foreign-version" and not is_of_the_source(each)
+    ]
+
+
+def put_commit(storage: Storage, version: int, data: bytes) -> bool:
+    """Put a commit into the log; False when another one has its place."""
+    name = commit_file(version)
+    # When an answer of an object store was lost, the file that is found may be our own.
+    return storage.put_if_absent(name, data) or storage.read(name) == data
