@@ -47,6 +47,43 @@ class Context:
         with deltasql.connect(self.catalog_uri()) as catalog:
             yield catalog
 
+    @contextmanager
+    def open_at(self, uri: str | None) -> Iterator[tuple[Catalog, str | None]]:
+        """Open the catalog of a URI, or the one that was named; with the table of the URI."""
+        import deltasql
+        from deltasql.uri import is_deltasql_uri, parse_uri
+
+        place = uri or self.catalog_uri()
+        table = parse_uri(place).table_name if is_deltasql_uri(place) else None
+        with deltasql.connect(place) as catalog:
+            yield catalog, table
+
+    @contextmanager
+    def open_table(self, table: str) -> Iterator[tuple[Catalog, str]]:
+        """Open the catalog of a table that is given by name, or by a URI of its own."""
+        from deltasql.uri import is_deltasql_uri
+
+        if not is_deltasql_uri(table):
+            with self.open() as catalog:
+                yield catalog, table
+            return
+        with self.open_at(table) as (catalog, name):
+            if name is None:
+                raise click.UsageError(
+                    f"{catalog.uri} names no table: add ?table=NAME, or /NAME for postgres."
+                )
+            yield catalog, name
+
+    @contextmanager
+    def open_tables(self, table: str | None) -> Iterator[tuple[Catalog, str | None]]:
+        """Open the catalog of one table as `open_table` does, or the named one for all."""
+        if table is None:
+            with self.open() as catalog:
+                yield catalog, None
+        else:
+            with self.open_table(table) as found:
+                yield found
+
 
 class Report(Protocol):
     """What a command found out."""
@@ -67,3 +104,15 @@ def show_report(context: Context, report: Report) -> None:
 def talk(text: str) -> None:
     """Say something that is not data."""
     click.echo(text, err=True)
+
+
+def make_sure(question: str, *, yes: bool) -> None:
+    """Ask before something is done that is not undone by itself."""
+    if not yes:
+        click.confirm(question, abort=True, err=True)
+
+
+def fail_unless(ok: bool) -> None:
+    """End with the exit code for something that is wrong with what was looked at."""
+    if not ok:
+        raise click.exceptions.Exit(EXIT_WRONG)

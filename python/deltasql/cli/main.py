@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from inspect import cleandoc
 
 try:
     import click
@@ -11,6 +12,10 @@ except ImportError:  # pragma: no cover - the console script of an installation 
     sys.exit("the command line needs click and rich: pip install 'deltasql[cli]'")
 
 from deltasql.cli.context import EXIT_FAILED, Context
+from deltasql.cli.cutover import cutover, rollback
+from deltasql.cli.export import export
+from deltasql.cli.follow import follow
+from deltasql.cli.import_table import import_table
 from deltasql.cli.mirror import mirror
 from deltasql.cli.output import FORMATS
 from deltasql.cli.rebuild import rebuild
@@ -41,6 +46,15 @@ class Commands(click.Group):
         except TxnLogError as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(EXIT_FAILED)
+
+
+def put_examples_last(command: click.Command) -> None:
+    """Let every help end with its example, below the options."""
+    text, mark, example = cleandoc(command.help or "").partition("\b\nExample:")
+    command.help, command.epilog = text.rstrip(), f"{mark}{example}"
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            put_examples_last(each)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -82,9 +96,9 @@ def main(
     ctx.obj = Context(uri=catalog or uri, format=format_, color=not no_color)
 
 
-main.add_command(mirror)
-main.add_command(rebuild)
-main.add_command(verify)
+for command in (cutover, export, follow, import_table, mirror, rebuild, rollback, verify):
+    main.add_command(command)
+put_examples_last(main)
 
 if __name__ == "__main__":
     main()

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
-from deltasql.cli.context import EXIT_WRONG, Context, show_report, talk
-
-if TYPE_CHECKING:
-    from types import FrameType
+from deltasql.cli.context import EXIT_WRONG, Context, make_sure, show_report, talk
+from deltasql.cli.signals import stop_event
 
 STATUS = (
     "table",
@@ -67,13 +62,7 @@ def run(context: Context, once: bool) -> None:
     Example:
       deltasql mirror run --once
     """
-    stop = threading.Event()
-
-    def ask_to_stop(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, ask_to_stop)
+    stop = stop_event()
     with context.open() as catalog:
         talk("reconciling" if once else "reconciling; stop with SIGTERM or Ctrl-C")
         published = catalog.mirror.run(stop, once=once)
@@ -153,8 +142,7 @@ def reject(context: Context, table: str, yes: bool) -> None:
     Example:
       deltasql mirror reject sales --yes
     """
-    if not yes:
-        click.confirm(f"Take the foreign commits of {table} out of its log?", abort=True, err=True)
+    make_sure(f"Take the foreign commits of {table} out of its log?", yes=yes)
     with context.open() as catalog:
         report = catalog.mirror.reject(table)
     show_report(context, report)

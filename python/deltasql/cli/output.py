@@ -1,4 +1,4 @@
-"""Print rows: a table for people, JSON and CSV for programs."""
+"""Print rows: a table for people, Markdown for pages, JSON, YAML and CSV for programs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltasql.exceptions import MissingDriverError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-FORMATS = ("table", "json", "ndjson", "csv")
+FORMATS = ("table", "json", "ndjson", "csv", "yaml", "markdown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +33,25 @@ class Output:
         elif self.format == "ndjson":
             for row in rows:
                 click.echo(json.dumps(dict(row), default=_text))
+        elif self.format == "yaml":
+            click.echo(_yaml([*map(dict, rows)]), nl=False)
         elif self.format == "csv":
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(columns)
             writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
+        elif self.format == "markdown":
+            click.echo(_markdown(rows, columns))
         else:
             self._table(rows, columns)
 
     def record(self, record: Mapping[str, Any]) -> None:
-        """Print one object: as JSON, or line by line."""
+        """Print one object: as JSON or YAML, or line by line."""
         if self.format in ("json", "ndjson"):
             indent = 2 if self.format == "json" else None
             click.echo(json.dumps(dict(record), indent=indent, default=_text))
+            return
+        if self.format == "yaml":
+            click.echo(_yaml(dict(record)), nl=False)
             return
         rows = [{"key": key, "value": value} for key, value in record.items()]
         self.rows(rows, ("key", "value"))
@@ -64,11 +73,37 @@ class Output:
         Console(file=sys.stdout, width=width, no_color=not self.color, highlight=False).print(table)
 
 
+def _yaml(value: object) -> str:
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingDriverError(
+            "--format yaml needs PyYAML, which is not installed", driver="pyyaml", extra="yaml"
+        ) from error
+    plain = json.loads(json.dumps(value, default=_text))
+    return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+
+
+def _markdown(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    lines = [[column.replace("_", " ") for column in columns], ["---" for _ in columns]]
+    lines += [[_cell(row.get(column)) for column in columns] for row in rows]
+    return "\n".join(f"| {' | '.join(map(_escaped, line))} |" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    """Keep a cell in its place, whatever stands in it."""
+    return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").split())
+
+
 def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
         return f"{value:.1f}"
+    if isinstance(value, list | tuple):
+        return "; ".join(map(_cell, value))
+    if isinstance(value, dict):
+        return json.dumps(value, default=_text) if value else ""
     return _text(value) if not isinstance(value, str) else value
 
 

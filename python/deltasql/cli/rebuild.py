@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from deltasql.cli.context import EXIT_WRONG, Context, talk
+from deltasql.cli.progress import of_rebuild, progress
 
 COLUMNS = ("name", "state", "first_version", "last_version", "loaded", "location", "notes")
 
@@ -24,7 +25,9 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
     """
     import deltasql
 
-    report = deltasql.rebuild(context.catalog_uri(), *roots, dry_run=dry_run)
+    place = context.catalog_uri()
+    with progress(of_rebuild, color=context.color) as on_progress:
+        report = deltasql.rebuild(place, *roots, dry_run=dry_run, on_progress=on_progress)
     context.output.rows([each.to_dict() for each in report.tables], COLUMNS)
     if not report.ok:
         talk("not every table could be loaded")

@@ -2,29 +2,61 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from deltasql.cli.context import EXIT_WRONG, Context
+from deltasql.cli.context import Context, fail_unless
+from deltasql.cli.progress import busy
 
-COLUMNS = ("table", "kind", "version", "path", "field", "sql", "log")
+if TYPE_CHECKING:
+    from deltasql.mirror.verify import Versions
+    from deltasql.operations.data_report import DataChecks
+
+COLUMNS = ("table", "ok", "sql_version", "log_version", "commits", "pending", "total", "location")
 
 
 @click.command()
 @click.argument("table", required=False)
 @click.option("--all-versions", is_flag=True, help="Every version instead of the latest.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="N versions over all of it.")
+@click.option(
+    "--data",
+    type=click.Choice(["files", "counts", "rows"]),
+    help="Look at the data, too: files are there with their size, their rows are as many as the "
+    "statistics say, or every row is the same as another reader of the log finds it.",
+)
+@click.option("--engine", type=click.Choice(["duckdb", "spark"]), help="Who reads the data.")
 @click.option("--no-deltalake", is_flag=True, help="Leave out the second reading by deltalake.")
 @click.pass_obj
-def verify(context: Context, table: str | None, all_versions: bool, no_deltalake: bool) -> None:
-    """Compare the published log with SQL, file by file; exit with 1 when they differ.
+def verify(
+    context: Context,
+    table: str | None,
+    all_versions: bool,
+    sample: int | None,
+    data: DataChecks | None,
+    engine: str | None,
+    no_deltalake: bool,
+) -> None:
+    """Compare the log of TABLE, or of all tables, with SQL; exit with 1 when they differ.
+
+    Every commit and checkpoint is compared; whole states and data at the chosen versions.
 
     \b
     Example:
-      deltasql verify sales --all-versions
+      deltasql verify sales --all-versions --data counts
     """
-    with context.open() as catalog:
+    if all_versions and sample is not None:
+        raise click.UsageError("--all-versions and --sample both choose versions: give one.")
+    versions: Versions = "all" if all_versions else "head" if sample is None else "sample"
+    with context.open_tables(table) as (catalog, name), busy("verifying", color=context.color):
         reports = catalog.mirror.verify(
-            table,
-            versions="all" if all_versions else "head",
+            name,
+            versions=versions,
+            sample=sample or 1,
+            data=data or False,
+            data_versions=versions,
+            engine=engine,
             with_deltalake=not no_deltalake,
         )
     if context.format == "table":
@@ -32,5 +64,4 @@ def verify(context: Context, table: str | None, all_versions: bool, no_deltalake
             click.echo(report.summary())
     else:
         context.output.rows([report.to_dict() for report in reports], COLUMNS)
-    if not all(report.ok for report in reports):
-        raise click.exceptions.Exit(EXIT_WRONG)
+    fail_unless(all(report.ok for report in reports))

@@ -1,0 +1,58 @@
+"""`deltasql cutover` and `rollback`: who decides what is committed, SQL or the log."""
+
+from __future__ import annotations
+
+import click
+
+from deltasql.cli.context import Context, fail_unless, make_sure, show_report
+from deltasql.cli.progress import busy, of_import, progress
+
+
+@click.command()
+@click.argument("table")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
+    """Make SQL the authority of TABLE: catch up, verify, keep writers by path out.
+
+    Readers by path go on. Repeat the command when it was interrupted.
+
+    \b
+    Example:
+      deltasql cutover sales --yes
+    """
+    if not dry_run:
+        make_sure(f"Keep everybody who writes to {table} by path out from now on?", yes=yes)
+    with (
+        context.open_table(table) as (catalog, name),
+        progress(of_import, color=context.color) as on_progress,
+    ):
+        report = catalog.cutover(name, dry_run=dry_run, on_progress=on_progress)
+    show_report(context, report)
+    fail_unless(report.ok)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def rollback(context: Context, table: str, dry_run: bool, yes: bool) -> None:
+    """Give TABLE back to its log: publish all of it, let path writers in, leave the catalog.
+
+    No file is deleted. Repeat the command when it was interrupted.
+
+    \b
+    Example:
+      deltasql rollback sales --yes
+    """
+    if not dry_run:
+        make_sure(f"Take {table} out of the catalog and leave it to its log?", yes=yes)
+    with (
+        context.open_table(table) as (catalog, name),
+        busy(f"rolling {table} back", color=context.color),
+    ):
+        report = catalog.rollback(name, dry_run=dry_run)
+    show_report(context, report)
+    fail_unless(report.ok)
