@@ -9,10 +9,11 @@ from deltasql.exceptions import (
     LogParseError,
     MirrorDivergedError,
     VersionGapError,
+    VersionTakenError,
 )
 from deltasql.migrate.foreign import first_foreign
 from deltasql.migrate.load_table import is_same
-from deltasql.mirror.log_listing import read_last_checkpoint
+from deltasql.mirror.log_listing import list_log, read_last_checkpoint
 from deltasql.mirror.read_log import read_commits, read_state
 from deltasql.mirror.targets import OWN, named, targets_of
 from deltasql.model.protocol import check_readable
@@ -91,6 +92,8 @@ def check_same(
     if foreign is not None and foreign <= head.version:
         raise _diverged(table, listing, foreign, head.version)
     if last < own.published_version:
+        if list_log(storage).last_version >= own.published_version:
+            raise VersionTakenError(table=table.full_name)  # SQL published it after the listing
         raise MirrorDivergedError(
             f"the log at {listing.location} ends at version {last}; {table.full_name} knows it "
             f"up to version {own.published_version}",

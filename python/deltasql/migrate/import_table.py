@@ -7,14 +7,17 @@ with a log, nobody sees anything of it.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from deltasql import telemetry
 from deltasql.exceptions import (
     TxnLogError,
     TxnLogMirrorError,
     TxnLogProtocolError,
     VersionGapError,
     VersionNotFoundError,
+    VersionTakenError,
 )
 from deltasql.migrate.import_checks import check_same, find_start
 from deltasql.migrate.import_run import ImportOptions, ImportRun
@@ -24,6 +27,7 @@ from deltasql.migrate.import_target import (
     name_taken,
     refuse_other_name,
     refuse_unpublished,
+    spellings,
     tables_here,
 )
 from deltasql.migrate.import_verify import (
@@ -60,6 +64,9 @@ if TYPE_CHECKING:
     from deltasql.store.records import Head, TableRow
     from deltasql.store.store import Store
 
+_ATTEMPTS = 10
+_log = logging.getLogger(__name__)
+
 
 def import_table(
     store: Store,
@@ -70,10 +77,26 @@ def import_table(
     tell: Tell | None = None,
 ) -> ImportReport:
     """Bring a table of the catalog up to the log at a place, or make it from that log."""
-    run = ImportRun(store, source, options, settings, tell)
+    attempt = 0
+    while True:
+        attempt += 1
+        run = ImportRun(store, source, options, settings, tell)
+        try:
+            with telemetry.span("import", source=run.storage.location):
+                _import(run)
+        except VersionTakenError:
+            # Somebody else imports it too, or commits: what is there now is looked at again.
+            if attempt >= _ATTEMPTS:
+                raise
+            continue
+        _log_done(run.report)
+        return run.report
+
+
+def _import(run: ImportRun) -> None:
     # In this order a commit that SQL publishes meanwhile looks late, never foreign.
     listing = list_log(run.storage)
-    last = _last_version(listing, options.up_to_version)
+    last = _last_version(listing, run.options.up_to_version)
     known = tables_here(run)
     live = next((each for each in known if each.dropped_at_ms is None), None)
     loading = next((each for each in known if each.is_loading), None)
@@ -85,7 +108,6 @@ def import_table(
         _update(run, listing, last, loading, live)
     run.report.seconds = run.seconds
     run.tell("done")
-    return run.report
 
 
 def _update(
@@ -269,9 +291,26 @@ def _give_name(
         cause = error.__cause__
         if cause is None or run.store.classify(cause) is not Fault.DUPLICATE:
             raise
-        # Somebody else took the name while this was loaded.
         discard(run.store, table)
+        holder = run.store.find_table(namespace, name, fresh=True)
+        if holder is not None and holder.location in spellings(run.storage.location):
+            # Another process was faster with the same table: look at that one.
+            raise VersionTakenError(table=join_table_name(namespace, name)) from error
         raise name_taken(join_table_name(namespace, name)) from error
+
+
+def _log_done(report: ImportReport) -> None:
+    telemetry.log(
+        _log,
+        logging.INFO,
+        "import",
+        source=report.source,
+        table=report.table,
+        state=report.state,
+        version=report.last_version,
+        commits=report.commits,
+        files=report.files,
+    )
 
 
 def _last_version(listing: LogListing, wanted: int | None) -> int:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from deltasql.mirror.log_listing import LogListing
     from deltasql.mirror.read_checkpoint import CheckpointState
-    from deltasql.mirror.read_log import LogState
+    from deltasql.mirror.read_log import LogState, StateStream
     from deltasql.model.actions import Action
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
@@ -139,6 +139,12 @@ def compare_states(sql: SqlState, log: LogState, found: Differences) -> None:
     at: dict[str, Any] = {"version": log.version, "source": "replay"}
     fields = _FIELDS if log.checkpoint_version is None else _CHECKPOINT_FIELDS
     compare_files(sql.files, log.files, found, fields=fields, **at)
+    compare_facts(sql, log, found)
+
+
+def compare_facts(sql: SqlState, log: LogState | StateStream, found: Differences) -> None:
+    """Compare everything that is in force at a version but the files."""
+    at: dict[str, Any] = {"version": log.version, "source": "replay"}
     compare_action("metadata", sql.metadata, log.metadata, found, **at)
     compare_action("protocol", sql.protocol, log.protocol, found, **at)
     _compare_named("transaction", sql.txns, log.txns, found, at)
