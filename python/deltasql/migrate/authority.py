@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from deltasql.migrate.import_verify import is_of_the_source
+from deltasql.migrate.import_verify import whose
 from deltasql.migrate.load_log import has_commit
 from deltasql.mirror.log_files import commit_file
 from deltasql.mirror.targets import OWN, Target
@@ -66,11 +66,8 @@ def serious(found: VerifyReport) -> list[Difference]:
 
     A commit of others past SQL's head is none, nor is a checkpoint that contradicts its log.
     """
-    return [
-        each
-        for each in found.differences
-        if each.kind != "foreign-version" and not is_of_the_source(each)
-    ]
+    ours, _ = whose(found.differences)
+    return [each for each in ours if each.kind != "foreign-version"]
 
 
 def put_commit(storage: Storage, version: int, data: bytes) -> bool:

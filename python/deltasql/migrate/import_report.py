@@ -123,7 +123,7 @@ class ImportReport:
                 f"  {self.commits} commits with {self.files} files in {self.seconds:.1f} s"
             )
         if self.verification is not None:
-            lines.append(f"  verified: {self.verification.summary().partition(': ')[2]}")
+            lines.append(f"  {_verified(self.verification)}")
         if self.error is not None:
             lines.append(f"  {self.error}")
         lines += [f"  {note}" for note in self.notes]
@@ -171,6 +171,11 @@ class ImportSummary:
                 lines += ["", each.summary()]
         lines += ["", f"{len(self.tables)} tables below {self.root}, {len(failed)} failed"]
         return "\n".join(lines)
+
+
+def _verified(found: VerifyReport) -> str:
+    versions = ", ".join(str(version) for version in found.versions)
+    return f"verified: {found.commits} commits, and all that holds at version {versions}"
 
 
 def _row(each: ImportReport) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from deltasql.model.protocol import check_readable
 from deltasql.store.records import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from deltasql.migrate.import_checks import Start
     from deltasql.migrate.import_run import ImportRun
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # More files than these are not held twice to be compared.
 _LARGE = 200_000
+# What repeats in a log what the commits say.
+_BESIDE = {"checkpoint": "checkpoint", "crc": "checksum"}
 
 
 def look_ahead(run: ImportRun, listing: LogListing, first: int, last: int) -> None:
@@ -101,8 +103,8 @@ def verify_loaded(run: ImportRun, table: TableRow, listing: LogListing, last: in
             with_deltalake=report.live_files <= _LARGE,
         )
     report.verification = found
-    ours = [each for each in found.differences if not is_of_the_source(each)]
-    report.warnings += [str(each) for each in found.differences if is_of_the_source(each)]
+    ours, theirs = whose(found.differences)
+    report.warnings += _told(theirs)
     if ours:
         raise ImportMismatchError(
             f"{report.table} is not what its log says: {len(ours)} differences",
@@ -110,6 +112,20 @@ def verify_loaded(run: ImportRun, table: TableRow, listing: LogListing, last: in
             location=run.storage.location,
             differences=tuple(str(each) for each in ours),
         )
+
+
+def whose(differences: Sequence[Difference]) -> tuple[list[Difference], list[Difference]]:
+    """Part what is wrong with SQL from what is wrong with the source.
+
+    The commits decide. A checkpoint or a checksum that says otherwise contradicts them, and so
+    does deltalake, which starts from that checkpoint, or which cannot read the table at all.
+    """
+    contradicts = any(each.source in _BESIDE for each in differences)
+    ours, theirs = [], []
+    for each in differences:
+        by_deltalake = each.source == "deltalake" and (contradicts or each.kind == "unreadable")
+        (theirs if by_deltalake or each.source in _BESIDE else ours).append(each)
+    return ours, theirs
 
 
 def _verify_streamed(run: ImportRun, table: TableRow, log: LogListing) -> VerifyReport | None:
@@ -150,8 +166,22 @@ def _vector_text(file: Any) -> str | None:
     return None if vector is None else dump(vector.body())
 
 
-def is_of_the_source(difference: Difference) -> bool:
-    """Whether the source contradicts itself, or another reader cannot read it."""
-    if difference.source == "deltalake":
-        return difference.kind == "unreadable"
-    return difference.source in ("checkpoint", "crc")
+def _told(differences: Sequence[Difference]) -> list[str]:
+    """Say what is wrong with the source, once for each file of the log."""
+    found: dict[str, list[Difference]] = {}
+    for each in differences:
+        found.setdefault(f"{_BESIDE.get(each.source, each.source)} {each.version}", []).append(each)
+    lines = []
+    for what, those in found.items():
+        unreadable = next((each.log for each in those if each.kind == "unreadable"), None)
+        if those[0].source == "deltalake":
+            why = unreadable or f"{len(those)} differences, by a checkpoint that is wrong"
+            lines.append(f"stock deltalake does not read version {those[0].version}: {why}")
+        elif unreadable is not None:
+            lines.append(f"{what} cannot be used: {unreadable}")
+        else:
+            lines.append(
+                f"{what} contradicts the commits and was not used: {len(those)} differences, "
+                f"the first is {those[0]}"
+            )
+    return lines
