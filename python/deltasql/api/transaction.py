@@ -18,6 +18,7 @@ from deltasql.exceptions import (
     InvalidActionError,
     TableChangedError,
     TableExistsError,
+    TableFollowsError,
     TransactionClosedError,
     TxnLogError,
 )
@@ -28,7 +29,7 @@ from deltasql.operations.target import Target
 from deltasql.operations.write import is_rows
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.storage import open_storage
-from deltasql.uri import split_table_name
+from deltasql.uri import join_table_name, split_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -245,7 +246,7 @@ class MultiTableTransaction(Verbs):
         self._state = "failed"
         try:
             ratified = self._ratify(staged)
-        except (CommitConflictError, InvalidActionError, TableExistsError):
+        except (CommitConflictError, InvalidActionError, TableExistsError, TableFollowsError):
             self._discard_files()  # these say for certain that nothing was committed
             raise
         finally:
@@ -322,6 +323,9 @@ class MultiTableTransaction(Verbs):
         self._discard_files()
 
     def _intend(self, staged: Staged, names: list[str]) -> None:
+        if staged.table.is_following:  # SQL may have taken over meanwhile
+            table = staged.table
+            staged.table = self.catalog.writable(join_table_name(table.namespace, table.name))
         location = staged.table.location
         self.catalog.store.record_intents(
             self.txn_id, staged.table.table_id, [f"{location}/{name}" for name in names]
@@ -359,8 +363,6 @@ class MultiTableTransaction(Verbs):
             # What was looked at is what is changed, whatever has its name by now.
             seen = self._snapshots.get(key)
             row = self.catalog.resolve(table) if seen is None else seen.table
-            if row.is_following:  # before a file is written; SQL may have taken over meanwhile
-                row = self.catalog.writable(table)
             staged = self._staged[key] = Staged(row)
             self._names[key] = table
         return staged
