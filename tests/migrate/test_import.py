@@ -10,6 +10,7 @@ import deltalake
 import pytest
 
 import deltasql
+from deltasql.api.connect import is_new
 from deltasql.exceptions import (
     MirrorDivergedError,
     TableExistsError,
@@ -289,6 +290,14 @@ def test_a_dry_run_tells_everything_and_writes_nothing(
     assert (again.state, again.commits) == ("would continue", HEAD - 3)
     with deltasql.connect(sqlite_uri) as catalog:
         assert catalog.table("events").version() == 3
+
+
+def test_a_dry_run_makes_no_catalog(backend: str, catalog_uri: DeltaSqlUri, pristine: Path) -> None:
+    report = deltasql.import_table(str(pristine), catalog_uri, dry_run=True)
+    assert report.state == "would import"
+    assert is_new(catalog_uri)
+    assert deltasql.import_table(str(pristine), catalog_uri).state == "imported"
+    assert not is_new(catalog_uri)
 
 
 def test_progress_is_told_after_every_transaction(pristine: Path, opened: Catalog) -> None:

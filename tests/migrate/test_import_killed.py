@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import pytest
 import deltasql
 from deltasql.mirror.log_files import commits_between
 from deltasql.store.store import Store
-from tests.commit.support import run
+from tests.commit.support import run, values
 from tests.conftest import new_catalog_uri
 from tests.migrate.sources import CHECKPOINT, HEAD, append, copy_of, make_table
 from tests.mirror.support import forget_commits_below, log_bytes
@@ -149,8 +150,6 @@ def test_a_half_that_is_of_no_use_is_cleared(
     options: dict[str, Any] = {"since": 2} if change == "since" else {"up_to_version": 1}
     if change == "recreated":
         options = {}
-        import shutil
-
         shutil.rmtree(source)
         for number in range(HEAD + 2):
             append(source, number)
@@ -160,3 +159,19 @@ def test_a_half_that_is_of_no_use_is_cleared(
         (verified,) = catalog.mirror.verify("events", versions="all", checkpoints=False)
         assert {each.kind for each in verified.differences} <= {"foreign-version"}
         assert len(catalog.store.query("tables_with_location", location=str(source))) == 1
+
+
+def import_it(uri: DeltaSqlUri, source: str) -> str:
+    return deltasql.import_table(source, uri, batch_size=1).state
+
+
+def test_of_many_that_import_at_once_one_does_and_the_others_find_it(
+    backend: str, catalog_uri: DeltaSqlUri, pristine: Path
+) -> None:
+    states = values(run(import_it, [(catalog_uri, str(pristine))] * 4))
+    assert set(states) <= {"imported", "up to date"}
+    with deltasql.connect(catalog_uri) as catalog:
+        assert [table.full_name for table in catalog.tables()] == ["events"]
+        assert len(catalog.store.query("tables_with_location", location=str(pristine))) == 1
+        (verified,) = catalog.mirror.verify("events", versions="all")
+        assert verified.ok, verified.summary()

@@ -38,6 +38,16 @@ def resolved(uri: str | DeltaSqlUri, config: Config | None = None, **settings: A
     return _resolve(uri, _config(config, settings))
 
 
+def is_new(uri: DeltaSqlUri, config: Config | None = None, **settings: Any) -> bool:
+    """Tell whether a database holds no catalog yet, without making one."""
+    if uri.is_memory or _file_of(uri) == "gone":
+        return True
+    with Catalog(uri, _config(config, settings), migrate=False) as catalog:
+        store = catalog.store
+        with store.session() as session:
+            return store.dialect.ledger(session) is None
+
+
 def begin(
     catalog: str | DeltaSqlUri | Catalog, config: Config | None = None, **settings: Any
 ) -> MultiTableTransaction:

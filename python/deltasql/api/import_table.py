@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.connect import connect, resolved
+from deltasql.api.connect import connect, is_new, resolved
 from deltasql.uri import DeltaSqlUri
 
 if TYPE_CHECKING:
@@ -106,8 +105,7 @@ def _catalog(
     uri: DeltaSqlUri, config: Config | None, settings: dict[str, Any], *, dry_run: bool
 ) -> Iterator[Catalog]:
     """Open the catalog; one that is not there yet is not made to find out what would be in it."""
-    is_file = uri.backend != "postgres" and not uri.is_memory
-    if dry_run and is_file and not Path(uri.database).exists():
+    if dry_run and is_new(uri, config, **settings):
         with tempfile.TemporaryDirectory(prefix="deltasql-") as folder:
             stand_in = DeltaSqlUri(backend="sqlite", database=f"{folder}/meta.db")
             with connect(stand_in, config, **settings) as catalog:
