@@ -140,6 +140,8 @@ class Plan:
             exists = tx.has_table(wish.table)
             if not exists:
                 _create(tx, wish, wish.uri.location)
+            elif tx.snapshot(wish.table).table.is_following:
+                catalog.writable(wish.table)  # before a worker writes a file
             # The rows are not here, but their columns are: what does not fit is told now.
             replaces_schema = wish.schema_mode == "overwrite" and wish.predicate is None
             tx.write(
