@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+import click
 from pydantic import BaseModel
 
 import deltasql.config
 import deltasql.exceptions
 import deltasql.uri
+from deltasql.cli.main import main as cli
 from deltasql.config import Config
 from deltasql.config.problems import allowed_values
 from deltasql.exceptions import TxnLogError
@@ -27,7 +29,7 @@ from deltasql.telemetry import METRICS
 from deltasql.uri import PARAMETERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,6 +62,7 @@ def pages() -> dict[str, str]:
         "uri.md": uri_page(),
         "config.md": config_page(),
         "metrics.md": metrics_page(),
+        "cli.md": cli_page(),
     }
     return {name: f"{NOTICE}\n\n{body.strip()}\n" for name, body in bodies.items()}
 
@@ -131,6 +134,30 @@ def metrics_page() -> str:
         "nothing is measured before one of them is called."
     )
     return f"# Metrics\n\n{intro}\n\n{table(('metric', 'kind', 'labels', 'meaning'), rows)}"
+
+
+def cli_page() -> str:
+    """Every command with the help that it prints."""
+    intro = (
+        "Every command takes its catalog from `--uri`, `--catalog` (a name in the configuration) "
+        "or `DELTASQL_URI`; common options stand before the command. Shell completion: "
+        '`eval "$(_DELTASQL_COMPLETE=bash_source deltasql)"`, or `zsh_source`, `fish_source`.'
+    )
+    parts = ["# Command line", intro]
+    for words, command in commands(("deltasql",), cli):
+        context = click.Context(command, info_name=" ".join(words), terminal_width=100)
+        parts.append(f"## {' '.join(words)}\n\n```text\n{command.get_help(context)}\n```")
+    return "\n\n".join(parts)
+
+
+def commands(
+    words: tuple[str, ...], command: click.Command
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield a command and all below it, by the words that call them."""
+    yield words, command
+    if isinstance(command, click.Group):
+        for name, each in sorted(command.commands.items()):
+            yield from commands((*words, name), each)
 
 
 def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -1,0 +1,272 @@
+"""`deltasql import`, `follow`, `verify`, `cutover`, `rollback` and `export` from end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import deltalake
+import pyarrow as pa
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from deltalake.exceptions import DeltaError
+
+import deltasql
+from deltasql.cli.main import main
+
+if TYPE_CHECKING:
+    from deltasql.uri import DeltaSqlUri
+
+
+class Run(Protocol):
+    """A way to call the command line on an empty catalog."""
+
+    def __call__(self, *words: str, wanted: int = 0, answer: str | None = None) -> Result: ...
+
+
+def write(location: Path, *numbers: int) -> None:
+    rows = pa.table({"id": pa.array(numbers, pa.int64())})
+    deltalake.write_deltalake(str(location), rows, mode="append")
+
+
+def ids(location: Path) -> list[int]:
+    found = deltalake.DeltaTable(str(location)).to_pyarrow_table()["id"].to_pylist()
+    return sorted(found)
+
+
+@pytest.fixture
+def sales(tmp_path: Path) -> Path:
+    """A table that stock deltalake wrote, with three versions."""
+    location = tmp_path / "lake" / "sales"
+    for number in range(3):
+        write(location, number)
+    return location
+
+
+@pytest.fixture
+def run(catalog_uri: DeltaSqlUri) -> Run:
+    return runner(catalog_uri)
+
+
+@pytest.fixture
+def run_sqlite(sqlite_uri: DeltaSqlUri) -> Run:
+    return runner(sqlite_uri)
+
+
+def runner(uri: DeltaSqlUri) -> Run:
+    def call(*words: str, wanted: int = 0, answer: str | None = None) -> Result:
+        command = ["--uri", uri.to_string(), *words]
+        result = CliRunner().invoke(main, command, input=answer)
+        assert result.exit_code == wanted, result.output
+        return result
+
+    return call
+
+
+def report(run: Run, *words: str, wanted: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run("--format", "json", *words, wanted=wanted).stdout)
+    return found
+
+
+def test_a_table_moves_to_sql_and_back_without_losing_a_row(
+    run: Run, catalog_uri: DeltaSqlUri, sales: Path
+) -> None:
+    assert report(run, "import", str(sales))["state"] == "imported"
+    write(sales, 3)
+    caught = report(run, "import", str(sales))
+    assert (caught["state"], caught["commits"], caught["last_version"]) == ("continued", 1, 3)
+    run("verify", "sales", "--all-versions", "--data", "rows")
+    write(sales, 4)
+    assert report(run, "cutover", "sales", "--yes")["caught_up"] == 1
+    with pytest.raises(DeltaError):
+        write(sales, 99)
+    with deltasql.begin(catalog_uri) as tx:
+        tx.write("sales", pa.table({"id": pa.array([5], pa.int64())}))
+    assert ids(sales) == [0, 1, 2, 3, 4, 5]
+    assert report(run, "rollback", "sales", "--yes")["state"] == "rolled back"
+    write(sales, 6)
+    assert ids(sales) == [0, 1, 2, 3, 4, 5, 6]
+    with deltasql.connect(catalog_uri) as catalog:
+        assert not catalog.exists("sales")
+
+
+def test_a_followed_table_is_read_only_until_it_is_cut_over(
+    run: Run, catalog_uri: DeltaSqlUri, sales: Path
+) -> None:
+    uri = catalog_uri.with_table("mine", "crm").to_string()
+    assert report(run, "follow", str(sales), uri)["table"] == "crm.mine"
+    write(sales, 3)
+    found = report(run, "follow", "crm.mine")
+    assert (found["state"], found["commits"]) == ("refreshed", 1)
+    with pytest.raises(deltasql.exceptions.TableFollowsError):
+        deltasql.write_deltalake(uri, pa.table({"id": [9]}), mode="append")
+    run("cutover", uri, "--yes")
+    deltasql.write_deltalake(uri, pa.table({"id": pa.array([4], pa.int64())}), mode="append")
+    assert ids(sales) == [0, 1, 2, 3, 4]
+
+
+def test_an_export_is_a_table_of_its_own(run: Run, sales: Path, tmp_path: Path) -> None:
+    run("import", str(sales))
+    whole = report(run, "export", "sales", str(tmp_path / "whole"), "--with-data")
+    assert (whole["first_version"], whole["last_version"], whole["files"]) == (0, 2, 3)
+    assert ids(tmp_path / "whole") == [0, 1, 2]
+    run("export", "sales", str(tmp_path / "one"), "--version", "1", "--from-version", "1")
+    assert ids(tmp_path / "one") == [0, 1]
+    assert "already exists" in run("export", "sales", str(tmp_path / "one"), wanted=3).output
+
+
+def test_a_tree_is_imported_though_one_table_of_it_is_damaged(
+    run: Run, sales: Path, tmp_path: Path
+) -> None:
+    write(sales.parent / "crm" / "people", 1)
+    bad = sales.parent / "crm" / "bad"
+    write(bad, 1)
+    (bad / "_delta_log" / f"{0:020}.json").write_text('{"protocol"\n')
+    result = run("import", "--recursive", str(sales.parent), wanted=1)
+    assert "3 tables" in result.stdout
+    assert "00000000000000000000.json" in result.stdout
+    listed = run("--format", "csv", "import", "-r", str(sales.parent), wanted=1).stdout
+    states = {line.split(",")[0]: line.split(",")[1] for line in listed.splitlines()[1:]}
+    assert states["sales"] == states["crm.people"] == "up to date"
+    assert "failed" in states.values()
+
+
+def test_a_dry_run_reports_and_leaves_no_trace(
+    run_sqlite: Run, sqlite_uri: DeltaSqlUri, sales: Path
+) -> None:
+    assert report(run_sqlite, "import", str(sales), "--dry-run")["state"] == "would import"
+    assert not Path(sqlite_uri.database).exists()
+    run_sqlite("import", str(sales))
+    before = sorted(path.name for path in sales.rglob("*"))
+    assert report(run_sqlite, "cutover", "sales", "--dry-run")["state"] == "would cut over"
+    assert report(run_sqlite, "rollback", "sales", "--dry-run")["state"] == "would roll back"
+    assert sorted(path.name for path in sales.rglob("*")) == before
+    write(sales, 3)
+
+
+def test_options_choose_versions_and_names(run_sqlite: Run, sales: Path) -> None:
+    words = ("--name", "late", "--namespace", "crm", "--since", "1", "--batch-size", "1")
+    found = report(run_sqlite, "import", str(sales), *words, "--up-to-version", "1", "--no-verify")
+    assert (found["table"], found["first_version"], found["last_version"]) == ("crm.late", 1, 1)
+    assert found["verification"] is None
+    assert report(run_sqlite, "import", str(sales), "--since", "2")["last_version"] == 2
+
+
+def test_bad_input_ends_with_3_and_says_where(run_sqlite: Run, tmp_path: Path, sales: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "Help:" in run_sqlite("import", str(tmp_path / "empty"), wanted=3).stderr
+    damaged = sales / "_delta_log" / f"{1:020}.json"
+    damaged.write_text('{"commitInfo":{}}\n{"add":')
+    result = run_sqlite("import", str(sales), wanted=3)
+    assert damaged.name in result.stderr
+    assert "line 2" in result.stderr
+    assert result.stdout == ""
+
+
+def test_verify_finds_what_is_wrong_with_the_data(run_sqlite: Run, sales: Path) -> None:
+    run_sqlite("import", str(sales))
+    run_sqlite("verify", "--sample", "2", "--data", "files")
+    next(sales.glob("*.parquet")).write_bytes(b"PAR1")
+    run_sqlite("verify", "sales")
+    (found,) = json.loads(
+        run_sqlite("--format", "json", "verify", "--data", "files", wanted=1).stdout
+    )
+    assert found["ok"] is False
+    assert (
+        "False" in run_sqlite("--format", "markdown", "verify", "--data", "files", wanted=1).stdout
+    )
+
+
+def test_nothing_happens_before_the_answer_is_yes(run_sqlite: Run, sales: Path) -> None:
+    run_sqlite("import", str(sales))
+    run_sqlite("cutover", "sales", wanted=1, answer="n\n")
+    write(sales, 3)
+    run_sqlite("cutover", "sales", answer="y\n")
+    run_sqlite("rollback", "sales", wanted=1, answer="")
+    other = sales.parent / "other"
+    write(other, 1)
+    run_sqlite("import", str(other), "--name", "sales", wanted=3)
+    run_sqlite("import", str(other), "--name", "sales", "--force", wanted=1, answer="n\n")
+    found = report(run_sqlite, "import", str(other), "--name", "sales", "--force", "--yes")
+    assert found["state"] == "replaced"
+
+
+def test_wrong_usage_ends_with_2(run_sqlite: Run, sales: Path, sqlite_uri: DeltaSqlUri) -> None:
+    run_sqlite("import", "-r", str(sales), "--name", "x", wanted=2)
+    run_sqlite("verify", "--all-versions", "--sample", "2", wanted=2)
+    assert (
+        "names no table" in run_sqlite("cutover", sqlite_uri.to_string(), "--yes", wanted=2).stderr
+    )
+    uri = sqlite_uri.with_table("t").to_string()
+    run_sqlite("follow", str(sales), uri, "--name", "other", wanted=2)
+
+
+def test_reports_are_the_same_in_every_format_for_programs(run_sqlite: Run, sales: Path) -> None:
+    run_sqlite("import", str(sales))
+    words = ("import", str(sales), "--dry-run")
+    in_json = report(run_sqlite, *words)
+    in_yaml = yaml.safe_load(run_sqlite("--format", "yaml", *words).stdout)
+    assert in_json.pop("seconds") >= 0
+    assert in_yaml.pop("seconds") >= 0
+    assert in_yaml == in_json
+
+
+def test_watching_goes_on_until_it_is_told_to_stop(sqlite_uri: DeltaSqlUri, sales: Path) -> None:
+    with started(
+        sqlite_uri, "--format", "ndjson", "follow", str(sales), "--watch", "0.05"
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["state"] == "followed"
+        write(sales, 3)
+        states = (json.loads(line) for line in process.stdout)
+        assert next(each for each in states if each["commits"])["last_version"] == 3
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+    assert process.returncode == 0
+
+
+def test_bars_are_drawn_on_a_terminal_and_nowhere_else(
+    sqlite_uri: DeltaSqlUri, sales: Path, run_sqlite: Run
+) -> None:
+    assert run_sqlite("import", str(sales), "--dry-run").stderr == ""
+    ours, theirs = os.openpty()
+    with started(sqlite_uri, "import", str(sales), stderr=theirs) as process:
+        os.close(theirs)
+        drawn = read_all(ours)
+        assert process.stdout is not None
+        told = process.stdout.read()
+    assert process.returncode == 0
+    assert "sales: imported" in told
+    assert "sales" in drawn
+    assert "\x1b[" in drawn
+
+
+def started(uri: DeltaSqlUri, *words: str, stderr: int | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "deltasql.cli.main", "--uri", uri.to_string(), *words],
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+    )
+
+
+def read_all(terminal: int) -> str:
+    """Read what a process writes to a terminal until it is gone."""
+    text = b""
+    while True:
+        try:
+            found = os.read(terminal, 65536)
+        except OSError:  # the other side was closed
+            break
+        if not found:
+            break
+        text += found
+    os.close(terminal)
+    return text.decode()
