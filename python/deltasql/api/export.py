@@ -32,7 +32,7 @@ def export_table(
 
     `version` is the last one exported, the latest by default (or the `?version=` of the URI);
     `from_version` the first, by default the oldest there is. Without `with_data` the copy names
-    the files of the table by their URLs.
+    the files of the table by their URLs. `storage_options` are those of the destination.
 
     >>> import tempfile, pyarrow as pa
     >>> from deltasql import connect
@@ -51,15 +51,13 @@ def export_table(
             part="table",
             help="Add ?table=name, or /name to the URI of a catalog in PostgreSQL.",
         )
-    chosen = dict(settings)
-    if storage_options:
-        chosen["storage"] = {**chosen.get("storage", {}), "options": dict(storage_options)}
-    with connect(parsed, config, **chosen) as catalog:
+    with connect(parsed, config, **settings) as catalog:
         return catalog.export_table(
             join_table_name(parsed.namespace, parsed.table),
             directory,
             version=parsed.version if version is None else version,
             from_version=from_version,
             with_data=with_data,
+            storage_options=storage_options,
             on_progress=on_progress,
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deltasql.api.import_verbs import settings_for
 from deltasql.migrate.export import export_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from deltasql.config import Config
     from deltasql.migrate.export_report import ExportProgress, ExportReport
@@ -32,17 +33,19 @@ class ExportVerbs:
         version: int | None = None,
         from_version: int | None = None,
         with_data: bool = False,
+        storage_options: Mapping[str, str] | None = None,
         on_progress: Callable[[ExportProgress], None] | None = None,
     ) -> ExportReport:
         """Write versions of a table to an empty place, as a table that any Delta reader opens.
 
-        See `deltasql.export_table`.
+        `storage_options` are those of the destination. See `deltasql.export_table`.
         """
         return export_table(
             self.store,
             self.resolve(name, fresh=True),
             directory,
-            self.config,
+            settings=settings_for(self.config.storage, directory, storage_options),
+            checkpoint_interval=self.config.mirror.checkpoint_interval,
             version=version,
             from_version=from_version,
             with_data=with_data,

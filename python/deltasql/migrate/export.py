@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from deltasql import _core
+from deltasql.config import StorageSettings
 from deltasql.exceptions import (
     LogParseError,
     TableExistsError,
@@ -37,7 +38,6 @@ from deltasql.store.records import Head, VersionRow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from deltasql.config import Config
     from deltasql.migrate.relocate import Relocation
     from deltasql.model.actions import Action
     from deltasql.storage import Storage
@@ -90,8 +90,9 @@ def export_table(
     store: Store,
     table: TableRow,
     directory: str,
-    config: Config,
     *,
+    settings: StorageSettings | None = None,
+    checkpoint_interval: int = 10,
     version: int | None = None,
     from_version: int | None = None,
     with_data: bool = False,
@@ -102,7 +103,8 @@ def export_table(
     By default all that SQL has. Without its data the copy names the files of the table by their
     URLs; with it, nothing of the copy depends on the table any more.
     """
-    target = open_storage(directory, config.storage)
+    chosen = settings or StorageSettings()
+    target = open_storage(directory, chosen)
     _refuse_own(table, target)
     wanted = _span(store, table, version, from_version, with_data=with_data)
     begun = _begun(target)
@@ -110,9 +112,9 @@ def export_table(
         target.put(NOTE, wanted.to_json())
     elif not _continues(begun, wanted, version, from_version):
         raise _not_empty(target, NOTE)
-    export = _Export(store, table, target, config, begun or wanted, on_progress or (lambda _: None))
+    export = _Export(store, table, target, chosen, begun or wanted, on_progress or (lambda _: None))
     export.report.continued = begun is not None
-    return export.run()
+    return export.run(checkpoint_interval)
 
 
 class _Export:
@@ -123,11 +125,11 @@ class _Export:
         store: Store,
         table: TableRow,
         target: Storage,
-        config: Config,
+        settings: StorageSettings,
         span: Span,
         tell: Callable[[ExportProgress], None],
     ) -> None:
-        self._store, self._table, self._target, self._config = store, table, target, config
+        self._store, self._table, self._target, self._settings = store, table, target, settings
         self._span, self._tell, self._start = span, tell, time.monotonic()
         self._along = ComeAlong(table.location) if span.with_data else None
         self._move: Relocation = self._along or StayBehind(table.location)
@@ -140,7 +142,7 @@ class _Export:
             span.with_data,
         )
 
-    def run(self) -> ExportReport:
+    def run(self, checkpoint_interval: int) -> ExportReport:
         span, report = self._span, self.report
         if self._along is None:
             self._write_commits(None)
@@ -148,7 +150,7 @@ class _Export:
             with DataCopier(
                 self._along,
                 self._target,
-                self._config.storage,
+                self._settings,
                 skips_present=report.continued,
             ) as copier:
                 copier.on_batch = lambda: self._told(copier)
@@ -158,7 +160,7 @@ class _Export:
                 report.files, report.bytes = copier.files, copier.bytes
                 report.gone = self._refuse_missing(copier.missing)
         self._write_first()
-        if span.last - span.first >= self._config.mirror.checkpoint_interval:
+        if span.last - span.first >= checkpoint_interval:
             self._checkpoint(span.last)
         self._target.delete(NOTE)
         report.commits = span.last - span.first + 1
@@ -211,7 +213,7 @@ class _Export:
 
     def _published(self, row: VersionRow) -> list[Action] | None:
         """Return the commit from which the table was loaded, if the table's log still has it."""
-        source = open_storage(self._table.location, self._config.storage)
+        source = open_storage(self._table.location, self._settings)
         name = commit_file(row.version)
         try:
             data = source.read(name)

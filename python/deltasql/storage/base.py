@@ -54,8 +54,11 @@ class Storage(Protocol):
     def put(self, name: str, data: bytes) -> None:
         """Write a file whole, in the place of what has the name."""
 
-    def writer(self, name: str) -> AbstractContextManager[Sink]:
-        """Stream a file; it appears whole when the block ends, and never if the block fails."""
+    def writer(self, name: str, *, durable: bool = False) -> AbstractContextManager[Sink]:
+        """Stream a file; it appears whole when the block ends, and never if the block fails.
+
+        One that is `durable` survives a loss of power from then on.
+        """
 
     def read(self, name: str) -> bytes:
         """Return a file's content; FileNotFoundError when it is not there."""

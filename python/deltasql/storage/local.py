@@ -1,6 +1,7 @@
 """Files on a local disk, by calls of the operating system.
 
-Nothing is flushed to the platter: whatever is lost with the power is written again from SQL.
+Only data files are flushed to the platter: the log is written again from SQL when it is lost
+with the power.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _UNNAMED = getattr(os, "O_TMPFILE", 0) if os.path.isdir("/proc/self/fd") else 0
 _KNOWS_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 _TEMPORARY = ".deltasql-"
+_BUFFER = 64 * 1024
 
 
 class LocalStorage:
@@ -61,12 +63,15 @@ class LocalStorage:
             _write_new(temporary, data)
 
     @contextmanager
-    def writer(self, name: str) -> Iterator[Sink]:
-        """Stream a file; it appears whole when the block ends, and never if the block fails."""
-        with self._replacing(name, "writer") as temporary:
+    def writer(self, name: str, *, durable: bool = False) -> Iterator[Sink]:
+        """Stream a file; it appears whole when the block ends, and never if the block fails.
+
+        One that is `durable` survives a loss of power from then on.
+        """
+        with self._replacing(name, "writer", durable=durable) as temporary:
             with self._told("writer", name):
-                # Arrow writes to its own kind of file without asking Python.
-                sink = pa.OSFile(temporary, "wb")
+                # Arrow writes to its own kind of file without asking Python, small parts together.
+                sink = pa.output_stream(temporary, compression=None, buffer_size=_BUFFER)
             with sink:
                 yield sink
 
@@ -137,7 +142,7 @@ class LocalStorage:
         return f"{self._root}/{checked(self.location, name, operation)}"
 
     @contextmanager
-    def _replacing(self, name: str, operation: str) -> Iterator[str]:
+    def _replacing(self, name: str, operation: str, *, durable: bool = False) -> Iterator[str]:
         """Lend a path; what the block writes there takes the target's place."""
         target = self._path(name, operation)
         with self._told(operation, name):
@@ -149,6 +154,8 @@ class LocalStorage:
                     os.replace(path, target)
                 else:
                     _link_over(file, target)
+                if durable:
+                    _flush(target, file)
         except BaseException:
             if file is None:
                 with suppress(OSError):
@@ -251,6 +258,20 @@ def _link_over(file: int, target: str) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _flush(path: str, file: int | None) -> None:
+    """Wait until a file and its name are on the disk."""
+    if file is not None:
+        # Disks that know unnamed files keep a new name with the file: one wait is enough.
+        os.fsync(file)
+        return
+    for each in (path, os.path.dirname(path)):
+        opened = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def _path_to(file: int) -> str:

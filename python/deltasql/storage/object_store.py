@@ -87,7 +87,7 @@ class ObjectStorage:
             driver().put(self._store, key, data, use_multipart=False)
 
     @contextmanager
-    def writer(self, name: str) -> Iterator[Sink]:
+    def writer(self, name: str, *, durable: bool = False) -> Iterator[Sink]:
         """Stream a file; it appears whole when the block ends, and never if the block fails."""
         key = self._key(name, "writer")
         upload = driver().open_writer(self._store, key, buffer_size=PIECE, max_concurrency=PIECES)
