@@ -1,0 +1,103 @@
+"""What tests of following, cutover and rollback share: who writes, who reads, who dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pytest
+
+import deltasql
+from deltasql.phases import hooked
+from tests.migrate.sources import append, rows
+from tests.mirror.support import log_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+NAME = "events"
+
+
+def open_catalog(uri: DeltaSqlUri | str, **settings: Any) -> Catalog:
+    """Open a catalog that publishes before a commit returns."""
+    return deltasql.connect(uri, **{"mirror": {"mode": "sync"}, **settings})
+
+
+def theirs(place: Path | str, *ids: int) -> int:
+    """Write rows by path, past SQL."""
+    return append(place, *ids)
+
+
+def ours(catalog: Catalog, *ids: int) -> int:
+    """Write rows through SQL."""
+    with catalog.begin() as tx:
+        tx.write(NAME, rows(*ids))
+    return tx.versions[NAME]
+
+
+def sql_ids(catalog: Catalog, version: int | None = None) -> list[int]:
+    """The ids that our engine reads."""
+    table = catalog.table(NAME)
+    with catalog.begin() as tx:
+        tx.pin(NAME, table.snapshot(version))
+        found: list[int] = tx.read(NAME)["id"].to_pylist()
+    return sorted(found)
+
+
+def is_sound(catalog: Catalog) -> bool:
+    """Whether SQL and the log say the same at every version."""
+    (report,) = catalog.mirror.verify(NAME, versions="all")
+    assert report.ok, report.summary()
+    return True
+
+
+def shut_out(place: Path | str) -> bool:
+    """Whether stock deltalake refuses to write to a table by its path, and changes nothing."""
+    before = log_bytes(place)
+    with pytest.raises(deltalake.exceptions.CommitFailedError, match="InCommitTimestamp"):
+        theirs(place, 99)
+    return log_bytes(place) == before
+
+
+def everything_below(place: Path) -> dict[str, bytes]:
+    """All files of a table, its log included."""
+    files = (path for path in place.rglob("*") if path.is_file())
+    return {str(path.relative_to(place)): path.read_bytes() for path in files}
+
+
+def die_at(phase: str) -> Callable[[str], None]:
+    """Return a hook that ends this process at a phase."""
+
+    def hook(reached: str) -> None:
+        if reached == phase:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook
+
+
+def once_at(phase: str, act: Callable[[], object]) -> Callable[[str], None]:
+    """Return a hook that does something when a phase is reached for the first time."""
+    done = []
+
+    def hook(reached: str) -> None:
+        if reached == phase and not done:
+            done.append(reached)
+            act()
+
+    return hook
+
+
+def cut_over_and_die(_: Any, uri: DeltaSqlUri, phase: str) -> None:
+    with open_catalog(uri) as catalog, hooked(die_at(phase)):
+        catalog.cutover(NAME)
+
+
+def roll_back_and_die(_: Any, uri: DeltaSqlUri, phase: str) -> None:
+    with open_catalog(uri) as catalog, hooked(die_at(phase)):
+        catalog.rollback(NAME)

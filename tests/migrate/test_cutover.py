@@ -1,0 +1,379 @@
+"""Cutover: from one commit on SQL decides, and nothing that was written before is lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import deltalake
+import pytest
+
+from deltasql.exceptions import (
+    ImportMismatchError,
+    MirrorDivergedError,
+    RetriesExhaustedError,
+    TableFollowsError,
+    TxnLogTableNotFoundError,
+    TxnLogTransactionError,
+    UnsupportedFeatureError,
+)
+from deltasql.model.actions import Protocol
+from deltasql.phases import hooked
+from tests.commit.support import audit
+from tests.conftest import new_catalog_uri
+from tests.migrate.handing_over import (
+    NAME,
+    everything_below,
+    is_sound,
+    once_at,
+    open_catalog,
+    ours,
+    shut_out,
+    sql_ids,
+    theirs,
+)
+from tests.migrate.sources import HEAD, copy_of, make_table, read_ids, rows
+from tests.mirror.support import commit_lines, commit_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+IDS = [1, 2, 4, 5, 6, 7, 8]
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_table(tmp_path_factory.mktemp("pristine") / NAME)
+
+
+@pytest.fixture
+def place(pristine: Path, tmp_path: Path) -> Path:
+    """A table that others write by its path."""
+    return copy_of(pristine, tmp_path / NAME)
+
+
+@pytest.fixture
+def catalog(catalog_uri: DeltaSqlUri) -> Iterator[Catalog]:
+    with open_catalog(catalog_uri) as opened:
+        yield opened
+
+
+def bring_in(catalog: Catalog, place: Path, way: str) -> None:
+    """Have a table in the catalog, as an index of its log or as one that SQL may write to."""
+    if way == "followed":
+        catalog.follow(str(place))
+    else:
+        catalog.import_table(str(place))
+
+
+BOTH = pytest.mark.parametrize("way", ["followed", "imported"])
+
+
+@BOTH
+def test_sql_decides_from_then_on(catalog: Catalog, place: Path, way: str) -> None:
+    bring_in(catalog, place, way)
+    theirs(place, 11)
+    report = catalog.cutover(NAME)
+    assert (report.state, report.version, report.caught_up) == ("cut over", HEAD + 2, 1)
+    assert report.ok
+    assert shut_out(place)
+    assert ours(catalog, 12) == HEAD + 3
+    assert sql_ids(catalog) == read_ids(place) == [*IDS, 11, 12]
+    assert is_sound(catalog)
+    assert [(s.state, s.pending) for s in catalog.mirror.status(NAME)] == [("ACTIVE", 0)]
+    audit(catalog)
+
+
+def test_the_commit_changes_nothing_but_the_timestamps(catalog: Catalog, place: Path) -> None:
+    before = deltalake.DeltaTable(str(place))
+    catalog.follow(str(place))
+    catalog.cutover(NAME)
+    info, protocol, metadata = commit_lines(place, HEAD + 1)
+    assert protocol["protocol"] == {
+        "minReaderVersion": 1,
+        "minWriterVersion": 7,
+        "writerFeatures": ["appendOnly", "inCommitTimestamp", "invariants"],
+    }
+    at = info["commitInfo"]["inCommitTimestamp"]
+    assert metadata["metaData"]["configuration"] == {
+        **before.metadata().configuration,
+        "delta.enableInCommitTimestamps": "true",
+        "delta.inCommitTimestampEnablementVersion": str(HEAD + 1),
+        "delta.inCommitTimestampEnablementTimestamp": str(at),
+    }
+    assert metadata["metaData"]["id"] == before.metadata().id
+    row = catalog.table(NAME).history()[0]
+    assert (row.version, row.committed_at_ms, row.info.operation) == (
+        HEAD + 1,
+        at,
+        "SET TBLPROPERTIES",
+    )
+    # The bytes are those that SQL would publish.
+    assert catalog.mirror.verify(NAME)[0].foreign_bytes == list(range(HEAD + 1))
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [Protocol(1, 1), Protocol(1, 4), Protocol(2, 5), Protocol(1, 7, None, ("appendOnly",))],
+    ids=str,
+)
+def test_any_protocol_that_we_can_write_is_raised(
+    catalog: Catalog, place: Path, protocol: Protocol
+) -> None:
+    body = json.dumps({"protocol": protocol.body()})
+    commit_path(place, HEAD + 1).write_text(f"{body}\n")
+    catalog.follow(str(place))
+    catalog.cutover(NAME)
+    after = catalog.table(NAME).snapshot().protocol
+    assert after.min_writer_version == 7
+    assert "inCommitTimestamp" in (after.writer_features or ())
+    assert is_sound(catalog)
+
+
+def test_a_writer_that_looked_before_is_refused(catalog: Catalog, place: Path) -> None:
+    late = deltalake.DeltaTable(str(place))
+    catalog.follow(str(place))
+    catalog.cutover(NAME)
+    before = everything_below(place)
+    with pytest.raises(deltalake.exceptions.CommitFailedError):
+        deltalake.write_deltalake(late, rows(99), mode="append")
+    kept = {name: data for name, data in everything_below(place).items() if name in before}
+    assert kept == before
+    assert read_ids(place) == IDS
+    assert ours(catalog, 12) == HEAD + 2
+
+
+@BOTH
+def test_to_repeat_it_changes_nothing(catalog: Catalog, place: Path, way: str) -> None:
+    bring_in(catalog, place, way)
+    catalog.cutover(NAME)
+    before = everything_below(place)
+    report = catalog.cutover(NAME)
+    assert (report.state, report.version, report.caught_up) == ("was cut over", None, 0)
+    assert everything_below(place) == before
+
+
+@BOTH
+def test_a_dry_run_tells_and_changes_nothing(catalog: Catalog, place: Path, way: str) -> None:
+    bring_in(catalog, place, way)
+    theirs(place, 11)
+    before, row = everything_below(place), catalog.table(NAME).row
+    report = catalog.cutover(NAME, dry_run=True)
+    assert (report.state, report.version, report.caught_up) == ("would cut over", HEAD + 2, 1)
+    assert report.ok
+    assert everything_below(place) == before
+    assert catalog.table(NAME).row == row
+    assert catalog.table(NAME).version() == HEAD
+
+
+def test_what_sql_has_not_published_is_published_before(
+    catalog_uri: DeltaSqlUri, place: Path
+) -> None:
+    with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
+        catalog.import_table(str(place))
+        ours(catalog, 11)
+        ours(catalog, 12)
+        assert catalog.cutover(NAME).version == HEAD + 3
+        assert read_ids(place) == [*IDS, 11, 12]
+        assert is_sound(catalog)
+
+
+# In the midst of others
+
+
+@BOTH
+@pytest.mark.parametrize("phase", ["claimed", "handing over"])
+def test_a_writer_by_path_that_gets_in_between_loses_nothing(
+    catalog: Catalog, place: Path, way: str, phase: str
+) -> None:
+    bring_in(catalog, place, way)
+    with hooked(once_at(phase, lambda: theirs(place, 11))):
+        report = catalog.cutover(NAME)
+    assert (report.attempts, report.caught_up, report.version) == (2, 1, HEAD + 2)
+    assert shut_out(place)
+    ours(catalog, 12)
+    assert sql_ids(catalog) == read_ids(place) == [*IDS, 11, 12]
+    assert is_sound(catalog)
+
+
+def test_a_writer_through_sql_that_gets_in_between_loses_nothing(
+    catalog: Catalog, place: Path
+) -> None:
+    catalog.import_table(str(place))
+    with hooked(once_at("claimed", lambda: ours(catalog, 11))):
+        report = catalog.cutover(NAME)
+    assert (report.attempts, report.version) == (2, HEAD + 2)
+    assert sql_ids(catalog) == read_ids(place) == [*IDS, 11]
+    assert is_sound(catalog)
+
+
+def test_a_writer_that_is_always_faster_is_told(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+
+    def hook(phase: str) -> None:
+        if phase == "handing over":
+            theirs(place, 11)
+
+    with hooked(hook), pytest.raises(RetriesExhaustedError, match="others committed each time"):
+        catalog.cutover(NAME, verify=False)
+    assert catalog.cutover(NAME).state == "cut over"
+    assert sql_ids(catalog) == read_ids(place)
+
+
+def test_writers_by_path_and_a_cutover_at_once(catalog: Catalog, place: Path) -> None:
+    """What was acknowledged is there, whoever was first."""
+    catalog.follow(str(place))
+    barrier = threading.Barrier(3)
+
+    def write(number: int) -> list[int]:
+        barrier.wait()
+        done = []
+        for each in range(number * 1000, number * 1000 + 20):
+            try:
+                theirs(place, each)
+            except deltalake.exceptions.DeltaError:
+                break
+            done.append(each)
+        return done
+
+    def cut(_: int) -> list[int]:
+        barrier.wait()
+        catalog.cutover(NAME, verify=False)
+        return []
+
+    with ThreadPoolExecutor(3) as pool:
+        futures = [pool.submit(write, 1), pool.submit(write, 2), pool.submit(cut, 0)]
+        acknowledged = [each for future in futures for each in future.result()]
+    assert shut_out(place)
+    assert sql_ids(catalog) == read_ids(place)
+    assert set(acknowledged) <= set(read_ids(place))
+    assert is_sound(catalog)
+
+
+def test_two_cutovers_at_once_are_one(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    barrier = threading.Barrier(2)
+
+    def cut(_: int) -> str:
+        barrier.wait()
+        return catalog.cutover(NAME).state
+
+    with ThreadPoolExecutor(2) as pool:
+        assert set(pool.map(cut, range(2))) <= {"cut over", "was cut over"}
+    assert catalog.table(NAME).version() == HEAD + 1
+    assert ours(catalog, 11) == HEAD + 2
+    assert is_sound(catalog)
+
+
+def test_a_transaction_that_began_before_may_commit_after(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    with catalog.begin() as tx:
+        assert sorted(tx.read(NAME)["id"].to_pylist()) == IDS
+        catalog.cutover(NAME)
+        tx.stage_table(NAME, {"txn": {"appId": "etl", "version": 1}})
+    assert tx.versions == {NAME: HEAD + 2}
+    assert is_sound(catalog)
+
+
+# What keeps it from happening
+
+
+def test_a_feature_that_we_do_not_write_is_named_and_nothing_changes(
+    catalog: Catalog, place: Path
+) -> None:
+    protocol = Protocol(1, 7, None, ("rowTracking", "domainMetadata")).body()
+    commit_path(place, HEAD + 1).write_text(json.dumps({"protocol": protocol}) + "\n")
+    catalog.follow(str(place))
+    before = everything_below(place)
+    with pytest.raises(UnsupportedFeatureError, match="rowTracking"):
+        catalog.cutover(NAME)
+    assert everything_below(place) == before
+    assert catalog.table(NAME).row.is_following
+    assert catalog.refresh(NAME).state == "up to date"
+
+
+def test_sql_that_differs_from_the_log_does_not_take_over(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    before = everything_below(place)
+    with catalog.store.change() as (session, _):
+        session.execute(
+            "mark_removed", table_id=catalog.table(NAME).row.table_id, version=HEAD, file_ids=[0]
+        )
+    with pytest.raises(ImportMismatchError, match="was not cut over"):
+        catalog.cutover(NAME)
+    assert everything_below(place) == before
+    with pytest.raises(TableFollowsError):
+        ours(catalog, 11)
+
+
+def test_sql_and_log_that_both_went_on_are_told(catalog_uri: DeltaSqlUri, place: Path) -> None:
+    with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
+        catalog.import_table(str(place))
+        ours(catalog, 11)
+        theirs(place, 12)
+        before = everything_below(place)
+        with pytest.raises(MirrorDivergedError, match="mirror adopt"):
+            catalog.cutover(NAME)
+        assert everything_below(place) == before
+        catalog.mirror.adopt(NAME)
+        catalog.cutover(NAME)
+        assert sql_ids(catalog) == read_ids(place) == [*IDS, 11, 12]
+        assert is_sound(catalog)
+
+
+def test_a_log_belongs_to_one_catalog(
+    catalog: Catalog, backend: str, place: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    for uri in new_catalog_uri(backend, folder):
+        with open_catalog(uri) as other:
+            catalog.follow(str(place))
+            other.follow(str(place))
+            other.cutover(NAME)
+            ours(other, 11)
+            with pytest.raises(TxnLogTransactionError, match="belongs to another catalog"):
+                catalog.cutover(NAME)
+            assert sql_ids(catalog) == [*IDS, 11]  # it follows, as before
+            other.rollback(NAME)
+            catalog.cutover(NAME)
+            ours(catalog, 12)
+            assert other.follow(str(place)).state == "followed"
+            assert sql_ids(other) == sql_ids(catalog) == [*IDS, 11, 12]
+
+
+def test_timestamps_that_the_table_came_with_stay(catalog: Catalog, place: Path) -> None:
+    """Writers that know them wrote them: there is nothing to turn on."""
+    protocol = Protocol(1, 7, None, ("inCommitTimestamp",)).body()
+    metadata = commit_lines(place, 0)[2]["metaData"]
+    wanted = {"delta.enableInCommitTimestamps": "true"}
+    since = {
+        "delta.inCommitTimestampEnablementVersion": str(HEAD + 1),
+        "delta.inCommitTimestampEnablementTimestamp": "4102444800000",
+    }
+    metadata["configuration"] = {**metadata["configuration"], **wanted, **since}
+    info = {"inCommitTimestamp": 4102444800000, "timestamp": 1, "operation": "X"}
+    lines = [{"commitInfo": info}, {"protocol": protocol}, {"metaData": metadata}]
+    commit_path(place, HEAD + 1).write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    catalog.follow(str(place))
+    before = everything_below(place)
+    report = catalog.cutover(NAME)
+    assert (report.state, report.version) == ("cut over", None)
+    assert everything_below(place) == before
+    assert ours(catalog, 11) == HEAD + 2
+    row = catalog.table(NAME).history()[0]
+    assert row.committed_at_ms == 4102444800001  # later than the one before, whatever the clock
+    assert is_sound(catalog)
+
+
+def test_no_table_is_told(catalog: Catalog) -> None:
+    with pytest.raises(TxnLogTableNotFoundError):
+        catalog.cutover(NAME)
+    with pytest.raises(TxnLogTableNotFoundError):
+        catalog.rollback(NAME)

@@ -1,0 +1,437 @@
+"""A table that follows a log of others: as that log says, read-only, and never in its way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pytest
+
+import deltasql
+from deltasql.exceptions import (
+    LogParseError,
+    TableExistsError,
+    TableFollowsError,
+    TxnLogTableNotFoundError,
+    TxnLogTransactionError,
+    UnsupportedFeatureError,
+)
+from tests.commit.support import audit
+from tests.migrate.handing_over import (
+    NAME,
+    everything_below,
+    is_sound,
+    open_catalog,
+    ours,
+    sql_ids,
+    theirs,
+)
+from tests.migrate.sources import (
+    CHECKPOINT,
+    HEAD,
+    SCHEMA,
+    copy_of,
+    make_table,
+    paths_at,
+    read_ids,
+    rows,
+    stock_paths_at,
+)
+from tests.mirror.support import LOG, commit_path, forget_commits_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_table(tmp_path_factory.mktemp("pristine") / NAME)
+
+
+@pytest.fixture
+def place(pristine: Path, tmp_path: Path) -> Path:
+    """A table that others write by its path."""
+    return copy_of(pristine, tmp_path / NAME)
+
+
+@pytest.fixture
+def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    settings = {"table": {"data_root": str(tmp_path / "lake")}}
+    with open_catalog(catalog_uri, **settings) as opened:
+        yield opened
+
+
+# As the log says
+
+
+def test_it_is_the_log_at_every_version(catalog: Catalog, place: Path) -> None:
+    report = catalog.follow(str(place))
+    assert (report.table, report.state) == (NAME, "followed")
+    assert (report.first_version, report.last_version, report.commits) == (0, HEAD, HEAD + 1)
+    for version in range(HEAD + 1):
+        assert paths_at(catalog, NAME, version) == stock_paths_at(place, version)
+    assert sql_ids(catalog) == read_ids(place)
+    assert is_sound(catalog)
+    audit(catalog)
+
+
+def test_a_refresh_adds_what_is_new_and_nothing_else(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    before = catalog.table(NAME).history()
+    assert catalog.follow(str(place)).to_dict() | {"seconds": 0} == {
+        "source": str(place),
+        "table": NAME,
+        "state": "up to date",
+        "first_version": 0,
+        "last_version": HEAD,
+        "commits": 0,
+        "files": 0,
+        "notes": [],
+        "seconds": 0,
+    }
+    theirs(place, 11)
+    theirs(place, 12, 13)
+    report = catalog.refresh(NAME)
+    assert (report.state, report.commits, report.files) == ("refreshed", 2, 3)
+    assert report.last_version == HEAD + 2
+    assert catalog.table(NAME).history()[2:] == before
+    assert sql_ids(catalog) == read_ids(place)
+    assert is_sound(catalog)
+
+
+CHANGES: dict[str, Callable[[deltalake.DeltaTable], object]] = {
+    "delete": lambda table: table.delete("id = 4"),
+    "update": lambda table: table.update(updates={"id": "40"}, predicate="id = 4"),
+    "overwrite": lambda table: deltalake.write_deltalake(table, rows(70), mode="overwrite"),
+    "optimize": lambda table: table.optimize.compact(),
+    "restore": lambda table: table.restore(1),
+    "property": lambda table: table.alter.set_table_properties({"delta.appendOnly": "false"}),
+    "column": lambda table: table.alter.add_columns(
+        [deltalake.Field("note", deltalake.Schema.from_arrow(SCHEMA).fields[1].type)]
+    ),
+    "checkpoint": lambda table: table.create_checkpoint(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_any_change_of_others_is_followed(catalog: Catalog, place: Path, change: str) -> None:
+    catalog.follow(str(place))
+    CHANGES[change](deltalake.DeltaTable(str(place)))
+    catalog.refresh(NAME)
+    table = deltalake.DeltaTable(str(place))
+    assert catalog.table(NAME).version() == table.version()
+    assert sql_ids(catalog) == read_ids(place)
+    assert is_sound(catalog)
+
+
+def test_a_log_is_followed_in_batches_of_any_size(catalog: Catalog, place: Path) -> None:
+    told: list[tuple[int, int]] = []
+    catalog.follow(
+        str(place), batch_size=1, on_progress=lambda p: told.append((p.commits, p.total_commits))
+    )
+    assert (HEAD + 1, HEAD + 1) in told
+    for number in range(3):
+        theirs(place, 100 + number)
+    told.clear()
+    catalog.refresh(
+        NAME, batch_size=1, on_progress=lambda p: told.append((p.commits, p.total_commits))
+    )
+    assert told == [(1, 3), (2, 3), (3, 3), (3, 3)]
+    assert is_sound(catalog)
+
+
+def test_it_may_be_renamed_dropped_and_brought_back(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place), name="crm.log")
+    catalog.rename("crm.log", NAME)
+    theirs(place, 11)
+    assert catalog.follow(str(place)).table == NAME
+    catalog.drop(NAME)
+    theirs(place, 12)
+    catalog.undrop(NAME)
+    assert catalog.follow(NAME).commits == 1  # by its name, too
+    assert sql_ids(catalog) == read_ids(place)
+    with pytest.raises(TableFollowsError):
+        ours(catalog, 1)
+
+
+# Read-only
+
+
+def merge(catalog: Catalog) -> object:
+    with catalog.begin() as tx:
+        return (
+            tx.merge(NAME, rows(4), predicate="t.id = s.id", source_alias="s", target_alias="t")
+            .when_matched_delete()
+            .execute()
+        )
+
+
+def in_one(act: Callable[[Any], object]) -> Callable[[Catalog], object]:
+    def run(catalog: Catalog) -> None:
+        with catalog.begin() as tx:
+            act(tx)
+
+    return run
+
+
+WRITES: dict[str, Callable[[Catalog], object]] = {
+    "append": in_one(lambda tx: tx.write(NAME, rows(9))),
+    "overwrite": in_one(lambda tx: tx.write(NAME, rows(9), mode="overwrite")),
+    "delete": in_one(lambda tx: tx.delete(NAME, "id = 4")),
+    "update": in_one(lambda tx: tx.update(NAME, updates={"id": "1"})),
+    "merge": merge,
+    "optimize": lambda catalog: catalog.optimize(NAME),
+    "vacuum": lambda catalog: catalog.vacuum(NAME, retention_hours=0, dry_run=False),
+    "restore": in_one(lambda tx: tx.restore(NAME, 1)),
+    "property": in_one(lambda tx: tx.set_table_properties(NAME, {"delta.appendOnly": "true"})),
+    "actions": in_one(
+        lambda tx: tx.stage_table(NAME, {"txn": {"appId": "etl", "version": 1}}, read_version=0)
+    ),
+    "checkpoint": lambda catalog: catalog.mirror.checkpoint(NAME),
+    "clean_log": lambda catalog: catalog.mirror.clean_log(NAME),
+    "compact_log": lambda catalog: catalog.mirror.compact_log(NAME, 0, 2),
+    "manifests": lambda catalog: catalog.mirror.write_manifests(catalog.table(NAME).snapshot()),
+    "repair": lambda catalog: catalog.mirror.repair(NAME, force=True),
+    "adopt": lambda catalog: catalog.mirror.adopt(NAME),
+    "reject": lambda catalog: catalog.mirror.reject(NAME),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_nothing_can_be_changed_through_sql(catalog: Catalog, place: Path, write: str) -> None:
+    catalog.follow(str(place))
+    theirs(place, 11)
+    before = everything_below(place)
+    with pytest.raises(TableFollowsError, match="deltasql follow") as caught:
+        WRITES[write](catalog)
+    assert caught.value.table == f"default.{NAME}"
+    assert isinstance(caught.value, deltalake.exceptions.CommitFailedError)
+    assert everything_below(place) == before
+    assert catalog.table(NAME).version() == HEAD
+
+
+def test_a_transaction_with_it_changes_no_other_table(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    catalog.create_table("mine", SCHEMA)
+    with pytest.raises(TableFollowsError), catalog.begin() as tx:
+        tx.write("mine", rows(1))
+        tx.write(NAME, rows(1))
+    assert catalog.table("mine").version() == 0
+
+
+def test_the_deltalake_api_reads_and_does_not_write(
+    catalog: Catalog, catalog_uri: DeltaSqlUri, place: Path
+) -> None:
+    catalog.follow(str(place))
+    if catalog_uri.backend == "duckdb":
+        catalog.close()  # it belongs to one process, and to one catalog of it
+    uri = catalog_uri.with_table(NAME).to_string()
+    table = deltasql.DeltaTable(uri)
+    assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == read_ids(place)
+    before = everything_below(place)
+    with pytest.raises(TableFollowsError):
+        deltasql.write_deltalake(uri, rows(9), mode="append")
+    with pytest.raises(TableFollowsError):
+        table.delete("id = 4")
+    assert everything_below(place) == before
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "off"])
+def test_the_mirror_leaves_the_log_alone(catalog_uri: DeltaSqlUri, place: Path, mode: str) -> None:
+    with open_catalog(catalog_uri, mirror={"mode": mode, "checkpoint_interval": 1}) as catalog:
+        catalog.follow(str(place))
+        for number in range(3):
+            theirs(place, 20 + number)
+            before = everything_below(place)
+            catalog.refresh(NAME)
+            assert catalog.mirror.publish() == 0
+            assert catalog.mirror.run(once=True) == 0
+        (own,) = catalog.mirror.status(NAME)
+        assert (own.state, own.pending, own.is_unhealthy) == ("FOLLOWING", 0, False)
+    assert everything_below(place) == before
+
+
+def test_commits_that_are_not_followed_yet_are_no_divergence(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    theirs(place, 11)
+    (report,) = catalog.mirror.verify(NAME)
+    assert report.ok
+    assert "not followed yet" in report.summary()
+    assert catalog.mirror.status(NAME)[0].state == "FOLLOWING"
+    assert catalog.refresh(NAME).commits == 1
+
+
+# Whatever becomes of the log
+
+
+def test_a_table_that_was_made_anew_is_loaded_anew(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    shutil.rmtree(place)
+    for number in range(HEAD + 3):
+        theirs(place, number)
+    report = catalog.follow(str(place))
+    assert (report.state, report.last_version) == ("loaded anew", HEAD + 2)
+    assert f"in the place of version {HEAD}" in report.notes[0]
+    assert sql_ids(catalog) == read_ids(place)
+    with pytest.raises(TableFollowsError):
+        ours(catalog, 1)
+    assert catalog.refresh(NAME).state == "up to date"
+
+
+def test_a_shorter_log_is_loaded_anew(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    shutil.rmtree(place)
+    theirs(place, 1)
+    report = catalog.refresh(NAME)
+    assert (report.state, report.last_version) == ("loaded anew", 0)
+    assert sql_ids(catalog) == [1]
+
+
+def test_a_log_that_was_cleaned_up_too_early_is_loaded_from_its_checkpoint(
+    catalog: Catalog, place: Path, pristine: Path, tmp_path: Path
+) -> None:
+    late = copy_of(pristine, tmp_path / "late" / NAME)
+    for version in range(3, HEAD + 1):
+        commit_path(place, version).unlink()
+    for each in (place / LOG).iterdir():
+        if each.suffix != ".json":
+            each.unlink()
+    catalog.follow(str(place))
+    assert catalog.table(NAME).version() == 2
+    forget_commits_below(late, CHECKPOINT)
+    shutil.rmtree(place)
+    shutil.move(late, place)
+    report = catalog.refresh(NAME)
+    assert (report.state, report.first_version) == ("loaded anew", CHECKPOINT)
+    assert sql_ids(catalog) == read_ids(place)
+
+
+def test_a_log_that_begins_with_its_last_version_is_followed(catalog: Catalog, place: Path) -> None:
+    deltalake.DeltaTable(str(place)).create_checkpoint()
+    forget_commits_below(place, HEAD)
+    report = catalog.follow(str(place))
+    assert (report.first_version, report.last_version) == (HEAD, HEAD)
+    assert catalog.refresh(NAME).state == "up to date"
+    theirs(place, 11)
+    assert catalog.refresh(NAME).commits == 1
+    assert sql_ids(catalog) == read_ids(place)
+    assert is_sound(catalog)
+
+
+def test_history_stays_when_the_log_is_cleaned_up(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    expected = {version: read_ids(place, version) for version in range(HEAD + 1)}
+    deltalake.DeltaTable(str(place)).create_checkpoint()
+    forget_commits_below(place, HEAD)
+    theirs(place, 11)
+    assert catalog.refresh(NAME).state == "refreshed"
+    for version, ids in expected.items():
+        assert sql_ids(catalog, version) == ids
+
+
+def test_a_log_that_is_gone_leaves_what_is_known(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    shutil.rmtree(place / LOG)
+    with pytest.raises(TxnLogTableNotFoundError, match="no Delta table"):
+        catalog.refresh(NAME)
+    assert catalog.table(NAME).version() == HEAD
+    assert sql_ids(catalog, 0) == [1, 2]
+
+
+def test_a_commit_that_cannot_be_read_stops_before_it_changes_anything(
+    catalog: Catalog, place: Path
+) -> None:
+    catalog.follow(str(place))
+    theirs(place, 11)
+    broken = commit_path(place, HEAD + 2)
+    broken.write_text('{"add": {"path": \n')
+    with pytest.raises(LogParseError) as caught:
+        catalog.refresh(NAME)
+    assert (caught.value.line, broken.name in str(caught.value)) == (1, True)
+    assert catalog.table(NAME).version() in (HEAD, HEAD + 1)
+    broken.unlink()
+    catalog.refresh(NAME)
+    assert sql_ids(catalog) == read_ids(place)
+
+
+def test_a_feature_that_is_not_known_here_is_named(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["teleport"],
+        "writerFeatures": ["teleport"],
+    }
+    commit_path(place, HEAD + 1).write_text(json.dumps({"protocol": protocol}) + "\n")
+    with pytest.raises(UnsupportedFeatureError, match="teleport"):
+        catalog.refresh(NAME)
+    assert catalog.table(NAME).version() == HEAD
+
+
+def test_data_that_is_gone_is_told_and_the_log_followed(catalog: Catalog, place: Path) -> None:
+    gone = next(place.rglob("*.parquet"))
+    while LOG in gone.parts or str(gone.relative_to(place)) not in paths_at_stock(place):
+        gone = next(path for path in place.rglob("*.parquet") if path != gone)
+    gone.unlink()
+    report = catalog.follow(str(place))
+    assert report.state == "followed"
+    assert any("missing" in note for note in report.notes)
+    assert catalog.table(NAME).version() == HEAD
+
+
+def paths_at_stock(place: Path) -> list[str]:
+    return stock_paths_at(place, HEAD)
+
+
+# Others, names
+
+
+def test_many_refresh_at_once(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    for number in range(5):
+        theirs(place, 30 + number)
+    barrier = threading.Barrier(4)
+
+    def work(_: int) -> int:
+        barrier.wait()
+        return catalog.refresh(NAME, batch_size=1).last_version or -1
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(work, range(4))) == {HEAD + 5}
+    assert sql_ids(catalog) == read_ids(place)
+    assert is_sound(catalog)
+    audit(catalog)
+
+
+def test_a_table_of_sql_cannot_follow(catalog: Catalog, place: Path) -> None:
+    catalog.import_table(str(place))
+    with pytest.raises(TableExistsError, match="cannot follow"):
+        catalog.follow(str(place))
+    with pytest.raises(TxnLogTransactionError, match="SQL is its authority"):
+        catalog.refresh(NAME)
+
+
+def test_names_are_taken_once(catalog: Catalog, place: Path) -> None:
+    catalog.create_table("taken", SCHEMA)
+    with pytest.raises(TableExistsError, match="taken"):
+        catalog.follow(str(place), name="taken")
+    assert [table.name for table in catalog.tables()] == ["taken"]
+    catalog.follow(str(place), name="index", namespace="crm")
+    with pytest.raises(TableExistsError, match=r"it is crm\.index"):
+        catalog.follow(str(place), name="other")
+    assert catalog.follow(str(place), name="crm.index").state == "up to date"
+
+
+def test_no_delta_table_is_refused(catalog: Catalog, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TxnLogTableNotFoundError):
+        catalog.follow(str(tmp_path / "empty"))
+    assert catalog.tables() == []

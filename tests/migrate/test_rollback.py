@@ -1,0 +1,384 @@
+"""Rollback: the log has everything, the catalog nothing more to say, and writers by path go on."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from deltasql.exceptions import (
+    MirrorDivergedError,
+    TableChangedError,
+    TableExistsError,
+    TxnLogMirrorError,
+    TxnLogTableNotFoundError,
+)
+from deltasql.model.actions import Protocol
+from deltasql.phases import hooked
+from tests.migrate.handing_over import (
+    NAME,
+    everything_below,
+    is_sound,
+    once_at,
+    open_catalog,
+    ours,
+    shut_out,
+    sql_ids,
+    theirs,
+)
+from tests.migrate.sources import HEAD, SCHEMA, copy_of, make_table, read_ids, rows
+from tests.mirror.support import commit_lines, commit_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+IDS = [1, 2, 4, 5, 6, 7, 8]
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_table(tmp_path_factory.mktemp("pristine") / NAME)
+
+
+@pytest.fixture
+def place(pristine: Path, tmp_path: Path) -> Path:
+    return copy_of(pristine, tmp_path / NAME)
+
+
+@pytest.fixture
+def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    settings = {"table": {"data_root": str(tmp_path / "lake")}}
+    with open_catalog(catalog_uri, **settings) as opened:
+        yield opened
+
+
+def cut_over(catalog: Catalog, place: Path) -> None:
+    """A table that SQL took over, and wrote to."""
+    catalog.follow(str(place))
+    catalog.cutover(NAME)
+    ours(catalog, 11)
+
+
+def test_writers_by_path_go_on_where_sql_ended(catalog: Catalog, place: Path) -> None:
+    cut_over(catalog, place)
+    assert shut_out(place)
+    report = catalog.rollback(NAME)
+    assert (report.state, report.version, report.timestamps_dropped) == (
+        "rolled back",
+        HEAD + 3,
+        True,
+    )
+    assert report.ok
+    assert not catalog.exists(NAME)
+    assert theirs(place, 12) == HEAD + 4
+    table = deltalake.DeltaTable(str(place))
+    table.delete("id = 11")
+    table.update(updates={"id": "13"}, predicate="id = 12")
+    table.optimize.compact()
+    table.create_checkpoint()
+    (
+        table.merge(rows(14), "t.id = s.id", source_alias="s", target_alias="t")
+        .when_not_matched_insert_all()
+        .execute()
+    )
+    assert read_ids(place) == [*IDS, 13, 14]
+    assert read_ids(place, HEAD + 2) == [*IDS, 11]  # what SQL wrote is in the history
+
+
+def test_nothing_is_deleted_and_one_commit_is_added(catalog: Catalog, place: Path) -> None:
+    cut_over(catalog, place)
+    before = everything_below(place)
+    catalog.rollback(NAME)
+    after = everything_below(place)
+    added = after.keys() - before.keys()
+    assert added == {f"_delta_log/{HEAD + 3:020d}.json"}
+    assert {name: after[name] for name in before} == before
+
+
+PROTOCOLS = [
+    Protocol(1, 1),
+    Protocol(1, 2),
+    Protocol(1, 4),
+    Protocol(2, 5),
+    Protocol(1, 7, None, ("appendOnly",)),
+    Protocol(3, 7, ("timestampNtz",), ("appendOnly", "timestampNtz")),
+]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
+def test_protocol_and_properties_are_what_they_were(
+    catalog: Catalog, place: Path, protocol: Protocol
+) -> None:
+    line = json.dumps({"protocol": protocol.body()})
+    commit_path(place, HEAD + 1).write_text(f"{line}\n")
+    before = deltalake.DeltaTable(str(place))
+    cut_over(catalog, place)
+    catalog.rollback(NAME)
+    after = deltalake.DeltaTable(str(place))
+    assert after.protocol() == before.protocol()
+    assert after.metadata().configuration == before.metadata().configuration
+    assert after.metadata().id == before.metadata().id
+    info, *rest = commit_lines(place, after.version())
+    assert info["commitInfo"]["operation"] == "DROP FEATURE"
+    assert [next(iter(each)) for each in rest] == ["protocol", "metaData"]
+
+
+def test_what_is_not_published_yet_is_published_first(
+    catalog_uri: DeltaSqlUri, place: Path
+) -> None:
+    with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
+        cut_over(catalog, place)
+        ours(catalog, 12)
+        assert catalog.mirror.status(NAME)[0].pending == 2
+        report = catalog.rollback(NAME)
+        assert report.published == 2
+    assert read_ids(place) == [*IDS, 11, 12]
+    theirs(place, 13)
+
+
+def test_a_table_that_was_born_in_sql_is_left_to_its_log(catalog: Catalog) -> None:
+    catalog.create_table(NAME, SCHEMA)
+    ours(catalog, 1)
+    place = Path(catalog.table(NAME).location)
+    assert shut_out(place)
+    report = catalog.rollback(NAME)
+    assert (report.version, report.timestamps_dropped) == (2, True)
+    deltalake.write_deltalake(str(place), rows(2), mode="append")
+    assert read_ids(place) == [1, 2]
+
+
+def test_an_imported_table_that_was_never_cut_over_just_leaves(
+    catalog: Catalog, place: Path
+) -> None:
+    catalog.import_table(str(place))
+    ours(catalog, 11)
+    before = everything_below(place)
+    report = catalog.rollback(NAME)
+    assert (report.version, report.timestamps_dropped) == (HEAD + 1, False)
+    assert everything_below(place) == before
+    assert theirs(place, 12) == HEAD + 2
+
+
+def test_a_table_that_follows_just_leaves(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    theirs(place, 11)
+    before = everything_below(place)
+    assert catalog.rollback(NAME).state == "rolled back"
+    assert everything_below(place) == before
+    assert catalog.tables() == []
+
+
+def test_a_follower_never_frees_a_log_that_another_catalog_took_over(
+    catalog: Catalog, place: Path, tmp_path: Path
+) -> None:
+    with open_catalog(f"deltasql://sqlite/{tmp_path}/other.db") as other:
+        other.follow(str(place))
+        other.cutover(NAME)
+        catalog.follow(str(place))
+        before = everything_below(place)
+        catalog.rollback(NAME)
+        assert everything_below(place) == before
+        assert shut_out(place)
+        assert ours(other, 11) == HEAD + 2
+
+
+def test_timestamps_that_the_table_came_with_stay(catalog: Catalog, place: Path) -> None:
+    metadata = commit_lines(place, 0)[2]["metaData"]
+    metadata["configuration"] = {
+        **metadata["configuration"],
+        "delta.enableInCommitTimestamps": "true",
+        "delta.inCommitTimestampEnablementVersion": str(HEAD + 1),
+        "delta.inCommitTimestampEnablementTimestamp": "1",
+    }
+    lines = [
+        {"commitInfo": {"inCommitTimestamp": 4102444800000, "engineInfo": "Apache-Spark/4.2"}},
+        {"protocol": Protocol(1, 7, None, ("inCommitTimestamp",)).body()},
+        {"metaData": metadata},
+    ]
+    commit_path(place, HEAD + 1).write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    cut_over(catalog, place)
+    before = everything_below(place)
+    report = catalog.rollback(NAME)
+    assert not report.timestamps_dropped
+    assert everything_below(place) == before
+
+
+def test_to_repeat_it_changes_nothing(catalog: Catalog, place: Path) -> None:
+    cut_over(catalog, place)
+    catalog.rollback(NAME)
+    theirs(place, 12)
+    before = everything_below(place)
+    report = catalog.rollback(NAME)
+    assert (report.state, report.version) == ("was rolled back", HEAD + 4)
+    assert everything_below(place) == before
+
+
+def test_a_dry_run_tells_and_changes_nothing(catalog_uri: DeltaSqlUri, place: Path) -> None:
+    with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
+        cut_over(catalog, place)
+        before = everything_below(place)
+        report = catalog.rollback(NAME, dry_run=True)
+        assert (report.state, report.published, report.version, report.timestamps_dropped) == (
+            "would roll back",
+            1,
+            HEAD + 3,
+            True,
+        )
+        assert everything_below(place) == before
+        assert catalog.exists(NAME)
+
+
+def test_there_and_back_again(catalog: Catalog, place: Path) -> None:
+    expected = list(IDS)
+    for number in range(3):
+        assert catalog.follow(str(place)).state == "followed"
+        catalog.cutover(NAME)
+        ours(catalog, 100 + number)
+        assert is_sound(catalog)
+        catalog.rollback(NAME)
+        theirs(place, 200 + number)
+        expected += [100 + number, 200 + number]
+    assert read_ids(place) == sorted(expected)
+    catalog.import_table(str(place))
+    assert sql_ids(catalog) == sorted(expected)
+    assert is_sound(catalog)
+
+
+def test_it_may_be_brought_back_and_goes_on(catalog: Catalog, place: Path) -> None:
+    """Whoever undrops it has a table whose log went on."""
+    cut_over(catalog, place)
+    catalog.rollback(NAME)
+    theirs(place, 12)
+    catalog.undrop(NAME)
+    assert catalog.import_table(str(place)).commits == 2
+    assert sql_ids(catalog) == read_ids(place) == [*IDS, 11, 12]
+    assert catalog.cutover(NAME).state == "cut over"
+    assert is_sound(catalog)
+
+
+# In the midst of others
+
+
+def test_a_writer_through_sql_that_gets_in_between_loses_nothing(
+    catalog: Catalog, place: Path
+) -> None:
+    cut_over(catalog, place)
+    catalog.mirror.mode = "off"
+    ours(catalog, 12)
+    # While the log is brought up to SQL, another one commits.
+    with hooked(once_at("recorded", lambda: ours(catalog, 13))):
+        report = catalog.rollback(NAME)
+    assert report.published == 2
+    assert read_ids(place) == [*IDS, 11, 12, 13]
+
+
+def test_writers_through_sql_and_a_rollback_at_once(catalog: Catalog, place: Path) -> None:
+    """What was acknowledged is in the log, and after it nothing is."""
+    cut_over(catalog, place)
+    barrier = threading.Barrier(3)
+
+    def write(number: int) -> list[int]:
+        barrier.wait()
+        done = []
+        for each in range(number * 1000, number * 1000 + 30):
+            try:
+                ours(catalog, each)
+            except (TableChangedError, TxnLogTableNotFoundError):
+                break
+            done.append(each)
+        return done
+
+    def leave(_: int) -> list[int]:
+        barrier.wait()
+        catalog.rollback(NAME, verify=False)
+        return []
+
+    with ThreadPoolExecutor(3) as pool:
+        futures = [pool.submit(write, 1), pool.submit(write, 2), pool.submit(leave, 0)]
+        acknowledged = [each for future in futures for each in future.result()]
+    assert read_ids(place) == sorted([*IDS, 11, *acknowledged])
+    theirs(place, 9999)
+    assert read_ids(place) == sorted([*IDS, 11, *acknowledged, 9999])
+
+
+def test_a_foreign_commit_past_sql_stays_in_the_log(catalog: Catalog, place: Path) -> None:
+    """A writer that knows in-commit timestamps may have gone past SQL: the log has its commit."""
+    cut_over(catalog, place)
+    past_sql(place, HEAD + 3)
+    report = catalog.rollback(NAME)
+    assert report.version == HEAD + 4
+    assert any("past SQL" in note for note in report.notes)
+    assert deltalake.DeltaTable(str(place)).transaction_version("etl") == 7
+    theirs(place, 12)
+
+
+def past_sql(place: Path, version: int) -> None:
+    """Commit as a writer by path that knows in-commit timestamps."""
+    lines = [
+        {"commitInfo": {"inCommitTimestamp": 4102444800000, "engineInfo": "other"}},
+        {"txn": {"appId": "etl", "version": 7}},
+    ]
+    commit_path(place, version).write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+
+
+def test_a_writer_by_path_that_gets_in_between_stays_in_the_log(
+    catalog: Catalog, place: Path
+) -> None:
+    cut_over(catalog, place)
+    with hooked(once_at("giving back", lambda: past_sql(place, HEAD + 3))):
+        report = catalog.rollback(NAME)
+    assert (report.version, report.timestamps_dropped) == (HEAD + 4, True)
+    assert deltalake.DeltaTable(str(place)).transaction_version("etl") == 7
+    theirs(place, 12)
+
+
+# What keeps it from happening
+
+
+def test_a_log_that_went_another_way_is_told(catalog_uri: DeltaSqlUri, place: Path) -> None:
+    with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
+        cut_over(catalog, place)
+        past_sql(place, HEAD + 2)
+        before = everything_below(place)
+        with pytest.raises(MirrorDivergedError):
+            catalog.rollback(NAME)
+        assert everything_below(place) == before
+        assert catalog.exists(NAME)
+        catalog.mirror.reject(NAME)
+        catalog.rollback(NAME)
+        assert read_ids(place) == [*IDS, 11]
+
+
+def test_a_log_that_lacks_something_is_told_and_repaired(catalog: Catalog, place: Path) -> None:
+    cut_over(catalog, place)
+    commit_path(place, HEAD + 1).unlink()
+    with pytest.raises(TxnLogMirrorError, match="mirror repair"):
+        catalog.rollback(NAME)
+    assert catalog.exists(NAME)
+    catalog.mirror.repair(NAME)
+    catalog.rollback(NAME)
+    assert read_ids(place) == [*IDS, 11]
+    theirs(place, 12)
+
+
+def test_a_place_that_is_somebody_elses_now_is_left_alone(catalog: Catalog, place: Path) -> None:
+    cut_over(catalog, place)
+    catalog.rollback(NAME)
+    catalog.import_table(str(place), name="again")
+    catalog.cutover("again")
+    before = everything_below(place)
+    with pytest.raises(TableExistsError, match="again"):
+        catalog.rollback(NAME)
+    assert everything_below(place) == before
+    with catalog.begin() as tx:
+        tx.write("again", pa.table({"id": [12], "p": ["a"]}, schema=SCHEMA))
+    assert shut_out(place)
