@@ -1,4 +1,4 @@
-"""delta-spark writes by path before SQL has a table, past it and after it: all agree on the rows."""
+"""delta-spark writes by path before SQL has a table, past it and after it: all agree on rows."""
 
 from __future__ import annotations
 

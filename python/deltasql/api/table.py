@@ -45,6 +45,11 @@ class CatalogTable:
         return self.row.location
 
     @property
+    def is_following(self) -> bool:
+        """Whether it only follows a log that others write, so that SQL may not change it."""
+        return self.row.is_following
+
+    @property
     def uri(self) -> str:
         """The `deltasql://` URI of this table, with its password if it has one."""
         return self.catalog.uri.with_table(self.name, self.namespace).to_string()
