@@ -145,7 +145,12 @@ def cli_page() -> str:
     )
     parts = ["# Command line", intro]
     for words, command in commands(("deltasql",), cli):
-        context = click.Context(command, info_name=" ".join(words), terminal_width=100)
+        context = click.Context(
+            command,
+            info_name=" ".join(words),
+            terminal_width=100,
+            help_option_names=["-h", "--help"],
+        )
         parts.append(f"## {' '.join(words)}\n\n```text\n{command.get_help(context)}\n```")
     return "\n\n".join(parts)
 
