@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,11 +162,10 @@ def test_commits_that_only_sql_has_are_no_divergence(source: Path, catalog: Cata
 
 
 def test_another_table_in_the_place_of_the_old_one_is_not_mixed_with_it(
-    source: Path, pristine: Path, opened: Catalog
+    source: Path, opened: Catalog
 ) -> None:
     opened.import_table(str(source))
-    for version in range(HEAD + 1):
-        commit_path(source, version).unlink()
+    shutil.rmtree(source)
     for number in range(HEAD + 3):
         append(source, number)
     with pytest.raises(MirrorDivergedError, match="parted before version"):
@@ -256,7 +256,7 @@ def test_names_come_from_the_call_the_uri_the_log_or_the_folder(
         deltasql.import_table(copied("e f%g"), sqlite_uri).table,
         deltasql.import_table(str(named), sqlite_uri).table,
     ]
-    assert found == ["called", "eu.called", "us.x", "crm.by_uri", "e f_g", "orders"]
+    assert found == ["called", "eu.called", "us.x", "crm.by_uri", "e f%25g", "orders"]
 
 
 def test_a_name_that_is_taken_is_refused_unless_it_is_to_give_way(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import (
@@ -14,67 +14,88 @@ from deltasql.exceptions import (
 from deltasql.migrate.foreign import first_foreign
 from deltasql.migrate.load_table import is_same
 from deltasql.mirror.log_listing import list_log, read_last_checkpoint
-from deltasql.mirror.read_log import read_commits, read_state
+from deltasql.mirror.read_log import read_commits, stream_state
 from deltasql.mirror.targets import OWN, named, targets_of
 from deltasql.model.protocol import check_readable
 
 if TYPE_CHECKING:
     from deltasql.mirror.log_listing import LogListing
-    from deltasql.mirror.read_log import LogState
+    from deltasql.mirror.read_log import LogState, StateStream
     from deltasql.model.actions import Metadata
     from deltasql.storage import Storage
     from deltasql.store.records import Head, TableRow
     from deltasql.store.store import Store
 
 
-@dataclass(slots=True)
+Damage = LogParseError | FileNotFoundError
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Where the log of a new table begins.
 
-    `state` is all that holds at that version, where it is not the first of the log; `listing` is
-    without the checkpoints that cannot be read.
+    `state` is all that holds at that version, where it is not the first of the log.
     """
 
     version: int
-    listing: LogListing
     metadata: Metadata
-    state: LogState | None
-    warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    state: LogState | StateStream | None = None
+    note: str | None = None
 
 
-def find_start(storage: Storage, listing: LogListing, since: int | None, last: int) -> Start:
-    """Find the first version that can be loaded; a checkpoint that is damaged is passed over."""
-    usable, warnings = listing, _check_hint(storage, listing)
-    damage: LogParseError | FileNotFoundError | None = None
-    while True:
-        first = usable.first_version
+class Beginning:
+    """Finds the first version that can be loaded; checkpoints that are damaged are passed over."""
+
+    def __init__(
+        self, storage: Storage, listing: LogListing, *, since: int | None, last: int
+    ) -> None:
+        self._storage, self._since, self._last = storage, since, last
+        self._damage: Damage | None = None
+        self.listing = listing
+        self.warnings = _check_hint(storage, listing)
+
+    def find(self) -> Start:
+        """Return where the log begins, as far as can be told without reading all of it."""
+        while True:
+            version = self._first()
+            if version == 0 and 0 in self.listing.commits:
+                return Start(0, _first_metadata(self._storage, self.listing))
+            try:
+                state = stream_state(self._storage, version, listing=self.listing)
+            except (LogParseError, FileNotFoundError) as error:
+                if not self.passes_over(error):
+                    raise
+                continue
+            check_readable(state.protocol)
+            why = _why(self.listing, version, self._since)
+            return Start(version, state.metadata, state, f"begins at version {version}: {why}")
+
+    def passes_over(self, error: Exception) -> bool:
+        """Do without the checkpoint that an error is about; False when it is about none."""
+        if not isinstance(error, LogParseError | FileNotFoundError):
+            return False
+        checkpoint = self.listing.checkpoint_for(self._first())
+        if checkpoint is None or not _is_of(error, checkpoint.files[0].name):
+            return False
+        self._damage = self._damage or error
+        self.warnings.append(f"checkpoint {checkpoint.version} cannot be used: {_reason(error)}")
+        self.listing = self.listing.without(checkpoint)
+        return True
+
+    def _first(self) -> int:
+        listing, since = self.listing, self._since
+        first = listing.first_version
         # What cannot be reached without the damaged checkpoint is its fault.
-        if damage is not None and first > 0 and usable.checkpoint_for(first) is None:
-            raise damage
+        if self._damage is not None and first > 0 and listing.checkpoint_for(first) is None:
+            raise self._damage
         version = first if since is None else max(first, since)
-        if version > last:
+        if version > self._last:
             raise VersionGapError(
                 f"the log at {listing.location} cannot be read before version {version}",
                 location=listing.location,
                 help=f"Ask for version {version} or a later one.",
             )
-        if version == 0 and 0 in usable.commits:
-            metadata = _first_metadata(storage, usable)
-            return Start(0, usable, metadata, None, warnings)
-        try:
-            state = read_state(storage, version, listing=usable)
-        except (LogParseError, FileNotFoundError) as error:
-            checkpoint = usable.checkpoint_for(version)
-            if checkpoint is None or not _is_of(error, checkpoint.files[0].name):
-                raise
-            damage = damage or error
-            warnings.append(f"checkpoint {checkpoint.version} cannot be used: {_reason(error)}")
-            usable = usable.without(checkpoint)
-            continue
-        check_readable(state.protocol)
-        notes = [f"begins at version {version}: {_why(usable, version, since)}"]
-        return Start(version, usable, state.metadata, state, warnings, notes)
+        return version
 
 
 def check_same(
@@ -155,11 +176,11 @@ def _check_hint(storage: Storage, listing: LogListing) -> list[str]:
     return []
 
 
-def _is_of(error: LogParseError | FileNotFoundError, name: str) -> bool:
+def _is_of(error: Damage, name: str) -> bool:
     """Whether an error is about a checkpoint, or a sidecar of one."""
     told = error.path if isinstance(error, LogParseError) else str(error.filename or error)
     return told is not None and (name in told or told.endswith(".parquet"))
 
 
-def _reason(error: LogParseError | FileNotFoundError) -> str:
+def _reason(error: Damage) -> str:
     return error.message if isinstance(error, LogParseError) else f"{error.filename} is missing"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from deltasql import telemetry
 from deltasql.exceptions import (
+    LogParseError,
     TxnLogError,
     TxnLogMirrorError,
     TxnLogProtocolError,
@@ -19,7 +20,7 @@ from deltasql.exceptions import (
     VersionNotFoundError,
     VersionTakenError,
 )
-from deltasql.migrate.import_checks import check_same, find_start
+from deltasql.migrate.import_checks import Beginning, check_same
 from deltasql.migrate.import_run import ImportOptions, ImportRun
 from deltasql.migrate.import_target import (
     holder_of,
@@ -39,6 +40,7 @@ from deltasql.migrate.import_verify import (
 )
 from deltasql.migrate.load_log import LogLoader
 from deltasql.migrate.load_table import (
+    Loaded,
     begin_loading,
     discard,
     finish_loading,
@@ -196,41 +198,67 @@ def _import_new(
     instead_of: TableRow | None = None,
 ) -> None:
     """Load a table from the beginning of its log, and give it its name."""
-    report, options = run.report, run.options
-    start = find_start(run.storage, listing, options.since, last)
-    report.warnings += start.warnings
+    beginning = Beginning(run.storage, listing, since=run.options.since, last=last)
+    half = loading
+    while True:
+        start = beginning.find()
+        try:
+            _take_over(run, start, beginning.listing, last, half, instead_of)
+            break
+        except (LogParseError, FileNotFoundError) as error:
+            # Only when its files are read does it show that a checkpoint is damaged.
+            if not beginning.passes_over(error):
+                raise
+            half = None
+    run.report.warnings += beginning.warnings
+    if start.note is not None:
+        run.report.notes.append(start.note)
+
+
+def _take_over(
+    run: ImportRun,
+    start: Start,
+    listing: LogListing,
+    last: int,
+    loading: TableRow | None,
+    instead_of: TableRow | None,
+) -> None:
+    report = run.report
     report.first_version, report.last_version = start.version, last
-    report.notes += start.notes
     namespace, name = name_for(run, start.metadata, instead_of)
     replaced = instead_of or holder_of(run, namespace, name)
     run.expect(join_table_name(namespace, name), last - start.version + 1)
-    if options.dry_run:
-        look_at_all(run, start, last)
+    if run.options.dry_run:
+        look_at_all(run, start, listing, last)
         report.state = "would replace" if replaced else "would import"
         return
     report.state = "replaced" if replaced else "imported"
-    table = _resumed(run, start, loading, last)
+    table = _resumed(run, start, listing, loading, last)
     if table is None:
         table = begin_loading(run.store, run.storage, start.metadata, name, last)
     try:
-        _fill(run, table, start, last)
+        _fill(run, table, start, listing, last)
         describe_table(run, table)
         check_data(run, table)
-        verify_loaded(run, table, start.listing, last)
-    except TxnLogProtocolError:
+        verify_loaded(run, table, listing, last)
+    except (TxnLogProtocolError, FileNotFoundError):
         # What is wrong with a log is wrong tomorrow, too: nothing is left to go on with.
         discard(run.store, table)
+        run.loaded = Loaded()
         raise
+    run.count(run.loaded)
     _give_name(run, table, namespace, name, replaced)
 
 
-def _resumed(run: ImportRun, start: Start, loading: TableRow | None, last: int) -> TableRow | None:
+def _resumed(
+    run: ImportRun, start: Start, listing: LogListing, loading: TableRow | None, last: int
+) -> TableRow | None:
     """Return what a run that was cut short has left, if it is of use."""
     if loading is None:
         return None
     low, high = run.store.query("version_bounds", table_id=loading.table_id)[0]
     fits = low is None or (low == start.version and high <= last)
-    if not fits or not follows(run.store, loading, run.storage, start.listing):
+    if not fits or not follows(run.store, loading, run.storage, listing):
         discard(run.store, loading)
         return None
     if high is not None:
@@ -239,19 +267,18 @@ def _resumed(run: ImportRun, start: Start, loading: TableRow | None, last: int) 
     return loading
 
 
-def _fill(run: ImportRun, table: TableRow, start: Start, last: int) -> None:
+def _fill(run: ImportRun, table: TableRow, start: Start, listing: LogListing, last: int) -> None:
     run.tell("loading")
     loader = LogLoader(run.store, table)
     version = loader.next_version
     if version is None:
         version = start.version
         if start.state is not None:
-            load_state(loader, run.storage, start.listing, start.state, run.loaded)
+            load_state(loader, run.storage, listing, start.state, run.loaded)
             run.tell("loading")
             version += 1
-    _append(run, loader, start.listing, version, last)
+    _append(run, loader, listing, version, last)
     status.mark_published(run.store, table, last)
-    run.count(run.loaded)
 
 
 def _append(

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from deltasql.exceptions import ImportMismatchError
 from deltasql.migrate.import_files import check_files, live_pages
-from deltasql.migrate.load_table import Loaded
+from deltasql.migrate.load_table import Loaded, pieces
 from deltasql.mirror.fingerprint import fingerprint, sql_pages
 from deltasql.mirror.read_log import read_commits, read_state, stream_state
 from deltasql.mirror.sql_state import SqlState
@@ -54,15 +54,16 @@ def look_ahead(run: ImportRun, listing: LogListing, first: int, last: int) -> No
         check_files(run, [files], len(added))
 
 
-def look_at_all(run: ImportRun, start: Start, last: int) -> None:
+def look_at_all(run: ImportRun, start: Start, listing: LogListing, last: int) -> None:
     """Read the whole log of a table that is new, and the state it ends with."""
     seen = Loaded()
     first = start.version
     if start.state is not None:
-        first, seen.commits, seen.files = first + 1, 1, start.state.files.num_rows
-    for _ in _read(run, start.listing, first, last, seen):
+        first, seen.commits = first + 1, 1
+        seen.files = sum(piece.num_rows for piece in pieces(start.state.files))
+    for _ in _read(run, listing, first, last, seen):
         pass
-    state = read_state(run.storage, last, listing=start.listing)
+    state = read_state(run.storage, last, listing=listing, use_checkpoint=False)
     size = pc.sum(state.files["size"]).as_py() or 0
     run.describe(state.files.num_rows, size, state.protocol, state.metadata)
     run.count(seen)

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from deltasql.migrate.load_log import has_commit
 from deltasql.mirror.content import same_content
+from deltasql.mirror.file_tables import FILES, TOMBSTONES
 from deltasql.mirror.log_files import commit_bytes
-from deltasql.mirror.read_log import read_commits
+from deltasql.mirror.read_log import LogState, read_commits
 from deltasql.mirror.targets import ACTIVE, DELTA, OWN
 from deltasql.model.clock import now_ms
 from deltasql.store.append import live_name
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
     from deltasql.migrate.load_log import LogLoader
     from deltasql.mirror.log_listing import LogListing
-    from deltasql.mirror.read_log import LogCommit, LogState
+    from deltasql.mirror.read_log import LogCommit, StateStream
     from deltasql.model.actions import Metadata
     from deltasql.storage import Storage
     from deltasql.store.dialect import Session
@@ -96,15 +99,36 @@ def begin_loading(
 
 
 def load_state(
-    loader: LogLoader, storage: Storage, listing: LogListing, state: LogState, loaded: Loaded
+    loader: LogLoader,
+    storage: Storage,
+    listing: LogListing,
+    state: LogState | StateStream,
+    loaded: Loaded,
 ) -> None:
     """Begin a table with all that holds at a version as its first commit."""
     first = state.version
     wanted = [each for each in (first, first + 1) if each in listing.commits]
     commits = {each: next(read_commits(storage, listing, each, each)) for each in wanted}
-    loader.start(state, commits.get(first), _time_of(loader, listing, first, commits))
+    whole = _whole(state)
+    loader.start(whole, commits.get(first), _time_of(loader, listing, first, commits))
     loaded.version, loaded.commits = first, loaded.commits + 1
-    loaded.files += state.files.num_rows
+    loaded.files += whole.files.num_rows
+
+
+def pieces(files: pa.Table | Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Return files as pieces, which they may be or not."""
+    return iter([files]) if isinstance(files, pa.Table) else files
+
+
+def _whole(state: LogState | StateStream) -> LogState:
+    facts = (state.version, state.checkpoint_version, state.metadata, state.protocol)
+    return LogState(
+        *facts,
+        state.txns,
+        state.domains,
+        pa.concat_tables([FILES.empty_table(), *pieces(state.files)]),
+        pa.concat_tables([TOMBSTONES.empty_table(), *pieces(state.tombstones)]),
+    )
 
 
 def load_commits(
