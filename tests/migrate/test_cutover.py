@@ -14,6 +14,7 @@ import pytest
 from deltasql.exceptions import (
     ImportMismatchError,
     MirrorDivergedError,
+    ProtocolChangedError,
     RetriesExhaustedError,
     TableFollowsError,
     TxnLogTableNotFoundError,
@@ -271,14 +272,31 @@ def test_two_cutovers_at_once_are_one(catalog: Catalog, place: Path) -> None:
     assert is_sound(catalog)
 
 
-def test_a_transaction_that_began_before_may_commit_after(catalog: Catalog, place: Path) -> None:
+def test_a_transaction_that_looked_before_is_told(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
-    with catalog.begin() as tx:
+    with pytest.raises(ProtocolChangedError), catalog.begin() as tx:
         assert sorted(tx.read(NAME)["id"].to_pylist()) == IDS
         catalog.cutover(NAME)
-        tx.stage_table(NAME, {"txn": {"appId": "etl", "version": 1}})
-    assert tx.versions == {NAME: HEAD + 2}
+        tx.write(NAME, rows(11))
+    assert ours(catalog, 12) == HEAD + 2
     assert is_sound(catalog)
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_whoever_remembers_that_it_followed_may_write(
+    catalog: Catalog, catalog_uri: DeltaSqlUri, place: Path
+) -> None:
+    with open_catalog(catalog_uri) as other:
+        catalog.follow(str(place))
+        with pytest.raises(TableFollowsError):
+            ours(other, 11)
+        catalog.cutover(NAME)
+        assert ours(other, 11) == HEAD + 2
+        with other.begin() as tx:
+            tx.stage_table(NAME, {"txn": {"appId": "etl", "version": 1}})
+        assert tx.versions == {NAME: HEAD + 3}
+        assert sql_ids(catalog) == read_ids(place) == [*IDS, 11]
+        assert is_sound(catalog)
 
 
 # What keeps it from happening
@@ -303,7 +321,10 @@ def test_sql_that_differs_from_the_log_does_not_take_over(catalog: Catalog, plac
     before = everything_below(place)
     with catalog.store.change() as (session, _):
         session.execute(
-            "mark_removed", table_id=catalog.table(NAME).row.table_id, version=HEAD, file_ids=[0]
+            "mark_removed",
+            table_id=catalog.table(NAME).row.table_id,
+            version=HEAD,
+            file_ids=list(range(20)),
         )
     with pytest.raises(ImportMismatchError, match="was not cut over"):
         catalog.cutover(NAME)
