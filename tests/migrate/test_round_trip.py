@@ -51,7 +51,7 @@ def test_any_log_comes_out_as_it_went_in(catalog: Catalog, backend: str, tmp_pat
 def check(catalog: Catalog, folder: Path, last: int, from_version: int | None) -> None:
     """Bring a log in, give it out in both ways, and compare all that is in force."""
     source, name = folder / "source", folder.name
-    catalog.import_table(str(source), name=name)
+    bring_in(catalog, source, name)
     first = from_version or 0
     catalog.export_table(name, str(folder / "urls"), from_version=from_version)
     catalog.export_table(name, str(folder / "data"), from_version=from_version, with_data=True)
@@ -72,14 +72,16 @@ def check(catalog: Catalog, folder: Path, last: int, from_version: int | None) -
         assert state(
             data, lambda path: content_of(folder / "data", path), Content(folder / "data")
         ) == state(expected, lambda path: content_of(source, path), Content(source))
-    # And what came out goes in again: an import verifies what it loaded.
+    # And what came out goes in again.
     for kind in ("urls", "data"):
-        again = catalog.import_table(str(folder / kind), name=f"{name}-{kind}")
-        assert again.ok
-        assert again.last_version == last
-        verification = again.verification
-        assert verification is not None
-        assert verification.ok, verification.summary()
+        bring_in(catalog, folder / kind, f"{name}-{kind}")
+
+
+def bring_in(catalog: Catalog, source: Path, name: str) -> None:
+    """Import a log and look at every version; deltalake cannot read all statistics there are."""
+    catalog.import_table(str(source), name=name, verify=False)
+    (report,) = catalog.mirror.verify(name, versions="all", with_deltalake=False)
+    assert report.ok, report.summary()
 
 
 def states(root: Path, versions: range) -> list[LogState]:

@@ -154,6 +154,18 @@ def test_statistics_that_make_no_sense_are_no_reason_to_stop(kept: Catalog) -> N
     assert verify_data(kept, data="counts").ok
 
 
+def test_bounds_of_short_floats_are_those_of_the_file(kept: Catalog) -> None:
+    """Other writers tell the shortest text that means the number."""
+    data = pa.table({"x": pa.array([1.1, 2.7, float("nan")], pa.float32())})
+    with kept.begin() as tx:
+        tx.write("floats", data)
+        adds = tx.target("floats").staged.adds
+        stats = '{"numRecords":3,"minValues":{"x":1.1},"maxValues":{"x":2.7},"nullCount":{"x":0}}'
+        adds[0] = replace(adds[0], stats=stats)
+    report = verify_data(kept, "floats", with_deltalake=False)
+    assert report.ok, report.summary()
+
+
 def test_rows_that_the_log_tells_otherwise_are_shown(kept: Catalog) -> None:
     """The same files, but another partition value for one of them in the published log."""
     location = kept.table("t").location

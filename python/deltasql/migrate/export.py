@@ -300,7 +300,7 @@ class _Export:
             Head(*self._store.query("head_at_version", version=version, **at)[0])
             for version in (self._span.first, self._span.last)
         )
-        live = self._store.query("live_totals", version=self._span.first, **at)[0][0]
+        live = self._store.query("count_live_files", version=self._span.first, **at)[0][0]
         return int(live) + last.next_file_id - first.next_file_id
 
 

@@ -107,7 +107,8 @@ def _value_differences(
         part = theirs.slice(start, _BATCH_ROWS)
         leaves = list(_leaves(part, physical))
         for row, file in enumerate(ours.slice(start, _BATCH_ROWS).to_pylist()):
-            stats = json.loads(file["stats"]) if file["stats"] else {}
+            # Bounds of decimals have more digits than a float.
+            stats = json.loads(file["stats"], parse_float=str) if file["stats"] else {}
             told = {**stats, "partition": json.loads(file["partition"])}
             for group, names, kind, column in leaves:
                 left, right = _at(told, (group, *names)), column[row]

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 ROWS = "__deltasql_rows"
 Facts = dict[str, Any]
 _REAL = ("float", "double")
-_ORDERED = ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string")
 # Statistics keep milliseconds of a moment, and leave out what comes after them.
 _MILLISECOND = timedelta(milliseconds=1)
 # To find each unreadable file costs a few scans; where so many are, something else is wrong.
@@ -177,15 +176,9 @@ def _reader(field: StructField) -> Callable[[Any], Any] | None:
     kind = field.type
     if not isinstance(kind, str):
         return None
-    if kind in _REAL:
-        return float
     if kind.startswith("decimal"):
         return Decimal
-    if kind not in _ORDERED:
-        return None
-    return {"date": date.fromisoformat, "timestamp": _moment, "timestamp_ntz": _wall}.get(
-        kind, lambda value: value
-    )
+    return _READERS.get(kind)
 
 
 def _moment(text: str) -> datetime:
@@ -195,3 +188,25 @@ def _moment(text: str) -> datetime:
 
 def _wall(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=None)
+
+
+def _single(value: Any) -> float:
+    # 1.1 in a text is another number than in four bytes.
+    return float(pa.scalar(float(value), pa.float32()).as_py())
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), int),
+    "float": _single,
+    "double": float,
+    "date": date.fromisoformat,
+    "timestamp": _moment,
+    "timestamp_ntz": _wall,
+    "string": _text,
+}
