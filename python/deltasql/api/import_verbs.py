@@ -62,7 +62,7 @@ class ImportVerbs:
             verify=verify,
             engine=engine,
         )
-        settings = _with_options(self.config.storage, source, storage_options)
+        settings = settings_for(self.config.storage, source, storage_options)
         report = import_table(self.store, source, options, settings=settings, tell=on_progress)
         if report.state in ("imported", "replaced"):
             self.mirror.names_changed()
@@ -94,7 +94,7 @@ class ImportVerbs:
             verify=verify,
             engine=engine,
         )
-        settings = _with_options(self.config.storage, root, storage_options)
+        settings = settings_for(self.config.storage, root, storage_options)
         summary = import_tables(
             self.store, root, options, settings=settings, tell=on_progress, on_table=on_table
         )
@@ -126,7 +126,7 @@ def _whole(key: str, value: int | None, least: int) -> int | None:
     return value
 
 
-def _with_options(
+def settings_for(
     settings: StorageSettings, source: str, options: Mapping[str, str] | None
 ) -> StorageSettings:
     """Return the settings of the storage with a call's own options for a place."""

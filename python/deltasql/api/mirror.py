@@ -6,6 +6,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
+from deltasql.commit.build import follows_another_log
+from deltasql.engine.choose import open_engine
 from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError, VersionNotFoundError
 from deltasql.migrate.foreign import adopt, reject
 from deltasql.mirror import status, targets
@@ -19,12 +21,13 @@ from deltasql.mirror.publish import NO_WISHES, Publisher
 from deltasql.mirror.publisher import BackgroundPublisher
 from deltasql.mirror.reconcile import Reconciler
 from deltasql.mirror.repair import repair
-from deltasql.mirror.verify import verify_table
+from deltasql.mirror.verify import SAMPLE, chosen_versions, verify_table
+from deltasql.operations.verify_data import verify_snapshot
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from deltasql.api.catalog import Catalog
     from deltasql.commit.ratified import Ratified
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from deltasql.mirror.status import MirrorStatus, VersionStatus
     from deltasql.mirror.targets import Target
     from deltasql.mirror.verify import VerifyReport, Versions
+    from deltasql.operations.data_report import DataChecks, DataReport
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
 
@@ -138,11 +142,20 @@ class Mirror:
         table: str | None = None,
         *,
         versions: Versions = "head",
+        sample: int = SAMPLE,
         with_deltalake: bool = True,
         checkpoints: bool = True,
+        data: DataChecks | bool = False,
+        data_versions: Versions = "head",
+        engine: str | None = None,
         target: str = targets.OWN,
     ) -> list[VerifyReport]:
         """Compare the published log of a table, or of all tables, with SQL.
+
+        `versions` are those whose whole state is compared: "head", "all", a "sample" of so many,
+        or a list. `data` looks at the data too, on either engine: "files" whether they are there
+        with the size that the log tells, "counts" also at their rows by the statistics, "rows"
+        (or True) at every row of `data_versions`, as SQL and as the log lists them.
 
         A commit that another writer put there shuts the mirror of its table, not the table.
         """
@@ -153,6 +166,7 @@ class Mirror:
                 each.table,
                 self._storage(each),
                 versions=versions,
+                sample=sample,
                 with_deltalake=with_deltalake,
                 checkpoints=checkpoints,
                 storage_options=self._catalog.config.storage.plain_options(each.location),
@@ -160,8 +174,26 @@ class Mirror:
             )
             if report.first_foreign is not None:
                 self._shut(each, report.first_foreign)
+            if data and report.checked_from is not None and report.log_version is not None:
+                last = min(report.log_version, report.sql_version)
+                chosen = chosen_versions(data_versions, report.checked_from, last, sample)
+                checks = "rows" if data is True else data
+                report.data = [*self._verify_data(each, chosen, checks, engine)]
             reports.append(report)
         return reports
+
+    def _verify_data(
+        self, target: Target, versions: Sequence[int], checks: DataChecks, engine: str | None
+    ) -> Iterator[DataReport]:
+        catalog = self._catalog
+        with open_engine(catalog.config, name=engine) as opened:
+            for version in versions:
+                snapshot = open_snapshot(
+                    catalog.store, target.table, catalog.cache, version=version
+                )
+                yield verify_snapshot(
+                    snapshot, opened, catalog.config, checks=checks, location=target.location
+                )
 
     def _shut(self, target: Target, version: int) -> None:
         error = MirrorDivergedError(
@@ -176,7 +208,7 @@ class Mirror:
 
     def repair(self, table: str, *, force: bool = False, target: str = targets.OWN) -> RepairReport:
         """Write again what a published log lacks; `force` replaces others' commits, kept aside."""
-        (chosen,) = self._logs(table, target)
+        chosen = self._writable_log(table, target)
         storage = self._storage(chosen)
         report = repair(self._catalog.store, chosen.table, storage, force=force, target=target)
         if report.released:
@@ -188,14 +220,14 @@ class Mirror:
     ) -> CheckpointInfo:
         """Publish what is missing, then write a checkpoint of a version, or of the latest."""
         self.publish(table)
-        (chosen,) = self._logs(table, target)
+        chosen = self._writable_log(table, target)
         wanted = chosen.published_version if version is None else version
         return write_checkpoint(self._catalog.store, chosen.table, self._storage(chosen), wanted)
 
     def compact_log(self, table: str, first: int, last: int) -> None:
         """Publish what is missing, then write the versions first..last as one file, too."""
         self.publish(table)
-        (own,) = self._logs(table, targets.OWN)
+        own = self._writable_log(table, targets.OWN)
         if last > own.published_version:
             raise VersionNotFoundError(
                 f"{table} has no published version {last}",
@@ -206,7 +238,7 @@ class Mirror:
 
     def clean_log(self, table: str) -> int:
         """Delete published log files that are older than the table keeps them; return how many."""
-        (own,) = self._logs(table, targets.OWN)
+        own = self._writable_log(table, targets.OWN)
         store = self._catalog.store
         configuration = open_snapshot(store, own.table, self._catalog.cache).metadata.configuration
         return clean_log(store, own.table, self._storage(own), configuration, even_if_disabled=True)
@@ -214,11 +246,13 @@ class Mirror:
     def write_manifests(self, snapshot: Snapshot) -> list[str]:
         """List a version's data files in `_symlink_format_manifest`, for engines without Delta."""
         settings = self._catalog.config.storage
+        if snapshot.table.is_following:
+            raise follows_another_log(snapshot.table)
         return write_manifests(snapshot, open_storage(snapshot.table.location, settings))
 
     def adopt(self, table: str) -> ForeignReport:
         """Import the commits that another writer put into a table's log past SQL."""
-        (own,) = self._logs(table, targets.OWN)
+        own = self._writable_log(table, targets.OWN)
         catalog = self._catalog
         report = adopt(catalog.store, catalog.committer, own.table, self._storage(own))
         self.publish(table)
@@ -226,7 +260,7 @@ class Mirror:
 
     def reject(self, table: str) -> ForeignReport:
         """Keep the commits of another writer aside and publish SQL's in their place."""
-        (own,) = self._logs(table, targets.OWN)
+        own = self._writable_log(table, targets.OWN)
         report = reject(self._catalog.store, own.table, self._storage(own))
         self.publish(table)
         return report
@@ -274,6 +308,13 @@ class Mirror:
                 help="catalog.mirror.targets() lists where a table is published.",
             )
         return [each for each in found if each.table.dropped_at_ms is None]
+
+    def _writable_log(self, table: str, target: str) -> Target:
+        """Return a log that may be written to: not one that the table only follows."""
+        (chosen,) = self._logs(table, target)
+        if chosen.is_own and chosen.table.is_following:
+            raise follows_another_log(chosen.table)
+        return chosen
 
     def _storage(self, target: Target) -> Storage:
         return open_storage(target.location, self._catalog.config.storage)
