@@ -22,9 +22,12 @@ SCENARIOS = (
     "plan",
     "concurrency",
     "mirror",
+    "import",
     "api",
     "spark",
 )
+# Scenarios whose name cannot be that of a module.
+MODULES = {"import": "migrate"}
 
 
 def main() -> None:
@@ -58,7 +61,7 @@ def run(scenarios: Sequence[str], folder: Path, *, quick: bool) -> None:
     say(f"{environment()['versions']}")
     with Workspace() as workspace:
         for name in [s for s in SCENARIOS if s in scenarios]:
-            module = importlib.import_module(f"benchmarks.scenarios.{name}")
+            module = importlib.import_module(f"benchmarks.scenarios.{MODULES.get(name, name)}")
             say(f"{module.TITLE}")
             start = time.perf_counter()
             results = module.run(workspace, quick=quick)

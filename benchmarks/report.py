@@ -19,6 +19,7 @@ TITLES = {
     "plan": "Cold open and plan to 0.1 % of the files",
     "concurrency": "Processes committing at once",
     "mirror": "The mirror: commit and publish, catch up, checkpoint",
+    "import": "Import of a log",
     "api": "The API: rows in, rows changed, rows out",
     "spark": "Spark beside plain Parquet and delta-spark",
 }
@@ -47,6 +48,11 @@ NOTES = {
     "`-sync`, with its file in `_delta_log` and a checkpoint every ten versions; deltalake writes "
     "its own log. `drain` is what one reconciler publishes per second, `lag` how long after its "
     "commit a version's file is there, in milliseconds, with 50 commits a second.",
+    "import": "Files per second, each import into a new catalog and in a process of its own; for "
+    "deltalake it is what its own open of the same table comes to. `commits` is a log of 20 files "
+    "a commit, all of them loaded with their versions, `checkpoint` a table whose older commits "
+    "are gone. `verified` compares SQL with the log afterwards, as an import does unless told not "
+    "to. `memory` is the peak of the process, libraries included.",
     "api": "`tiny append` writes three rows with `write_deltalake`, commits and mirrors them; p50 "
     "in milliseconds after so many commits. `deltalake-handle` keeps its table open between "
     "appends; DuckLake keeps its connection, and inlines rows unless it is `-parquet`. "

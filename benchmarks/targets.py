@@ -24,6 +24,7 @@ def checks(results: Results) -> dict[str, list[Check]]:
         "plan": list(_plan(results)),
         "concurrency": list(_concurrency(results)),
         "mirror": list(_mirror(results)),
+        "import": list(_import(results)),
         "api": list(api_checks(results)),
         "spark": list(spark_checks(results)),
     }
@@ -228,6 +229,35 @@ def _mirror(results: Results) -> Iterator[Check]:
             memory = results.value("mirror", f"deltasql-{backend}", "checkpoint memory", size)
             stock = results.value("mirror", "deltalake", "checkpoint memory", size)
             yield from slower(f"{where}: peak memory over deltalake's", memory, stock, 0.5, "MB")
+
+
+def _import(results: Results) -> Iterator[Check]:
+    for case in ("commits", "checkpoint"):
+        for size in results.sizes("import", case):
+            for backend in SERVERS:
+                name, where = f"deltasql-{backend}", f"{backend}, {case}, {size:,} files"
+                rate = results.value("import", name, case, size)
+                if rate is not None:
+                    yield Check(
+                        f"{where}: files per second",
+                        rate,
+                        50_000,
+                        at_most=False,
+                        detail=f"{size / rate:.3g} s",
+                        unit=" files/s",
+                    )
+                time, stock = (
+                    results.value("import", each, f"{case} time", size)
+                    for each in (name, "deltalake")
+                )
+                yield from slower(f"{where}: import over deltalake's open", time, stock, 10)
+                if case == "checkpoint":
+                    memory, stock = (
+                        results.value("import", each, f"{case} memory", size)
+                        for each in (name, "deltalake")
+                    )
+                    promise = f"{where}: peak memory over that of deltalake's open"
+                    yield from slower(promise, memory, stock, 0.5, "MB")
 
 
 def _least(values: Iterator[float | None]) -> float | None:

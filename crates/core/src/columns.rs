@@ -9,6 +9,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::actions::{AddFile, StringMap};
 use crate::error::Error;
+use crate::object_writer::ObjectWriter;
 
 /// The columns that a list of files may have; only `path` must be there. Others pass through.
 const COLUMNS: [(&str, DataType); 13] = [
@@ -155,17 +156,16 @@ pub fn file_schema() -> SchemaRef {
 
 /// Partition values as canonical JSON: the partition columns in order, then what else is there.
 pub fn partition_text(values: &StringMap, partition_columns: &[String]) -> String {
-    let mut ordered = serde_json::Map::new();
+    let mut out = ObjectWriter::default();
     for column in partition_columns {
-        let value = values.get(column).cloned().flatten();
-        ordered.insert(column.clone(), value.into());
+        out.entry(column, values.get(column).and_then(Option::as_deref));
     }
     for (column, value) in values {
-        if !ordered.contains_key(column) {
-            ordered.insert(column.clone(), value.clone().into());
+        if !partition_columns.contains(column) {
+            out.entry(column, value.as_deref());
         }
     }
-    serde_json::Value::Object(ordered).to_string()
+    out.finish()
 }
 
 pub fn files_error(error: impl std::fmt::Display) -> Error {

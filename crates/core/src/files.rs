@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{BooleanArray, RecordBatch, StringArray};
+use arrow_array::{Array, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde::de::DeserializeOwned;
 use serde_json::Map;
 
-use crate::actions::AddFile;
+use crate::actions::{AddFile, RemoveFile, StringMap};
 use crate::columns::{
     batch_of, boolean, file_schema, files_error, long, readable_batch, readable_schema, Texts,
 };
@@ -132,6 +132,23 @@ impl FileList {
         })
     }
 
+    /// All files, in order.
+    pub fn adds(&self) -> Result<Vec<AddFile>, Error> {
+        let mut adds = Vec::with_capacity(self.len());
+        for batch in &self.batches {
+            adds_of(batch, &mut adds)?;
+        }
+        Ok(adds)
+    }
+
+    /// A list of files that left, as the actions that said so; every partition column has a value.
+    pub fn removes(&self, partition_columns: &[String]) -> Result<Vec<RemoveFile>, Error> {
+        let rows = self.batches.iter();
+        let rows = rows.flat_map(|batch| (0..batch.num_rows()).map(move |row| (batch, row)));
+        rows.map(|(batch, row)| remove_of(batch, row, partition_columns))
+            .collect()
+    }
+
     /// Which files may hold a row that satisfies the predicate, batch by batch.
     pub fn mask(&self, predicate: &Predicate) -> Vec<BooleanArray> {
         let masks_of =
@@ -183,11 +200,99 @@ fn mask_of(batch: &RecordBatch, predicate: &Predicate) -> BooleanArray {
     BooleanArray::from(keep)
 }
 
+fn adds_of(batch: &RecordBatch, adds: &mut Vec<AddFile>) -> Result<(), Error> {
+    let text = |name| Texts::of(batch, name);
+    let (paths, partitions, stats) = (text("path"), text("partition"), text("stats"));
+    let (tags, vectors, extras) = (text("tags"), text("deletion_vector"), text("extra"));
+    let providers = text("clustering_provider");
+    let number = |name| batch.column_by_name(name).map(|c| c.as_primitive::<Int64Type>());
+    let (sizes, times) = (number("size"), number("modification_time"));
+    let (bases, versions) = (number("base_row_id"), number("default_row_commit_version"));
+    let at = |column: Option<&Int64Array>, row| {
+        column.and_then(|column| column.is_valid(row).then(|| column.value(row)))
+    };
+    // Many files share a partition: its values are read once.
+    let mut known: HashMap<&str, StringMap> = HashMap::new();
+    for row in 0..batch.num_rows() {
+        let owned = |column: &Texts<'_>| column.get(row).map(str::to_owned);
+        let partition_values = match partitions.get(row) {
+            None => StringMap::new(),
+            Some(json) => match known.get(json) {
+                Some(values) => values.clone(),
+                None => {
+                    let values: StringMap = parsed_text("partition", json)?;
+                    known.insert(json, values.clone());
+                    values
+                }
+            },
+        };
+        adds.push(AddFile {
+            path: owned(&paths).unwrap_or_default(),
+            partition_values,
+            size: at(sizes, row).unwrap_or_default(),
+            modification_time: at(times, row).unwrap_or_default(),
+            data_change: boolean(batch, "data_change", row).unwrap_or(true),
+            stats: owned(&stats),
+            tags: tags.get(row).map(|j| parsed_text("tags", j)).transpose()?,
+            deletion_vector: vectors
+                .get(row)
+                .map(|json| parsed_text("deletion_vector", json))
+                .transpose()?,
+            base_row_id: at(bases, row),
+            default_row_commit_version: at(versions, row),
+            clustering_provider: owned(&providers),
+            extra: extras
+                .get(row)
+                .map(|json| parsed_text::<Map<_, _>>("extra", json))
+                .transpose()?
+                .unwrap_or_default(),
+        });
+    }
+    Ok(())
+}
+
+fn remove_of(
+    batch: &RecordBatch,
+    row: usize,
+    partition_columns: &[String],
+) -> Result<RemoveFile, Error> {
+    let owned = |name| Texts::of(batch, name).get(row).map(str::to_owned);
+    let extended_file_metadata = boolean(batch, "extended_file_metadata", row);
+    let partition_values = if extended_file_metadata == Some(true) {
+        let mut values: StringMap = partition_columns
+            .iter()
+            .map(|column| (column.clone(), None))
+            .collect();
+        values.extend(parsed::<StringMap>(batch, "partition", row)?.unwrap_or_default());
+        Some(values)
+    } else {
+        None
+    };
+    Ok(RemoveFile {
+        path: owned("path").unwrap_or_default(),
+        deletion_timestamp: long(batch, "deletion_timestamp", row),
+        data_change: boolean(batch, "data_change", row).unwrap_or(false),
+        extended_file_metadata,
+        partition_values,
+        size: long(batch, "size", row),
+        stats: owned("stats"),
+        tags: parsed(batch, "tags", row)?,
+        deletion_vector: parsed(batch, "deletion_vector", row)?,
+        base_row_id: long(batch, "base_row_id", row),
+        default_row_commit_version: long(batch, "default_row_commit_version", row),
+        extra: parsed::<Map<_, _>>(batch, "extra", row)?.unwrap_or_default(),
+    })
+}
+
 fn parsed<T: DeserializeOwned>(
     batch: &RecordBatch,
     name: &str,
     row: usize,
 ) -> Result<Option<T>, Error> {
-    let parse = |json| serde_json::from_str(json).map_err(|e| Error::Files(format!("{name}: {e}")));
-    Texts::of(batch, name).get(row).map(parse).transpose()
+    let text = Texts::of(batch, name).get(row);
+    text.map(|json| parsed_text(name, json)).transpose()
+}
+
+fn parsed_text<T: DeserializeOwned>(name: &str, json: &str) -> Result<T, Error> {
+    serde_json::from_str(json).map_err(|error| Error::Files(format!("{name}: {error}")))
 }

@@ -7,6 +7,8 @@ pub mod error;
 pub mod files;
 pub mod index;
 pub mod keys;
+pub mod load;
+pub mod object_writer;
 pub mod predicate;
 pub mod prune;
 pub mod replay;

@@ -1,8 +1,9 @@
 //! The files of a commit as they lie in Python, with what the store's rows need of them.
 use std::collections::HashMap;
 
-use deltasql_core::actions::{AddFile, DeletionVector, StringMap};
-use deltasql_core::columns::json_text;
+use deltasql_core::actions::{AddFile, DeletionVector};
+use deltasql_core::columns::{json_text, partition_text};
+use deltasql_core::object_writer::ObjectWriter;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use pyo3::{intern, IntoPyObjectExt};
@@ -40,7 +41,7 @@ impl<'py> Row<'py> {
     }
 
     fn of_file(py: Python<'py>, add: &AddFile, partitions: &mut Partitions<'py>) -> PyResult<Self> {
-        let text = partitions.text_of(&add.partition_values);
+        let text = partition_text(&add.partition_values, &partitions.names);
         Ok(Self {
             path: PyString::new(py, &add.path),
             partition: partitions.position_of(text),
@@ -145,7 +146,7 @@ impl<'py> Partitions<'py> {
                 Err(_) => None,
             };
             used += usize::from(value.is_some());
-            out.python_entry(name, value)?;
+            python_entry(&mut out, name, value)?;
         }
         if used < count {
             for_each_item(values, |key, value| {
@@ -153,66 +154,23 @@ impl<'py> Partitions<'py> {
                 if self.names.iter().any(|column| column == name) {
                     return Ok(());
                 }
-                out.python_entry(name, Some(value.clone()))
+                python_entry(&mut out, name, Some(value.clone()))
             })?;
         }
         Ok(out.finish())
     }
-
-    fn text_of(&self, values: &StringMap) -> String {
-        let mut out = ObjectWriter::default();
-        for name in &self.names {
-            out.entry(name, values.get(name).and_then(Option::as_deref));
-        }
-        for (name, value) in values {
-            if !self.names.contains(name) {
-                out.entry(name, value.as_deref());
-            }
-        }
-        out.finish()
-    }
 }
 
-#[derive(Default)]
-struct ObjectWriter {
-    text: String,
-}
-
-impl ObjectWriter {
-    fn python_entry(&mut self, key: &str, value: Option<Bound<'_, PyAny>>) -> PyResult<()> {
-        match value.and_then(present) {
-            Some(value) => self.entry(key, Some(value.cast::<PyString>()?.to_str()?)),
-            None => self.entry(key, None),
-        }
-        Ok(())
+fn python_entry(
+    out: &mut ObjectWriter,
+    key: &str,
+    value: Option<Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    match value.and_then(present) {
+        Some(value) => out.entry(key, Some(value.cast::<PyString>()?.to_str()?)),
+        None => out.entry(key, None),
     }
-
-    fn entry(&mut self, key: &str, value: Option<&str>) {
-        self.text.push(if self.text.is_empty() { '{' } else { ',' });
-        self.quoted(key);
-        self.text.push(':');
-        match value {
-            Some(value) => self.quoted(value),
-            None => self.text.push_str("null"),
-        }
-    }
-
-    fn quoted(&mut self, text: &str) {
-        let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
-        if text.bytes().all(plain) {
-            self.text.push('"');
-            self.text.push_str(text);
-            self.text.push('"');
-        } else {
-            self.text.push_str(&json_text(&text));
-        }
-    }
-
-    fn finish(mut self) -> String {
-        self.text
-            .push_str(if self.text.is_empty() { "{}" } else { "}" });
-        self.text
-    }
+    Ok(())
 }
 
 fn mapping_text(mapping: &Bound<'_, PyAny>) -> PyResult<String> {

@@ -26,15 +26,7 @@ pub struct ArrowRows {
 impl ArrowRows {
     #[new]
     fn new(names: Vec<String>) -> Self {
-        let kinds = vec![None; names.len()];
-        let growing = names.iter().map(|_| Column::Nulls(0)).collect();
-        Self {
-            names,
-            kinds,
-            growing,
-            rows: 0,
-            chunks: Vec::new(),
-        }
+        Self::with_names(names)
     }
 
     /// Add rows.
@@ -49,16 +41,12 @@ impl ArrowRows {
                 )));
             }
             for (column, value) in self.growing.iter_mut().zip(row.iter()) {
-                column.push(&value)?;
+                column.push(Value::of(&value)?)?;
             }
-            self.rows += 1;
-            if self.rows == CHUNK_ROWS {
-                self.finish_chunk()?;
-            }
+            self.end_row()?;
         }
         Ok(())
     }
-
     /// All chunks; a column without any value is one of integers.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
@@ -93,6 +81,37 @@ impl ArrowRows {
 }
 
 impl ArrowRows {
+    pub fn with_names(names: Vec<String>) -> Self {
+        let kinds = vec![None; names.len()];
+        let growing = names.iter().map(|_| Column::Nulls(0)).collect();
+        Self {
+            names,
+            kinds,
+            growing,
+            rows: 0,
+            chunks: Vec::new(),
+        }
+    }
+
+    /// Add one row, asking for its values by their numbers.
+    pub fn push_row<'a>(
+        &mut self,
+        value: impl Fn(usize) -> PyResult<Value<'a>>,
+    ) -> PyResult<()> {
+        for (number, column) in self.growing.iter_mut().enumerate() {
+            column.push(value(number)?)?;
+        }
+        self.end_row()
+    }
+
+    fn end_row(&mut self) -> PyResult<()> {
+        self.rows += 1;
+        if self.rows == CHUNK_ROWS {
+            self.finish_chunk()?;
+        }
+        Ok(())
+    }
+
     fn finish_chunk(&mut self) -> PyResult<()> {
         if self.rows == 0 {
             return Ok(());
@@ -124,6 +143,47 @@ impl ArrowRows {
     }
 }
 
+/// A value as databases have them.
+#[derive(Clone, Copy)]
+pub enum Value<'a> {
+    Null,
+    Long(i64),
+    Real(f64),
+    Text(&'a str),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    fn of(value: &'a Bound<'_, PyAny>) -> PyResult<Self> {
+        if value.is_none() {
+            Ok(Self::Null)
+        } else if let Ok(text) = value.cast::<PyString>() {
+            Ok(Self::Text(text.to_str()?))
+        } else if value.is_instance_of::<PyInt>() {
+            Ok(Self::Long(value.extract()?))
+        } else if let Ok(bytes) = value.cast::<PyBytes>() {
+            Ok(Self::Bytes(bytes.as_bytes()))
+        } else if value.is_instance_of::<PyFloat>() {
+            Ok(Self::Real(value.extract()?))
+        } else {
+            let kind = value.get_type().name()?;
+            Err(PyValueError::new_err(format!(
+                "no database value is a `{kind}`; known: int, str, bytes, float, None"
+            )))
+        }
+    }
+
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Null => "Null",
+            Self::Long(_) => "Int64",
+            Self::Real(_) => "Float64",
+            Self::Text(_) => "Utf8",
+            Self::Bytes(_) => "Binary",
+        }
+    }
+}
+
 enum Column {
     Nulls(usize),
     Long(Int64Builder),
@@ -133,53 +193,54 @@ enum Column {
 }
 
 impl Column {
-    fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        if value.is_none() {
-            match self {
-                Self::Nulls(count) => *count += 1,
-                Self::Long(builder) => builder.append_null(),
-                Self::Real(builder) => builder.append_null(),
-                Self::Text(builder) => builder.append_null(),
-                Self::Bytes(builder) => builder.append_null(),
-            }
-            return Ok(());
-        }
+    fn push(&mut self, value: Value<'_>) -> PyResult<()> {
         if let Self::Nulls(count) = self {
-            *self = Self::of(value, *count)?;
+            *self = Self::of(value, *count);
         }
-        match self {
-            Self::Nulls(_) => {}
-            Self::Long(builder) => builder.append_value(value.extract()?),
-            Self::Real(builder) => builder.append_value(value.extract()?),
-            Self::Text(builder) => builder.append_value(value.cast::<PyString>()?.to_str()?),
-            Self::Bytes(builder) => builder.append_value(value.cast::<PyBytes>()?.as_bytes()),
+        match (self, value) {
+            (Self::Nulls(count), _) => *count += 1,
+            (Self::Long(builder), Value::Null) => builder.append_null(),
+            (Self::Real(builder), Value::Null) => builder.append_null(),
+            (Self::Text(builder), Value::Null) => builder.append_null(),
+            (Self::Bytes(builder), Value::Null) => builder.append_null(),
+            (Self::Long(builder), Value::Long(value)) => builder.append_value(value),
+            (Self::Real(builder), Value::Real(value)) => builder.append_value(value),
+            (Self::Text(builder), Value::Text(value)) => builder.append_value(value),
+            (Self::Bytes(builder), Value::Bytes(value)) => builder.append_value(value),
+            (_, value) => {
+                return Err(PyValueError::new_err(format!(
+                    "a column has values of two kinds, one of them {}",
+                    value.kind()
+                )))
+            }
         }
         Ok(())
     }
 
     /// Start a column at its first value, after so many nulls.
-    fn of(value: &Bound<'_, PyAny>, nulls: usize) -> PyResult<Self> {
-        if value.is_instance_of::<PyInt>() {
-            let mut builder = Int64Builder::new();
-            builder.append_nulls(nulls);
-            Ok(Self::Long(builder))
-        } else if value.is_instance_of::<PyString>() {
-            let mut builder = StringBuilder::new();
-            (0..nulls).for_each(|_| builder.append_null());
-            Ok(Self::Text(builder))
-        } else if value.is_instance_of::<PyBytes>() {
-            let mut builder = BinaryBuilder::new();
-            (0..nulls).for_each(|_| builder.append_null());
-            Ok(Self::Bytes(builder))
-        } else if value.is_instance_of::<PyFloat>() {
-            let mut builder = Float64Builder::new();
-            builder.append_nulls(nulls);
-            Ok(Self::Real(builder))
-        } else {
-            let kind = value.get_type().name()?;
-            Err(PyValueError::new_err(format!(
-                "no database value is a `{kind}`; known: int, str, bytes, float, None"
-            )))
+    fn of(value: Value<'_>, nulls: usize) -> Self {
+        match value {
+            Value::Null => Self::Nulls(nulls),
+            Value::Long(_) => {
+                let mut builder = Int64Builder::new();
+                builder.append_nulls(nulls);
+                Self::Long(builder)
+            }
+            Value::Real(_) => {
+                let mut builder = Float64Builder::new();
+                builder.append_nulls(nulls);
+                Self::Real(builder)
+            }
+            Value::Text(_) => {
+                let mut builder = StringBuilder::new();
+                (0..nulls).for_each(|_| builder.append_null());
+                Self::Text(builder)
+            }
+            Value::Bytes(_) => {
+                let mut builder = BinaryBuilder::new();
+                (0..nulls).for_each(|_| builder.append_null());
+                Self::Bytes(builder)
+            }
         }
     }
 

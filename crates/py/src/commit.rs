@@ -1,14 +1,15 @@
 //! `Commit`, `parse_commit`, `encode_commit`.
 use std::sync::Arc;
 
-use deltasql_core::actions::Action;
+use deltasql_core::actions::{Action, AddFile};
 use deltasql_core::codec;
+use deltasql_core::files::FileList as CoreFileList;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::actions::{action_from_python, action_to_dict, action_to_python};
 use crate::errors::core_error;
-use crate::files::File;
+use crate::files::{File, FileList};
 
 /// The actions of one commit file; Python objects are made when asked for.
 #[pyclass(frozen, module = "deltasql._core")]
@@ -31,6 +32,12 @@ pub fn parse_commit(
         .detach(|| codec::parse(data))
         .map_err(|error| core_error(py, &error, path))?;
     Ok(Commit { version, actions })
+}
+
+/// Columns tell nothing from an empty text.
+fn has_columns(add: &AddFile) -> bool {
+    let texts = [&add.stats, &add.clustering_provider];
+    !texts.into_iter().flatten().any(String::is_empty)
 }
 
 /// Write the canonical commit file of the actions.
@@ -138,6 +145,26 @@ impl Commit {
     #[pyo3(name = "actions")]
     fn py_actions<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.all(py, |_| true)
+    }
+
+    /// The files it adds as columns, and all the rest of it.
+    fn split(&self, py: Python<'_>) -> PyResult<(FileList, Self)> {
+        let (adds, rest) = py.detach(|| {
+            let (mut adds, mut rest) = (Vec::new(), Vec::new());
+            for action in &self.actions {
+                match action {
+                    Action::Add(add) if has_columns(add) => adds.push(Arc::clone(add)),
+                    other => rest.push(other.clone()),
+                }
+            }
+            (CoreFileList::from_adds(&adds, &[]), rest)
+        });
+        let adds = adds.map_err(|error| core_error(py, &error, None))?;
+        let rest = Self {
+            version: self.version,
+            actions: rest,
+        };
+        Ok((FileList::new(adds), rest))
     }
 
     /// The canonical commit file, unknown kinds and fields included.

@@ -9,9 +9,16 @@ pub struct CopyRows {
 }
 
 impl CopyRows {
+    /// A piece in the middle of a stream.
+    pub fn go_on() -> Self {
+        Self {
+            out: Vec::with_capacity(PIECE + (PIECE >> 3)),
+        }
+    }
+
     /// Begin a stream: signature, no flags, no header extension.
     pub fn start() -> Self {
-        let mut out = Vec::with_capacity(PIECE + (PIECE >> 3));
+        let Self { mut out } = Self::go_on();
         out.extend_from_slice(SIGNATURE);
         out.extend_from_slice(&[0; 8]);
         Self { out }

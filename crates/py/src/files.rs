@@ -182,6 +182,10 @@ impl FileList {
         Self { list }
     }
 
+    pub fn list(&self) -> &CoreFileList {
+        &self.list
+    }
+
     fn file(&self, py: Python<'_>, index: usize) -> PyResult<File> {
         let add = self.list.get(index);
         let add = add.map_err(|error| core_error(py, &error, None))?;

@@ -8,8 +8,10 @@ mod errors;
 mod files;
 mod index;
 mod json;
+mod load;
 mod predicate;
 mod rows;
+mod sqlite;
 mod table;
 
 use pyo3::prelude::*;
@@ -23,7 +25,10 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<files::FileIterator>()?;
     m.add_class::<files::FileList>()?;
     m.add_class::<index::IndexedFiles>()?;
+    m.add_class::<load::LogFiles>()?;
+    m.add_class::<load::LogRows>()?;
     m.add_class::<predicate::Predicate>()?;
+    m.add_class::<sqlite::SqliteLibrary>()?;
     m.add_class::<table::Table>()?;
     m.add_function(wrap_pyfunction!(commit::encode_commit, m)?)?;
     m.add_function(wrap_pyfunction!(commit::parse_commit, m)?)?;

@@ -14,11 +14,14 @@ from deltasql.exceptions import (
 from deltasql.migrate.foreign import first_foreign
 from deltasql.migrate.load_table import is_same
 from deltasql.mirror.log_listing import list_log, read_last_checkpoint
-from deltasql.mirror.read_log import read_commits, stream_state
+from deltasql.mirror.read_log import read_commits
 from deltasql.mirror.targets import OWN, named, targets_of
 from deltasql.model.protocol import check_readable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql.migrate.log_source import LogSource
     from deltasql.mirror.log_listing import LogListing
     from deltasql.mirror.read_log import LogState, StateStream
     from deltasql.model.actions import Metadata
@@ -47,9 +50,15 @@ class Beginning:
     """Finds the first version that can be loaded; checkpoints that are damaged are passed over."""
 
     def __init__(
-        self, storage: Storage, listing: LogListing, *, since: int | None, last: int
+        self,
+        storage: Storage,
+        listing: LogListing,
+        *,
+        since: int | None,
+        last: int,
+        log: Callable[[LogListing], LogSource],
     ) -> None:
-        self._storage, self._since, self._last = storage, since, last
+        self._storage, self._since, self._last, self._log = storage, since, last, log
         self._damage: Damage | None = None
         self.listing = listing
         self.warnings = _check_hint(storage, listing)
@@ -61,7 +70,7 @@ class Beginning:
             if version == 0 and 0 in self.listing.commits:
                 return Start(0, _first_metadata(self._storage, self.listing))
             try:
-                state = stream_state(self._storage, version, listing=self.listing)
+                state = self._log(self.listing).state(version)
             except (LogParseError, FileNotFoundError) as error:
                 if not self.passes_over(error):
                     raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.migrate.import_report import ImportProgress, ImportReport
 from deltasql.migrate.load_table import Loaded
+from deltasql.migrate.log_source import open_log
 from deltasql.model.protocol import check_writable
 from deltasql.model.schema import StructType
 from deltasql.storage import absolute_location, open_storage
@@ -16,6 +17,8 @@ from deltasql.storage import absolute_location, open_storage
 if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.migrate.import_report import ImportPhase
+    from deltasql.migrate.log_source import LogSource
+    from deltasql.mirror.log_listing import LogListing
     from deltasql.model.actions import Metadata, Protocol
     from deltasql.store.store import Store
 
@@ -60,6 +63,10 @@ class ImportRun:
         self.loaded = Loaded()
         self._progress = ImportProgress(self.storage.location)
         self._tell = tell or (lambda _: None)
+
+    def log(self, listing: LogListing) -> LogSource:
+        """Return the log as the engine that is wanted reads it."""
+        return open_log(self.storage, listing, self.settings, self.options.engine)
 
     @property
     def seconds(self) -> float:

@@ -198,7 +198,8 @@ def _import_new(
     instead_of: TableRow | None = None,
 ) -> None:
     """Load a table from the beginning of its log, and give it its name."""
-    beginning = Beginning(run.storage, listing, since=run.options.since, last=last)
+    since = run.options.since
+    beginning = Beginning(run.storage, listing, since=since, last=last, log=run.log)
     half = loading
     while True:
         start = beginning.find()
@@ -274,8 +275,14 @@ def _fill(run: ImportRun, table: TableRow, start: Start, listing: LogListing, la
     if version is None:
         version = start.version
         if start.state is not None:
-            load_state(loader, run.storage, listing, start.state, run.loaded)
-            run.tell("loading")
+            load_state(
+                loader,
+                run.storage,
+                listing,
+                start.state,
+                run.loaded,
+                lambda: run.tell("loading"),
+            )
             version += 1
     _append(run, loader, listing, version, last)
     status.mark_published(run.store, table, last)
@@ -298,6 +305,7 @@ def _append(
         run.loaded,
         batch_actions=run.options.batch_size,
         also=also,
+        log=run.log(listing),
         tell=lambda: run.tell("loading"),
     )
 

@@ -14,34 +14,49 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from deltasql.exceptions import TxnLogStoreError, VersionTakenError
 from deltasql.migrate.load_log import has_commit
+from deltasql.migrate.log_source import LocalLog
 from deltasql.mirror.content import same_content
-from deltasql.mirror.file_tables import FILES, TOMBSTONES
 from deltasql.mirror.log_files import commit_bytes
-from deltasql.mirror.read_log import LogState, read_commits
+from deltasql.mirror.read_log import read_commits
 from deltasql.mirror.targets import ACTIVE, DELTA, OWN
 from deltasql.model.clock import now_ms
 from deltasql.store.append import live_name
+from deltasql.store.dialect import Fault
 from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from deltasql.migrate.load_log import LogLoader
+    from deltasql.migrate.load_log import LogLoader, ParsedCommit
+    from deltasql.migrate.log_source import LogSource
     from deltasql.mirror.log_listing import LogListing
-    from deltasql.mirror.read_log import LogCommit, StateStream
+    from deltasql.mirror.read_log import LogCommit, LogState, StateStream
     from deltasql.model.actions import Metadata
     from deltasql.storage import Storage
     from deltasql.store.dialect import Session
     from deltasql.store.store import Store
 
 # One SQL transaction takes so many commits, or so many actions.
-BATCH_COMMITS = 200
+BATCH_COMMITS = 1000
 BATCH_ACTIONS = 50_000
 _EVERYTHING_OF = (
-    *("files", "file_stats", "remove_files", "cdc_files", "partitions", "skipping_columns"),
-    *("metadata", "protocols", "txns", "domains", "versions", "head"),
-    *("mirror_status", "mirror_targets", "table"),
+    "discard_files",
+    "discard_file_stats",
+    "discard_remove_files",
+    "discard_cdc_files",
+    "discard_partitions",
+    "discard_skipping_columns",
+    "discard_metadata",
+    "discard_protocols",
+    "discard_txns",
+    "discard_domains",
+    "discard_versions",
+    "discard_head",
+    "discard_mirror_status",
+    "discard_mirror_targets",
+    "discard_table",
 )
 
 
@@ -55,12 +70,12 @@ class Loaded:
     log_bytes: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
 
-    def take(self, commit: LogCommit) -> None:
+    def take(self, commit: ParsedCommit) -> None:
         """Count a commit."""
         self.version = commit.version
         self.commits += 1
-        self.files += len(commit.actions.adds)
-        self.log_bytes += len(commit.data)
+        self.files += len(commit.actions.adds) + len(commit.adds or ())
+        self.log_bytes += commit.file.size
         self.unknown.update(kind for action in commit.actions.unknown for kind in action)
 
     def notes(self) -> list[str]:
@@ -84,17 +99,26 @@ def begin_loading(
         "location": storage.location,
         "created_at_ms": metadata.created_time or now_ms(),
     }
-    with store.change() as (session, _):
-        dropped_at_ms = now_ms()
-        properties = {TableRow.LOADING: "true"}
-        (found,) = session.query(
-            "begin_loading",
-            **row,
-            dropped_at_ms=dropped_at_ms,
-            properties=json.dumps(properties),
-        )
-        target = (found[0], OWN, DELTA, None, now_ms(), published_version, 0, ACTIVE)
-        session.insert("insert_mirror_target", [(*target, 0, 0, None, None, 0)])
+    dropped_at_ms = now_ms()
+    properties = {TableRow.LOADING: "true"}
+    try:
+        with store.change() as (session, _):
+            (found,) = session.query(
+                "begin_loading",
+                **row,
+                dropped_at_ms=dropped_at_ms,
+                properties=json.dumps(properties),
+            )
+            target = (found[0], OWN, DELTA, None, now_ms(), published_version, 0, ACTIVE)
+            session.insert("insert_mirror_target", [(*target, 0, 0, None, None, 0)])
+    except TxnLogStoreError as error:
+        cause = error.__cause__
+        if cause is None or store.classify(cause) is not Fault.DUPLICATE:
+            raise
+        raise VersionTakenError(
+            f"the table at {storage.location} is being loaded by somebody else",
+            help="Wait until that is done, then repeat it.",
+        ) from error
     return TableRow(found[0], **row, dropped_at_ms=dropped_at_ms, properties=properties)
 
 
@@ -104,31 +128,25 @@ def load_state(
     listing: LogListing,
     state: LogState | StateStream,
     loaded: Loaded,
+    tell: Callable[[], None],
 ) -> None:
     """Begin a table with all that holds at a version as its first commit."""
+
+    def count(files: int) -> None:
+        loaded.files += files
+        tell()
+
     first = state.version
     wanted = [each for each in (first, first + 1) if each in listing.commits]
     commits = {each: next(read_commits(storage, listing, each, each)) for each in wanted}
-    whole = _whole(state)
-    loader.start(whole, commits.get(first), _time_of(loader, listing, first, commits))
+    at_ms = _time_of(loader, listing, first, commits)
+    loader.start(state, commits.get(first), at_ms, on_files=count)
     loaded.version, loaded.commits = first, loaded.commits + 1
-    loaded.files += whole.files.num_rows
 
 
 def pieces(files: pa.Table | Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Return files as pieces, which they may be or not."""
     return iter([files]) if isinstance(files, pa.Table) else files
-
-
-def _whole(state: LogState | StateStream) -> LogState:
-    facts = (state.version, state.checkpoint_version, state.metadata, state.protocol)
-    return LogState(
-        *facts,
-        state.txns,
-        state.domains,
-        pa.concat_tables([FILES.empty_table(), *pieces(state.files)]),
-        pa.concat_tables([TOMBSTONES.empty_table(), *pieces(state.tombstones)]),
-    )
 
 
 def load_commits(
@@ -142,13 +160,16 @@ def load_commits(
     batch_actions: int | None = None,
     tell: Callable[[], None],
     also: Callable[[Session, int], object] | None = None,
+    log: LogSource | None = None,
 ) -> None:
     """Append the commits first..last, one SQL transaction for each batch.
 
-    `also` is called in each of them with the last version of its batch.
+    `also` is called in each of them with the last version of its batch. `log` reads the log where
+    this process does not do it itself.
     """
     limit = batch_actions or BATCH_ACTIONS
-    for batch in _batches(read_commits(storage, listing, first, last), limit):
+    commits = (log or LocalLog(storage, listing)).commits(first, last)
+    for batch in _batches(commits, limit):
         loader.append(batch, also=None if also is None else partial(_call, also, batch[-1].version))
         for commit in batch:
             loaded.take(commit)
@@ -212,7 +233,7 @@ def discard(store: Store, table: TableRow) -> None:
     """Delete everything of a table that nobody ever saw."""
     with store.change([table.table_id]) as (session, _):
         for each in _EVERYTHING_OF:
-            session.execute(f"discard_{each}", table_id=table.table_id)
+            session.execute(each, table_id=table.table_id)
 
 
 def _call(also: Callable[[Session, int], object], version: int, session: Session) -> None:
@@ -237,12 +258,12 @@ def _time_of(
     return at_ms
 
 
-def _batches(commits: Iterator[LogCommit], limit: int) -> Iterator[list[LogCommit]]:
-    batch: list[LogCommit] = []
+def _batches(commits: Iterator[ParsedCommit], limit: int) -> Iterator[list[ParsedCommit]]:
+    batch: list[ParsedCommit] = []
     actions = 0
     for commit in commits:
         batch.append(commit)
-        actions += len(commit.actions)
+        actions += len(commit.actions) + len(commit.adds or ())
         if len(batch) >= BATCH_COMMITS or actions >= limit:
             yield batch
             batch, actions = [], 0

@@ -22,7 +22,7 @@ from deltasql.migrate.load_table import (
 )
 from deltasql.migrate.names import choose_name, layout_name, told_name
 from deltasql.mirror.log_listing import list_log
-from deltasql.mirror.read_log import read_state
+from deltasql.mirror.read_log import stream_state
 from deltasql.mirror.status import mark_published
 from deltasql.storage import absolute_location, join_location, open_storage
 from deltasql.store.dialect import Fault
@@ -148,13 +148,13 @@ def _load(
         if not _can_continue(store, table, storage, listing, found):
             return None
     if dry_run:
-        metadata = read_state(storage, listing=listing).metadata
+        metadata = stream_state(storage, listing.last_version, listing=listing).metadata
         named = layout_name(metadata, storage.location, folder)
         found.name = found.name or join_table_name(*named)
         found.state = "would load"
         return None
     if table is None:
-        state = read_state(storage, listing.first_version, listing=listing)
+        state = stream_state(storage, listing.first_version, listing=listing)
         name = told_name(state.metadata, storage.location)
         table = begin_loading(store, storage, state.metadata, name, listing.last_version)
     loader = LogLoader(store, table)
@@ -199,8 +199,8 @@ def _append(
     if version is None:
         version = listing.first_version
         if version > 0 or version not in listing.commits:
-            state = read_state(storage, version, listing=listing)
-            load_state(loader, storage, listing, state, loaded)
+            state = stream_state(storage, version, listing=listing)
+            load_state(loader, storage, listing, state, loaded, count)
             found.notes.append(f"begins at version {version}: older commits were cleaned up")
             version += 1
     load_commits(loader, storage, listing, version, listing.last_version, loaded, tell=count)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,12 +25,17 @@ from deltasql.mirror.stats_text import stats_texts
 from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction, Sidecar
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
     from deltasql.mirror.log_listing import Checkpoint
     from deltasql.storage import Storage
 
 SIDECARS = "_delta_log/_sidecars/"
 _PARSED = ("stats_parsed", "partitionValues_parsed")
 _BATCH_ROWS = 65_536
+_BUFFER = 1 << 20
+
+Kind = Literal["add", "remove"]
 
 
 @dataclass(slots=True)
@@ -41,6 +47,7 @@ class CheckpointState:
     protocol: Protocol | None = None
     txns: dict[str, SetTransaction] = field(default_factory=dict)
     domains: dict[str, DomainMetadata] = field(default_factory=dict)
+    parts: list[str] = field(default_factory=list)
     _files: list[pa.Table] = field(default_factory=list)
     _tombstones: list[pa.Table] = field(default_factory=list)
 
@@ -57,18 +64,53 @@ class CheckpointState:
 
 def read_checkpoint(storage: Storage, checkpoint: Checkpoint) -> CheckpointState:
     """Read every part of a checkpoint."""
+    state = read_actions(storage, checkpoint)
+    for name in state.parts:
+        state._files += read_files(storage, name, "add")
+        state._tombstones += read_files(storage, name, "remove")
+    return state
+
+
+def read_actions(storage: Storage, checkpoint: Checkpoint) -> CheckpointState:
+    """Read all but the files, which lie in the `parts` of the state."""
     state = CheckpointState(checkpoint.version)
     sidecars: list[Sidecar] = []
     for each in checkpoint.files:
-        read = _read_json if each.name.endswith(".json") else _read_parquet
-        sidecars += read(storage, each.name, state)
+        if each.name.endswith(".json"):
+            sidecars += _read_json(storage, each.name, state)
+            continue
+        state.parts.append(each.name)
+        for kind, row in _rows(storage, each.name):
+            sidecars += _take_action(kind, row, state)
     for sidecar in sidecars:
         name = sidecar.path if "/" in sidecar.path else SIDECARS + sidecar.path
-        _read_parquet(storage, name, state)
+        state.parts.append(name)
     if state.metadata is None or state.protocol is None:
         name = checkpoint.files[0].name
         raise LogParseError(f"{name} has no metadata or no protocol", path=name)
     return state
+
+
+def count_row_groups(storage: Storage, name: str) -> int:
+    """Return into how many pieces a part can be cut for reading."""
+    with _reading(storage, name) as file:
+        return int(file.num_row_groups)
+
+
+def read_files(
+    storage: Storage, name: str, kind: Kind, *, row_groups: Sequence[int] | None = None
+) -> Iterator[pa.Table]:
+    """Yield the files of one part, those that were added or removed, some at a time."""
+    schema = FILES if kind == "add" else TOMBSTONES
+    with _reading(storage, name) as file:
+        columns = _columns(file.schema_arrow, (kind,))
+        if not columns:
+            return
+        for batch in file.iter_batches(_BATCH_ROWS, row_groups, columns):
+            column = batch.column(kind)
+            rows = column.filter(pc.is_valid(column))
+            if len(rows):
+                yield _files(rows, schema)
 
 
 def _read_json(storage: Storage, name: str, state: CheckpointState) -> list[Sidecar]:
@@ -84,31 +126,39 @@ def _read_json(storage: Storage, name: str, state: CheckpointState) -> list[Side
     return [action for action in commit.actions() if isinstance(action, Sidecar)]
 
 
-def _read_parquet(storage: Storage, name: str, state: CheckpointState) -> list[Sidecar]:
-    sidecars = []
+def _rows(storage: Storage, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the actions of a part that are about no file, each with its kind."""
+    with _reading(storage, name) as file:
+        kinds = [each for each in file.schema_arrow.names if each not in ("add", "remove")]
+        columns = _columns(file.schema_arrow, kinds)
+        if not columns:
+            return
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+            for kind in batch.schema.names:
+                column = batch.column(kind)
+                rows = column.filter(pc.is_valid(column))
+                for body in rows.to_pylist(maps_as_pydicts="lossy"):
+                    yield kind, _without_nulls(body)
+
+
+@contextmanager
+def _reading(storage: Storage, name: str) -> Iterator[pq.ParquetFile]:
     try:
-        with pq.ParquetFile(storage.open_input(name)) as file:
-            columns = _columns(file.schema_arrow)
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
-                for kind in batch.schema.names:
-                    column = batch.column(kind)
-                    rows = column.filter(pc.is_valid(column))
-                    if kind in ("add", "remove") and len(rows):
-                        _take_files(rows, kind, state)
-                        continue
-                    for body in rows.to_pylist(maps_as_pydicts="lossy"):
-                        sidecars += _take_action(kind, _without_nulls(body), state)
+        # A buffer of its own for each column: a row group may hold the whole table.
+        with pq.ParquetFile(storage.open_input(name), buffer_size=_BUFFER) as file:
+            yield file
     except (pa.ArrowException, KeyError, TypeError, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise
         raise LogParseError(f"{name} cannot be read: {error}", path=name) from error
-    return sidecars
 
 
-def _columns(schema: pa.Schema) -> list[str]:
+def _columns(schema: pa.Schema, kinds: Collection[str]) -> list[str]:
     """Leave out what is told twice: a parsed form, unless its text is not there."""
     columns = []
     for kind in schema:
+        if kind.name not in kinds:
+            continue
         children = [child.name for child in kind.type] if pa.types.is_struct(kind.type) else []
         told_twice = {"partitionValues_parsed"} | (
             {"stats_parsed"} if "stats" in children else set()
@@ -133,8 +183,7 @@ def _take_action(kind: str, body: dict[str, Any], state: CheckpointState) -> lis
     return []
 
 
-def _take_files(rows: pa.StructArray, kind: str, state: CheckpointState) -> None:
-    schema = FILES if kind == "add" else TOMBSTONES
+def _files(rows: pa.StructArray, schema: pa.Schema) -> pa.Table:
     found = {child.name: rows.field(i) for i, child in enumerate(rows.type)}
     columns, unknown = {}, {}
     for name, column in found.items():
@@ -146,11 +195,10 @@ def _take_files(rows: pa.StructArray, kind: str, state: CheckpointState) -> None
             unknown[name] = column
     if "stats" not in found and "stats_parsed" in found:
         columns["stats"] = stats_texts(found["stats_parsed"])
-    if kind == "add" and "stats" in columns:
+    if schema is FILES and "stats" in columns:
         columns["num_records"] = _num_records(columns["stats"])
     columns["extra"] = _extra(unknown, len(rows))
-    table = same_spelling(pa.table(columns), schema)
-    (state._files if kind == "add" else state._tombstones).append(table)
+    return same_spelling(pa.table(columns), schema)
 
 
 def _snake(name: str) -> str:

@@ -6,8 +6,11 @@ of a million files stays in Arrow all the way.
 
 from __future__ import annotations
 
+import hashlib
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,16 +19,34 @@ from deltasql._core import Commit, Table, parse_commit
 from deltasql.exceptions import LogParseError, VersionNotFoundError
 from deltasql.mirror.file_tables import logical_files, replayed_files, tombstone_table
 from deltasql.mirror.log_listing import list_log
-from deltasql.mirror.read_checkpoint import CheckpointState, read_checkpoint
+from deltasql.mirror.read_checkpoint import (
+    CheckpointState,
+    read_actions,
+    read_checkpoint,
+    read_files,
+)
+from deltasql.storage import parse_location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from deltasql.mirror.log_listing import LogListing
+    from deltasql.mirror.read_checkpoint import Kind
     from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction
     from deltasql.storage import FileInfo, Storage
 
+    ReadFiles: TypeAlias = Callable[[Storage, str, Kind], Iterator[pa.Table]]
+    _Facts: TypeAlias = tuple[
+        int,
+        int | None,
+        Metadata,
+        Protocol,
+        dict[str, SetTransaction],
+        dict[str, DomainMetadata],
+    ]
+
 _Found = TypeVar("_Found")
+_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +57,15 @@ class LogCommit:
     file: FileInfo
     data: bytes
     actions: Commit
+
+    @property
+    def digest(self) -> str:
+        """What tells the bytes of the file from others."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def adds(self) -> None:
+        """All of its files are among its actions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +83,20 @@ class LogState:
     domains: dict[str, DomainMetadata]
     files: pa.Table
     tombstones: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class StateStream:
+    """The same of a table that may be large: its files and tombstones come once, piece by piece."""
+
+    version: int
+    checkpoint_version: int | None
+    metadata: Metadata
+    protocol: Protocol
+    txns: dict[str, SetTransaction]
+    domains: dict[str, DomainMetadata]
+    files: Iterator[pa.Table]
+    tombstones: Iterator[pa.Table]
 
 
 def read_state(
@@ -100,14 +144,44 @@ def read_states(
         yield replay.state(tombstones=tombstones)
 
 
+def stream_state(
+    storage: Storage, version: int, *, listing: LogListing, read: ReadFiles = read_files
+) -> StateStream:
+    """Read a table's state at a version, its files some at a time."""
+    checkpoint = listing.checkpoint_for(version)
+    replay = _Replay(None if checkpoint is None else read_actions(storage, checkpoint))
+    for commit in read_commits(storage, listing, replay.next_version, version):
+        replay.apply(commit)
+    return replay.stream(lambda name, kind: read(storage, name, kind))
+
+
 def read_commits(
     storage: Storage, listing: LogListing, first: int, last: int
 ) -> Iterator[LogCommit]:
     """Yield the commits first..last; one that is missing or damaged is an error that names it."""
-    for version, file in enumerate(listing.commits_from(first, last), start=first):
-        data = storage.read(file.name)
+    files = listing.commits_from(first, last)
+    contents = _contents(storage, [file.name for file in files])
+    for version, file, data in zip(range(first, last + 1), files, contents, strict=True):
         actions = parse_commit(data, version=version, path=file.name)
         yield LogCommit(version, file, data, actions)
+
+
+def _contents(storage: Storage, names: list[str]) -> Iterator[bytes]:
+    """Yield what files hold; where each takes a request, some are on their way at once."""
+    if parse_location(storage.location).is_local or len(names) == 1:
+        yield from map(storage.read, names)
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        waiting: deque[Future[bytes]] = deque()
+        try:
+            for name in names:
+                waiting.append(pool.submit(storage.read, name))
+                if len(waiting) > _AT_ONCE:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _start(storage: Storage, listing: LogListing, version: int, *, use_checkpoint: bool) -> _Replay:
@@ -137,40 +211,62 @@ class _Replay:
         self.next_version = commit.version + 1
 
     def state(self, *, tombstones: bool) -> LogState:
+        base = self._base
+        files = replayed_files(self._table)
+        left = tombstone_table(self._table.tombstones if tombstones else ())
+        if base is not None:
+            newer = self._newer(files)
+            files = pa.concat_tables([_without(base.files, newer), files])
+            if tombstones:
+                left = pa.concat_tables([_without(base.tombstones, newer), left])
+        return LogState(*self._facts(), files, left)
+
+    def stream(self, read: Callable[[str, Kind], Iterator[pa.Table]]) -> StateStream:
+        """Return the state, with the files of the checkpoint as they are read."""
+        base = self._base
+
+        def pieces(kind: Kind) -> Iterator[pa.Table]:
+            replayed = replayed_files(self._table)
+            if base is not None:
+                newer = self._newer(replayed)
+                yield _without(base.files if kind == "add" else base.tombstones, newer)
+                for name in base.parts:
+                    for piece in read(name, kind):
+                        yield _without(piece, newer)
+            yield replayed if kind == "add" else tombstone_table(self._table.tombstones)
+
+        return StateStream(*self._facts(), pieces("add"), pieces("remove"))
+
+    def _facts(self) -> _Facts:
         table, base, version = self._table, self._base, self.next_version - 1
-        files = replayed_files(table)
-        left = tombstone_table(table.tombstones if tombstones else ())
         txns = {txn.app_id: txn for txn in table.txns}
         domains = dict(table.domain_metadata)
         metadata, protocol = table.metadata, table.protocol
         if base is not None:
-            newer = [files, *self._removed]
-            files = pa.concat_tables([_without(base.files, newer), files])
-            if tombstones:
-                left = pa.concat_tables([_without(base.tombstones, newer), left])
             txns = {**base.txns, **txns}
             kept = {k: v for k, v in base.domains.items() if k not in self._domains_touched}
             domains = {**kept, **domains}
             metadata, protocol = metadata or base.metadata, protocol or base.protocol
-        return LogState(
+        return (
             version,
             None if base is None else base.version,
             _told(metadata, "metaData", version),
             _told(protocol, "protocol", version),
             txns,
             domains,
-            files,
-            left,
         )
 
+    def _newer(self, files: pa.Table) -> pa.ChunkedArray | None:
+        """What the commits after the checkpoint say of files, if they say anything."""
+        others = [each for each in (files, *self._removed) if each.num_rows]
+        chunks = [chunk for each in others for chunk in logical_files(each).chunks]
+        return pa.chunked_array(chunks, pa.string()) if chunks else None
 
-def _without(files: pa.Table, others: list[pa.Table]) -> pa.Table:
+
+def _without(files: pa.Table, newer: pa.ChunkedArray | None) -> pa.Table:
     """Return the files that later commits neither restate nor remove."""
-    if not files.num_rows or not any(each.num_rows for each in others):
+    if newer is None or not files.num_rows:
         return files
-    newer = pa.chunked_array(
-        [chunk for each in others for chunk in logical_files(each).chunks], pa.string()
-    )
     return files.filter(pc.invert(pc.is_in(logical_files(files), newer)))
 
 

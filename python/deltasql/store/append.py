@@ -26,7 +26,7 @@ from deltasql.store.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from deltasql.store.dialect import Row, Session
@@ -224,16 +224,29 @@ def _skipping_columns(
         else session.query("skipping_columns", table_id=commit.table.table_id)
     )
     registered = [SkippingColumn(r[0], tuple(load(r[1])), r[2], r[3], r[4]) for r in rows]
+    new, plan.ended_columns = changed_columns(registered, commit.skipping, first_file_id)
+    plan.new_columns = [
+        (commit.table.table_id, c.column_id, dump(list(c.path)), c.type, c.first_file_id)
+        for c in new
+    ]
+    kept = [
+        c for c in registered if c.end_file_id is None and c.column_id not in plan.ended_columns
+    ]
+    return [(c.column_id, c.path, c.type) for c in (*kept, *new)]
+
+
+def changed_columns(
+    registered: Sequence[SkippingColumn],
+    skipping: Iterable[tuple[tuple[str, ...], str]],
+    first_file_id: int,
+) -> tuple[list[SkippingColumn], list[int]]:
+    """Return the columns that are new, and the ids of those that end, where files get others."""
     active = {(c.path, c.type): c for c in registered if c.end_file_id is None}
-    wanted = dict.fromkeys(commit.skipping)
-    plan.ended_columns = [c.column_id for key, c in active.items() if key not in wanted]
-    out = [(c.column_id, c.path, c.type) for key, c in active.items() if key in wanted]
+    wanted = dict.fromkeys(skipping)
+    ended = [c.column_id for key, c in active.items() if key not in wanted]
     next_id = max((c.column_id for c in registered), default=0) + 1
-    for path, type_name in wanted:
-        if (path, type_name) not in active:
-            plan.new_columns.append(
-                (commit.table.table_id, next_id, dump(list(path)), type_name, first_file_id)
-            )
-            out.append((next_id, path, type_name))
-            next_id += 1
-    return out
+    new = (key for key in wanted if key not in active)
+    return [
+        SkippingColumn(column_id, path, type_name, first_file_id, None)
+        for column_id, (path, type_name) in enumerate(new, start=next_id)
+    ], ended

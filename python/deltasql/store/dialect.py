@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from deltasql._core import IndexedFiles
+    from deltasql._core import IndexedFiles, LogRows
     from deltasql.store.append_one import OneFilePlan
 
 Row = tuple[Any, ...]
@@ -41,6 +41,9 @@ class Session(Protocol):
         self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
     ) -> None:
         """Insert the files of a commit, `insert_add_file` for each of them."""
+
+    def insert_log(self, name: str, rows: LogRows) -> None:
+        """Insert rows that the core makes while they are sent."""
 
     def begin(self) -> None:
         """Start a transaction that may write."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from deltasql._core import IndexedFiles
+    from deltasql._core import IndexedFiles, LogRows
     from deltasql.config import Config
 
 TYPES = {
@@ -102,6 +102,10 @@ class DuckdbSession:
         self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
     ) -> None:
         self.insert("insert_add_file", files.rows(table_id, partition_ids, version))
+
+    def insert_log(self, name: str, rows: LogRows) -> None:
+        if rows:
+            self.insert(name, list(rows))
 
     def _column_types(self, table: str) -> dict[str, str]:
         rows = self._connection.execute(

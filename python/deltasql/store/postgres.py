@@ -39,12 +39,12 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
-    from deltasql._core import IndexedFiles
+    from deltasql._core import IndexedFiles, LogRows
     from deltasql.config import Config
     from deltasql.uri import DeltaSqlUri
 
@@ -110,9 +110,16 @@ class PostgresSession:
             self.insert("insert_add_file", files.rows(table_id, partition_ids, version))
             return
         # The rows go from the core to the wire: none of them becomes a Python object.
-        binary = _copy("insert_add_file") + " (FORMAT BINARY)"
+        self._copy_binary("insert_add_file", files.copy_rows(table_id, partition_ids, version))
+
+    def insert_log(self, name: str, rows: LogRows) -> None:
+        if rows:
+            self._copy_binary(name, rows.copy_pieces())
+
+    def _copy_binary(self, name: str, pieces: Iterable[bytes]) -> None:
+        binary = _copy(name) + " (FORMAT BINARY)"
         with self._connection.cursor() as cursor, cursor.copy(binary) as copy:
-            for piece in files.copy_rows(table_id, partition_ids, version):
+            for piece in pieces:
                 copy.write(piece)
 
     def begin(self) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from deltasql._core import IndexedFiles
+    from deltasql._core import IndexedFiles, LogRows
     from deltasql.config import Config
 
 TYPES = {
@@ -69,7 +69,8 @@ class SqliteSession:
     def execute(self, name: str, /, **params: Any) -> int:
         listed = _list_parameter(name)
         if listed is None:
-            return self._connection.execute(_text(name), params).rowcount
+            bound = params if not _has_list(params) else _as_json(params)
+            return self._connection.execute(_text(name), bound).rowcount
         changed = 0
         for part in chunks(params.pop(listed), _LIST_CHUNK):
             changed += self._connection.execute(*_expand(name, listed, part, params)).rowcount
@@ -85,6 +86,9 @@ class SqliteSession:
         self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
     ) -> None:
         self.insert("insert_add_file", files.rows(table_id, partition_ids, version))
+
+    def insert_log(self, name: str, rows: LogRows) -> None:
+        self._connection.executemany(_positional(name), rows)
 
     def begin(self) -> None:
         self._gate.enter(self._connection)
@@ -164,7 +168,8 @@ class SqliteDialect:
         # Every parameter of a bulk read is an integer.
         text = PARAMETER.sub(lambda match: str(int(params[match[1]])), text)
         with self._pool.lend() as connection:
-            return read_arrow(connection, text)
+            timeout = self._config.store.busy_timeout_ms
+            return read_arrow(connection, self._path, text, busy_timeout_ms=timeout)
 
     def ledger(self, session: Session) -> list[Row] | None:
         return ledger_if_there(session)

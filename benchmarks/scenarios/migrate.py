@@ -1,0 +1,91 @@
+"""Import a log into SQL, beside the time stock deltalake needs only to open the same table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks import cold, import_apart
+from benchmarks.contenders import BACKENDS, deltasql
+from benchmarks.harness import result, say
+from benchmarks.import_logs import many_commits, one_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.harness import Result
+    from benchmarks.peers import Deltalake
+    from benchmarks.workspace import Workspace
+
+TITLE = "Import a log"
+FILES, COMMITS, CHECKPOINT_FILES = 100_000, 5_000, 1_000_000
+QUICK_FILES, QUICK_COMMITS, QUICK_CHECKPOINT_FILES = 4_000, 200, 20_000
+
+
+def run(workspace: Workspace, *, quick: bool) -> list[Result]:
+    """Import each log into a new catalog, backends in turns; then once more with verification."""
+    files, commits = (QUICK_FILES, QUICK_COMMITS) if quick else (FILES, COMMITS)
+    large = QUICK_CHECKPOINT_FILES if quick else CHECKPOINT_FILES
+    results = _measure(workspace, "commits", many_commits(files, commits), files, 1 if quick else 5)
+    results += _measure(workspace, "checkpoint", one_checkpoint(large), large, 1 if quick else 3)
+    return results
+
+
+def _measure(
+    workspace: Workspace, case: str, stock: Deltalake, size: int, rounds: int
+) -> list[Result]:
+    opened: list[cold.Answer] = []
+    loaded: dict[str, list[import_apart.Answer]] = {name: [] for name in BACKENDS}
+    for _ in range(rounds):
+        opened.append(cold.measure(cold.Request(stock.unconnected(), "open")))
+        for backend in BACKENDS:
+            loaded[backend].append(_import(workspace, backend, stock, size, verify=False))
+    results = _results(
+        "deltalake",
+        "path",
+        case,
+        size,
+        [each.open_seconds for each in opened],
+        [each.peak_mb for each in opened],
+    )
+    for backend, answers in loaded.items():
+        seconds = [each.seconds for each in answers]
+        peaks = [each.peak_mb for each in answers]
+        results += _results(f"deltasql-{backend}", backend, case, size, seconds, peaks)
+        verified = _import(workspace, backend, stock, size, verify=True)
+        results += [
+            result(
+                f"deltasql-{backend}",
+                backend,
+                [size / verified.seconds],
+                case=f"{case} verified",
+                size=size,
+                metric="throughput",
+                unit="files/s",
+            )
+        ]
+    return results
+
+
+def _results(
+    name: str, backend: str, case: str, size: int, seconds: Sequence[float], peaks: Sequence[float]
+) -> list[Result]:
+    rates = [size / each for each in seconds]
+    times = [each * 1000 for each in seconds]
+    return [
+        result(name, backend, rates, case=case, size=size, metric="throughput", unit="files/s"),
+        result(name, backend, times, case=f"{case} time", size=size, metric="latency", unit="ms"),
+        result(name, backend, peaks, case=f"{case} memory", size=size, metric="memory", unit="MB"),
+    ]
+
+
+def _import(
+    workspace: Workspace, backend: str, stock: Deltalake, size: int, *, verify: bool
+) -> import_apart.Answer:
+    catalog = deltasql(workspace, backend)
+    say(f"  {size:,} files into {catalog.name}{', verified' if verify else ''}")
+    workspace.settle()
+    source = str(stock.folder / "t0")
+    answer = import_apart.measure(import_apart.Request(source, catalog.uri, verify))
+    if answer.files != size:
+        raise RuntimeError(f"{catalog.name}: {size} files in the log, {answer.files} in SQL")
+    return answer

@@ -1,0 +1,58 @@
+"""Work that is done ahead, on a thread of its own, one item at most."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Item = TypeVar("Item")
+
+_END = object()
+
+
+def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items, the next of which is being made while the last is in use.
+
+    >>> list(read_ahead(range(3)))
+    [0, 1, 2]
+    """
+    waiting: queue.Queue[object] = queue.Queue(1)
+    stopped = threading.Event()
+
+    def hand_over(item: object) -> bool:
+        while not stopped.is_set():
+            try:
+                waiting.put(item, timeout=0.2)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def work() -> None:
+        try:
+            for item in items:
+                if not hand_over(item):
+                    return
+            hand_over(_END)
+        except BaseException as error:  # raised again by whoever takes the items
+            hand_over(_Failure(error))
+
+    worker = threading.Thread(target=work, name="deltasql-read-ahead", daemon=True)
+    worker.start()
+    try:
+        while (item := waiting.get()) is not _END:
+            if isinstance(item, _Failure):
+                raise item.error
+            yield item  # type: ignore[misc]
+    finally:
+        stopped.set()
+        worker.join()
+
+
+class _Failure:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error

@@ -1,0 +1,188 @@
+"""Rows of a log that is loaded: many commits at once, written the fastest way there is.
+
+A table without a head is out of sight, so its first version may take several transactions; the
+one that writes the head is the last.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from deltasql.store.append import changed_columns
+from deltasql.store.records import UNPARTITIONED, SkippingColumn, TableRow, dump, load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from deltasql._core import LogFiles
+    from deltasql.store.dialect import Row, Session
+    from deltasql.store.records import Head
+
+# In this order every row finds what it refers to.
+_INSERTS = (
+    "insert_metadata",
+    "insert_protocol",
+    "insert_txn",
+    "insert_domain_metadata",
+    "insert_cdc_file",
+    "insert_version",
+)
+# What the transactions before the last may have written.
+_DISCARDS = (
+    "discard_files",
+    "discard_file_stats",
+    "discard_remove_files",
+    "discard_partitions",
+    "discard_skipping_columns",
+)
+
+
+@dataclass(slots=True)
+class SkippingColumns:
+    """The columns that were ever indexed for a table, and what became new or ended."""
+
+    columns: list[SkippingColumn] = field(default_factory=list)
+    began: list[SkippingColumn] = field(default_factory=list)
+    ended: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, session: Session, table_id: int) -> SkippingColumns:
+        rows = session.query("skipping_columns", table_id=table_id)
+        return cls([SkippingColumn(r[0], tuple(load(r[1])), r[2], r[3], r[4]) for r in rows])
+
+    def copy(self) -> SkippingColumns:
+        """Return the same columns, with nothing left to write."""
+        return SkippingColumns(list(self.columns))
+
+    def change(self, wanted: Iterable[tuple[tuple[str, ...], str]], first_file_id: int) -> None:
+        """Index these columns from a file on, and no others."""
+        new, ended = changed_columns(self.columns, wanted, first_file_id)
+        self.columns = [
+            SkippingColumn(c.column_id, c.path, c.type, c.first_file_id, first_file_id)
+            if c.column_id in ended
+            else c
+            for c in self.columns
+        ]
+        self.columns += new
+        self.began += new
+        self.ended |= dict.fromkeys(ended, first_file_id)
+
+    @property
+    def active(self) -> list[tuple[int, tuple[str, ...], str]]:
+        """(id, path, type) of the columns that are indexed now."""
+        return [(c.column_id, c.path, c.type) for c in self.columns if c.end_file_id is None]
+
+
+@dataclass(slots=True)
+class LoadPlan:
+    """The rows of a run of commits."""
+
+    table_id: int
+    files: LogFiles
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    columns: SkippingColumns = field(default_factory=SkippingColumns)
+
+    def add(self, name: str, rows: Iterable[Row]) -> None:
+        """Take rows for an insert."""
+        self.rows.setdefault(name, []).extend(rows)
+
+
+def claim(session: Session, table_id: int, token: str) -> None:
+    """Begin to load a table without a head: what an earlier try left is deleted.
+
+    The token says who loads it: see `is_claimed`.
+    """
+    rows = session.query("loading_properties", table_id=table_id)
+    for row in rows:
+        properties = json.loads(row[0]) | {TableRow.LOADING: token}
+        session.execute(
+            "set_loading_properties", table_id=table_id, properties=json.dumps(properties)
+        )
+    for each in _DISCARDS:
+        session.execute(each, table_id=table_id)
+
+
+def is_claimed(session: Session, table_id: int, token: str) -> bool:
+    """Tell whether nobody else has begun to load the table, and lock it against that."""
+    rows = session.query("loading_properties", table_id=table_id)
+    return all(json.loads(row[0]).get(TableRow.LOADING) == token for row in rows)
+
+
+def write(session: Session, plan: LoadPlan, known: dict[str, int], *, is_first: bool) -> None:
+    """Write the rows of a plan; `known` are ids of partitions, those that are new are added."""
+    files, table_id = plan.files, plan.table_id
+    keys = [] if is_first else files.keys()
+    live = session.query("live_by_key", table_id=table_id, keys=keys) if keys else []
+    ended, versions = files.resolve([(bytes(row[0]), row[1]) for row in live])
+    if ended:
+        session.execute(
+            "end_files",
+            table_id=table_id,
+            file_ids=ended,
+            versions=versions,
+            pairs=list(zip(ended, versions, strict=True)),
+        )
+    _write_columns(session, plan)
+    wanted = files.partitions
+    _learn_partitions(session, table_id, wanted, known)
+    ids = [known[values] for values in wanted]
+    session.insert_log("insert_loaded_file", files.file_rows(table_id, ids))
+    session.insert_log("insert_file_stats", files.stats_rows(table_id))
+    session.insert_log("insert_remove_file", files.remove_rows(table_id))
+    for name in _INSERTS:
+        if rows := plan.rows.get(name):
+            session.insert(name, rows)
+
+
+def write_head(session: Session, before: Head | None, head: Head) -> None:
+    """Make the head, or move it."""
+    values = {
+        "table_id": head.table_id,
+        "version": head.version,
+        "committed_at_ms": head.committed_at_ms,
+        "next_file_id": head.next_file_id,
+        "metadata_version": head.metadata_version,
+        "protocol_version": head.protocol_version,
+    }
+    if before is None:
+        session.insert("insert_head", [tuple(values.values())])
+    else:
+        session.execute("move_head", **values)
+
+
+def _write_columns(session: Session, plan: LoadPlan) -> None:
+    columns, table_id = plan.columns, plan.table_id
+    if columns.began:
+        rows = [
+            (table_id, c.column_id, dump(list(c.path)), c.type, c.first_file_id)
+            for c in columns.began
+        ]
+        session.insert("insert_skipping_column", rows)
+    for column_id, end_file_id in columns.ended.items():
+        session.execute(
+            "end_skipping_column", table_id=table_id, column_id=column_id, end_file_id=end_file_id
+        )
+
+
+def _learn_partitions(
+    session: Session, table_id: int, wanted: Sequence[str], known: dict[str, int]
+) -> None:
+    missing = [values for values in wanted if values not in known]
+    if not missing:
+        return
+    known.update(session.query("partitions_by_value", table_id=table_id, partition_values=missing))
+    new = [values for values in missing if values not in known]
+    if not new:
+        return
+    last = session.query("last_partition_id", table_id=table_id)[0][0]
+    rows: list[Row] = []
+    for values in new:
+        if values == "{}":
+            known[values] = UNPARTITIONED
+        else:
+            last += 1
+            known[values] = last
+        rows.append((table_id, known[values], values))
+    session.insert("insert_partition", rows)
