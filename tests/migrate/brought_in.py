@@ -1,0 +1,74 @@
+"""Tables of the corpus in a catalog of ours, and how they are compared with their sources."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from deltasql.mirror.log_files import commits_between
+from deltasql.mirror.sql_state import SqlState
+from tests.oracles.states import arrow_rows
+
+if TYPE_CHECKING:
+    from deltasql import Catalog
+    from deltasql.api.table import CatalogTable
+    from tests.migrate.corpus import Corpus, Source
+    from tests.oracles.states import Rows
+
+
+@dataclass
+class BroughtIn:
+    """A catalog, and the tables of a corpus that were imported into it, each when asked for."""
+
+    catalog: Catalog
+    corpus: Corpus
+    reports: dict[str, Any] = field(default_factory=dict)
+
+    def table(self, name: str) -> tuple[Source, CatalogTable]:
+        """Return a table of the corpus and what became of it."""
+        source = self.corpus.source(name)
+        if name not in self.reports:
+            self.reports[name] = self.catalog.import_table(str(source.path), name=name)
+        return source, self.catalog.table(name)
+
+
+def engine_rows(table: CatalogTable, version: int) -> Rows:
+    """Return the rows of a version as the embedded engine reads them."""
+    with table.catalog.begin() as tx:
+        tx.pin(table.full_name, table.snapshot(version))
+        return arrow_rows(tx.read(table.full_name, engine="duckdb"))
+
+
+def sql_content(table: CatalogTable) -> list[tuple[Any, ...]]:
+    """Return all that SQL knows of a table, at every version."""
+    history = sorted(table.history(), key=lambda row: row.version)
+    store, table_id = table.catalog.store, table.row.table_id
+    with store.session() as session:
+        first, last = history[0].version, history[-1].version
+        encoded = dict(commits_between(session, table_id, first, last))
+    out = []
+    for row in history:
+        state = SqlState(store, table.row, row.version)
+        out.append(
+            (
+                (row.version, row.committed_at_ms, row.group_size, row.info),
+                (state.metadata, state.protocol, state.txns, state.domains),
+                state.files.sort_by("path").to_pylist(),
+                state.tombstones.sort_by("path").to_pylist(),
+                encoded[row.version],
+            )
+        )
+    return out
+
+
+def commit_infos(source: Source) -> dict[int, dict[str, Any]]:
+    """Return what the commits of a log tell of themselves, field by field."""
+    found = {}
+    for name, data in source.log.items():
+        stem, _, suffix = name.partition(".")
+        if suffix == "json" and stem.isdigit():
+            actions = [json.loads(line) for line in data.splitlines() if line.strip()]
+            infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
+            found[int(stem)] = infos[0] if infos else {}
+    return found

@@ -1,0 +1,73 @@
+"""Logs in the spelling of older and of later writers: all that the protocol allows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.mirror.support import LOG, commit_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SCHEMA = {
+    "type": "struct",
+    "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
+}
+_METADATA = {
+    "id": "0d6f7f38-7e0c-4a44-9f0a-6f3a54a4f3c1",
+    "format": {"provider": "parquet", "options": {}},
+    "schemaString": json.dumps(_SCHEMA, indent=1),
+    "partitionColumns": [],
+    "configuration": {},
+    "createdTime": None,
+}
+_INFO = {"timestamp": 1_500_000_000_000, "operation": "WRITE", "later": {"a": [1, None]}}
+
+
+def older_writers(place: Path) -> None:
+    """No commit info, fields that are null, left out or unknown, actions in any order."""
+    first, second, third = (_rows(place, name) for name in ("a b", "c", "d"))
+    no_time = {"path": third["path"], "dataChange": True, "extendedFileMetadata": False}
+    gone = {"path": first["path"], "deletionTimestamp": 1_500_000_100_000, "dataChange": True}
+    restated = {**second, "dataChange": False, "stats": '{"numRecords":2}'}
+    commits: list[list[dict[str, Any]]] = [
+        [
+            {"add": first},
+            {"metaData": _METADATA},
+            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        ],
+        [
+            {"add": {**second, "stats": None, "tags": None}},
+            {"commitInfo": _INFO},
+            {"txn": {"appId": "etl", "version": 1, "lastUpdated": None}},
+        ],
+        [],
+        [
+            {"remove": gone},
+            {"add": {**third, "stats": '{"numRecords": 2}', "later": [1]}},
+        ],
+        [{"add": restated}],
+        [{"remove": {**no_time, "path": "unknown.parquet"}}, {"remove": no_time}],
+        [{"add": {**first, "stats": "{}"}}],
+    ]
+    for version, actions in enumerate(commits):
+        text = "\n".join(json.dumps(action) for action in actions)
+        commit_path(place, version).write_text(text + ("\n\n" if version % 2 else ""))
+
+
+def _rows(place: Path, name: str) -> dict[str, Any]:
+    """Write a file of two rows and return the least that a log tells of it."""
+    (place / LOG).mkdir(parents=True, exist_ok=True)
+    file = place / f"{name}.parquet"
+    pq.write_table(pa.table({"id": [len(name), 10 + len(name)]}), file)
+    return {
+        "path": f"{name}.parquet".replace(" ", "%20"),
+        "size": file.stat().st_size,
+        "partitionValues": {},
+        "modificationTime": 1,
+        "dataChange": True,
+    }

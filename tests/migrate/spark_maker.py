@@ -1,0 +1,74 @@
+"""What makers of tables with delta-spark share."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tests.mirror.support import LOG, commit_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+_DAY_S = 86_400
+
+
+@contextmanager
+def configured(spark: SparkSession, wanted: dict[str, str]) -> Iterator[None]:
+    """Change settings of the session for a while; they may have had no value."""
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, known in before.items():
+            if known is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, known)
+
+
+def run(spark: SparkSession, place: Path, *statements: str) -> None:
+    """Let delta-spark take statements about the table `{t}`."""
+    for statement in statements:
+        spark.sql(statement.format(t=f"delta.`{place}`"))
+
+
+def delta_log(spark: SparkSession, place: Path) -> Any:
+    """Return delta-spark's own object for a table."""
+    jvm: Any = spark._jvm
+    return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(place))
+
+
+def clean_up(spark: SparkSession, place: Path) -> None:
+    """Write a checkpoint of a log that is years old, which lets delta-spark clean it up."""
+    old = time.time() - 1000 * _DAY_S
+    for number, file in enumerate(sorted((place / LOG).iterdir())):
+        os.utime(file, (old + number, old + number))
+    delta_log(spark, place).checkpoint()
+    assert not commit_path(place, 0).exists(), "delta-spark cleaned nothing up"
+
+
+def set_domain(spark: SparkSession, place: Path, configuration: str, *, removed: bool) -> None:
+    """Commit a metadata domain of a user, for which there is no statement."""
+    jvm: Any = spark._jvm
+    delta = jvm.org.apache.spark.sql.delta
+    domain = delta.actions.DomainMetadata("etl.état", configuration, removed)
+    operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+    log, none = delta_log(spark, place), jvm.scala.Option.empty()
+    actions = jvm.PythonUtils.toSeq([domain])
+    log.startTransaction(none, none).commit(actions, operation)
+
+
+def commit_times(spark: SparkSession, place: Path) -> dict[int, int]:
+    """Return when each commit happened as delta-spark tells it, in milliseconds."""
+    rows = spark.sql(f"DESCRIBE HISTORY delta.`{place}`").selectExpr(
+        "version", "unix_millis(timestamp) AS at"
+    )
+    return {row["version"]: row["at"] for row in rows.collect()}

@@ -1,0 +1,134 @@
+"""Tables of stock deltalake, and logs of any other spelling, come in equal at every version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import deltasql
+from tests.conftest import new_catalog_uri
+from tests.migrate import corpus_by_hand, corpus_stock
+from tests.migrate.brought_in import BroughtIn, commit_infos, engine_rows, sql_content
+from tests.migrate.corpus import Corpus, log_files, named
+from tests.mirror.support import copy_table, open_mirrored
+from tests.oracles.own import own_log
+from tests.oracles.readers import Deltalake, Place, stock_log, stock_table
+from tests.oracles.states import arrow_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deltasql.uri import DeltaSqlUri
+
+TABLES = named(
+    corpus_stock.every_operation,
+    corpus_stock.vacuumed,
+    corpus_stock.checkpoints,
+    corpus_stock.cleaned_up,
+    corpus_stock.compacted,
+    corpus_stock.compacted_after_checkpoint,
+    corpus_stock.odd_values,
+    corpus_stock.typed_partitions,
+    corpus_stock.every_type,
+    corpus_stock.change_data,
+    corpus_stock.converted,
+    corpus_stock.many_files,
+    corpus_by_hand.older_writers,
+)
+
+# Older versions have no files any more, or the same ten thousand.
+FIRST_READ = {"vacuumed": 3, "many_files": 2}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """The tables, none of them made yet."""
+    return Corpus(tmp_path_factory.mktemp("corpus"), TABLES)
+
+
+@pytest.fixture(scope="module")
+def brought(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BroughtIn]:
+    """The same tables in a catalog."""
+    folder = tmp_path_factory.mktemp("catalog")
+    for uri in new_catalog_uri("sqlite", folder):
+        with open_mirrored(uri, folder) as catalog:
+            yield BroughtIn(catalog, corpus)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_version_has_the_rows_of_the_source(brought: BroughtIn, name: str) -> None:
+    source, table = brought.table(name)
+    for version in source.versions:
+        if version >= FIRST_READ.get(name, 0):
+            assert engine_rows(table, version) == Deltalake().rows(source.place, version), version
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_version_is_what_deltalake_knows_of_it(brought: BroughtIn, name: str) -> None:
+    source, table = brought.table(name)
+    assert [row.version for row in reversed(table.history())] == list(source.versions)
+    for version in source.versions:
+        expected = own_log(table, version)
+        assert stock_log(source.place, version, expected.apps) == expected
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_commit_keeps_its_fields_and_the_log_its_bytes(brought: BroughtIn, name: str) -> None:
+    source, table = brought.table(name)
+    (report,) = brought.catalog.mirror.verify(name, versions="all")
+    assert report.ok, report.summary()
+    assert log_files(source.path) == source.log
+    told = commit_infos(source)
+    for row in table.history():
+        if row.version in told:
+            body = {**row.info.body(), "txnId": None}
+            assert body == {**told[row.version], "txnId": None}, row.version
+
+
+@pytest.mark.parametrize("name", sorted(TABLES.keys() - {"many_files"}))
+def test_an_imported_table_goes_on(
+    corpus: Corpus, name: str, sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    source = corpus.source(name)
+    copy = copy_table(source.path, tmp_path / "copy")
+    with open_mirrored(sqlite_uri, tmp_path) as catalog:
+        catalog.import_table(str(copy), name="t")
+        with catalog.begin() as tx:
+            rows = tx.read("t")
+            tx.write("t", rows.slice(0, 1))
+        assert tx.versions["t"] == source.versions[-1] + 1
+        found = Deltalake().rows(Place(str(copy)), tx.versions["t"])
+        assert len(found.rows) == len(rows) + 1
+        assert found == engine_rows(catalog.table("t"), tx.versions["t"])
+        with catalog.begin() as tx:
+            tx.delete("t")
+        assert Deltalake().rows(Place(str(copy)), tx.versions["t"]).rows == ()
+        (report,) = catalog.mirror.verify("t", versions="all")
+        assert report.ok, report.summary()
+
+
+def test_change_data_is_what_deltalake_reads(brought: BroughtIn) -> None:
+    source, table = brought.table("change_data")
+    ours, theirs = (
+        pa.table(opened.load_cdf(starting_version=0, ending_version=source.versions[-1]))
+        for opened in (deltasql.DeltaTable(table.uri), stock_table(source.place))
+    )
+    assert arrow_rows(ours) == arrow_rows(theirs)
+    assert set(ours["_change_type"].to_pylist()) == {
+        *("insert", "delete", "update_preimage", "update_postimage")
+    }
+
+
+@pytest.mark.parametrize("backend", ["duckdb", "postgres"])
+def test_every_database_holds_the_same(
+    brought: BroughtIn, catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    with open_mirrored(catalog_uri, tmp_path) as catalog:
+        there = BroughtIn(catalog, brought.corpus)
+        for name in TABLES:
+            _, ours = brought.table(name)
+            _, theirs = there.table(name)
+            assert sql_content(theirs) == sql_content(ours), name
