@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from deltasql.model.actions import (
     AddCdcFile,
     AddFile,
-    CommitInfo,
     DeletionVector,
     Metadata,
     Protocol,
 )
+from deltasql.model.clock import now_ms
 from tests import strategies
 from tests.mirror.checkpoint_support import Replay
 from tests.mirror.random_commits import removal
@@ -38,6 +38,9 @@ _NAMES = st.one_of(
 _APPS = st.builds(replace, strategies.transactions, extra=st.just({}))
 _DOMAINS = st.builds(
     replace, strategies.domains, domain=st.sampled_from(["a.b", "it's"]), extra=st.just({})
+)
+_BRIEF = dict.fromkeys(
+    ("extended_file_metadata", "partition_values", "size", "stats", "tags"), None
 )
 _PLACES = st.sampled_from(["relative", "relative", "relative", "inside", "elsewhere"])
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -69,8 +72,9 @@ class RandomLog:
     def _step(self) -> list[Action]:
         live = list(self.replay.adds.values())
         gone = self._draw(st.lists(st.sampled_from(live), max_size=2, unique_by=id)) if live else []
-        fields = {"extended_file_metadata": self._draw(st.sampled_from([True, None]))}
-        removes = [replace(removal(add), **fields) for add in gone]
+        removes = [removal(add) for add in gone]
+        if self._draw(st.booleans()):
+            removes = [replace(each, **_BRIEF) for each in removes]
         keys = {_key(each) for each in gone}
         adds = [add for add in self._adds() if _key(add) not in keys]
         if live and self._draw(st.booleans()):  # told once more, with other statistics
@@ -93,7 +97,7 @@ class RandomLog:
         lines = list(actions)
         random.Random(self.versions).shuffle(lines)
         if info is not None:
-            lines.insert(0, CommitInfo(timestamp=1_700_000_000_000 + self.versions, operation="X"))
+            lines.insert(0, replace(info, timestamp=now_ms() - 1000 + self.versions))
         path = commit_path(self.root, self.versions)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes("\n".join(each.to_json() for each in lines).encode())
@@ -111,7 +115,9 @@ class RandomLog:
 
     def _path(self, folder: str = "") -> str:
         """Draw the path of a file, and put one there."""
-        name, place = folder + self._draw(_NAMES), self._draw(_PLACES)
+        place = self._draw(_PLACES)
+        # One file under two names would be two files.
+        name = f"{folder}{'' if place == 'relative' else 'by url/'}{self._draw(_NAMES)}"
         root = self.elsewhere if place == "elsewhere" else self.root
         self._put(root / name)
         encoded = quote(name, safe="/=")

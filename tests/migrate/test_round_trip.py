@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
 
-EXAMPLES = {"sqlite": 40, "postgres": 15, "duckdb": 6}
+EXAMPLES = {"sqlite": 20, "postgres": 10, "duckdb": 5}
 _NOT_KEPT = ("data_change", "extra", "extended_file_metadata")
 
 
