@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +14,12 @@ import pytest
 
 import deltasql
 from deltasql.phases import hooked
+from deltasql.store.store import Store
 from tests.migrate.sources import append, rows
-from tests.mirror.support import log_bytes
+from tests.mirror.support import LOG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
@@ -35,8 +38,9 @@ def theirs(place: Path | str, *ids: int) -> int:
 
 
 def ours(catalog: Catalog, *ids: int) -> int:
-    """Write rows through SQL."""
+    """Write rows through SQL, to a table that is there."""
     with catalog.begin() as tx:
+        tx.snapshot(NAME)
         tx.write(NAME, rows(*ids))
     return tx.versions[NAME]
 
@@ -59,10 +63,11 @@ def is_sound(catalog: Catalog) -> bool:
 
 def shut_out(place: Path | str) -> bool:
     """Whether stock deltalake refuses to write to a table by its path, and changes nothing."""
-    before = log_bytes(place)
+    log = Path(place) / LOG
+    before = everything_below(log)
     with pytest.raises(deltalake.exceptions.CommitFailedError, match="InCommitTimestamp"):
         theirs(place, 99)
-    return log_bytes(place) == before
+    return everything_below(log) == before
 
 
 def everything_below(place: Path) -> dict[str, bytes]:
@@ -79,6 +84,24 @@ def die_at(phase: str) -> Callable[[str], None]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return hook
+
+
+def kill_after(transactions: int) -> None:
+    """End this process when so many SQL transactions have been committed."""
+    done = count(1)
+
+    def counted(change: Callable[..., Any]) -> Callable[..., Any]:
+        @contextmanager
+        def wrapper(self: Store, *args: Any) -> Iterator[Any]:
+            with change(self, *args) as given:
+                yield given
+            if next(done) == transactions:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return wrapper
+
+    Store.change = counted(Store.change)  # type: ignore[method-assign]
+    Store.relaxed = counted(Store.relaxed)  # type: ignore[method-assign]
 
 
 def once_at(phase: str, act: Callable[[], object]) -> Callable[[str], None]:

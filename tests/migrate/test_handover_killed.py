@@ -19,6 +19,7 @@ from tests.migrate.handing_over import (
     NAME,
     cut_over_and_die,
     is_sound,
+    kill_after,
     open_catalog,
     ours,
     roll_back_and_die,
@@ -27,7 +28,6 @@ from tests.migrate.handing_over import (
     theirs,
 )
 from tests.migrate.sources import HEAD, copy_of, make_table, read_ids
-from tests.migrate.test_import_killed import kill_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable

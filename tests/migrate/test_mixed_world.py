@@ -11,7 +11,6 @@ import pytest
 
 from deltasql.exceptions import TableFollowsError
 from deltasql.phases import HAND_OVER_PHASES, hooked
-from tests.commit.support import audit
 from tests.migrate.handing_over import (
     NAME,
     is_sound,
@@ -182,4 +181,3 @@ def test_no_row_is_lost_or_doubled(catalog_uri: DeltaSqlUri, tmp_path: Path, see
             world.follow()
         assert sql_ids(catalog) == read_ids(world.place) == sorted(world.ids)
         assert is_sound(catalog)
-        audit(catalog)
