@@ -222,9 +222,13 @@ class LogLoader:
     def _claim(self) -> None:
         """Begin a table anew; from now on nobody else may."""
         token = str(uuid.uuid4())
-        with self._store.change([self._table.table_id]) as (session, heads):
-            self._refuse_moved(heads.get(self._table.table_id))
-            load.claim(session, self._table.table_id, token)
+        table_id = self._table.table_id
+        with self._store.change() as (session, _):
+            # There is no head to lock: whoever has the table's row may have made one meanwhile.
+            session.query("loading_properties", table_id=table_id)
+            heads = session.query("read_head", table_id=table_id)
+            self._refuse_moved(Head(*heads[0]) if heads else None)
+            load.claim(session, table_id, token)
         self._token = token
 
     @contextmanager
