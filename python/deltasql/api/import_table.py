@@ -47,14 +47,12 @@ def import_table(
     ('sales', 'imported', 0)
     """
     chosen = resolved(uri, config, **settings)
-    if chosen.table is not None and name is None:
-        names = {"name": chosen.table, "namespace": namespace or chosen.namespace}
-    else:
-        names = {"name": name, "namespace": namespace}
+    by_uri = chosen.table is not None and name is None
     with _catalog(chosen, config, settings, dry_run=dry_run) as catalog:
         return catalog.import_table(
             source,
-            **names,
+            name=chosen.table if by_uri else name,
+            namespace=namespace or (chosen.namespace if by_uri else None),
             force=force,
             dry_run=dry_run,
             up_to_version=up_to_version,

@@ -135,9 +135,7 @@ def settings_for(
     place = absolute_location(source)
     known = {each: settings.plain_options(each) for each in settings.locations}
     known[place] = {**settings.plain_options(place), **options}
-    return StorageSettings(
-        options=settings.plain_options(),
-        locations=known,
-        timeout_s=settings.timeout_s,
-        retries=settings.retries,
+    given = {"options": settings.plain_options(), "locations": known}
+    return StorageSettings.model_validate(
+        {**given, "timeout_s": settings.timeout_s, "retries": settings.retries}
     )

@@ -11,8 +11,14 @@ if TYPE_CHECKING:
     from deltasql.mirror.verify import VerifyReport
 
 ImportState = Literal[
-    *("imported", "continued", "replaced", "up to date"),
-    *("would import", "would continue", "would replace", "failed"),
+    "imported",
+    "continued",
+    "replaced",
+    "up to date",
+    "would import",
+    "would continue",
+    "would replace",
+    "failed",
 ]
 ImportPhase = Literal["reading", "loading", "checking files", "verifying", "done"]
 _SHOWN = 20

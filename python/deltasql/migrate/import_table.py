@@ -38,6 +38,7 @@ from deltasql.migrate.import_verify import (
     look_at_all,
     verify_loaded,
 )
+from deltasql.migrate.load_checkpoint import BATCH_FILES
 from deltasql.migrate.load_log import LogLoader
 from deltasql.migrate.load_table import (
     Loaded,
@@ -270,7 +271,7 @@ def _resumed(
 
 def _fill(run: ImportRun, table: TableRow, start: Start, listing: LogListing, last: int) -> None:
     run.tell("loading")
-    loader = LogLoader(run.store, table)
+    loader = LogLoader(run.store, table, batch_files=run.options.batch_size or BATCH_FILES)
     version = loader.next_version
     if version is None:
         version = start.version

@@ -122,7 +122,8 @@ def whose(differences: Sequence[Difference]) -> tuple[list[Difference], list[Dif
     does deltalake, which starts from that checkpoint, or which cannot read the table at all.
     """
     contradicts = any(each.source in _BESIDE for each in differences)
-    ours, theirs = [], []
+    ours: list[Difference] = []
+    theirs: list[Difference] = []
     for each in differences:
         by_deltalake = each.source == "deltalake" and (contradicts or each.kind == "unreadable")
         (theirs if by_deltalake or each.source in _BESIDE else ours).append(each)
