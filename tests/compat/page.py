@@ -19,9 +19,12 @@ Each column is a release of deltalake in an environment of its own: the last thr
 and the last one before 1.0. `make compat` lets each of them read tables that deltasql published,
 write by path, and write tables that are then imported; rows are compared at every version.
 
-- **yes**: the same rows at every version. *By its SQL* and *by pyarrow*: one of its two ways to read
+- **yes**: the same rows at every version. *By its SQL*, *by pyarrow*: one of its two ways to read
   has them (`QueryBuilder`, `to_pyarrow_table`), the other one refuses or is wrong.
 - **refused**: the release says that it cannot write to the table, and changes nothing.
+- **not refused, but noticed**: the release does not look at the features that a writer has to know.
+  It commits past SQL; `deltasql verify` says so, and `mirror adopt` or `mirror reject` settles it.
+  Keep such releases out by the permissions of the store.
 - **no**: the release says that it cannot read the table, as for features that it does not know.
 - **other rows**: it reads, but not what the table holds, whoever wrote it.
 """

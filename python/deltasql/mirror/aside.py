@@ -35,6 +35,7 @@ class Aside:
             self._storage.rename(name, self._place(name))
 
     def _place(self, name: str) -> str:
-        kept = self._folder + name.removeprefix(LOG_FOLDER)
+        # deltalake before 1.0 lists subfolders, too, and goes by the names of files.
+        kept = f"{self._folder}{name.removeprefix(LOG_FOLDER)}.aside"
         self.names.append(kept)
         return kept
