@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import deltalake
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+import deltasql
 from deltasql.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+TARGETS = ("mirror", "targets")
 
 
 def commands(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -28,6 +35,29 @@ def test_help_ends_with_an_example(path: tuple[str, ...]) -> None:
     *_, head, example = result.output.rstrip().splitlines()
     assert head == "  Example:"
     assert example.startswith("    deltasql ")
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in commands(main) if path not in (("mirror",), TARGETS)], ids=" ".join
+)
+def test_example_of_the_help_runs(
+    path: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DELTASQL_URI", "deltasql://sqlite/meta.db")
+    lake = tmp_path / "data" / "lake" / "sales"
+    deltalake.write_deltalake(str(lake), pa.table({"id": [1]}))
+    if path[0] not in ("import", "follow", "rebuild"):
+        with deltasql.connect("deltasql://sqlite/meta.db") as catalog:
+            catalog.import_table(str(lake))
+            if path[-1] == "remove":
+                catalog.mirror.add_target("sales", "backup", str(tmp_path / "backup"))
+    *_, example = CliRunner().invoke(main, [*path, "--help"]).output.rstrip().splitlines()
+    here = example.replace(" /data/", f" {tmp_path}/data/").replace("s3://backup", str(tmp_path))
+    program, *words = shlex.split(here)
+    assert program == "deltasql"
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
 
 
 def test_unknown_command_names_the_nearest() -> None:

@@ -17,7 +17,8 @@ Cells = Mapping[tuple[str, str, str], str]
 _INTRO = """\
 Each column is a release of deltalake in an environment of its own: the last three minor releases,
 and the last one before 1.0. `make compat` lets each of them read tables that deltasql published,
-write by path, and write tables that are then imported; rows are compared at every version.
+write by path, and write tables that are then imported; rows are compared at every version, in a
+long log around its checkpoints.
 
 - **yes**: the same rows at every version. *By its SQL*, *by pyarrow*: one of its two ways to read
   has them (`QueryBuilder`, `to_pyarrow_table`), the other one refuses or is wrong.
