@@ -303,3 +303,31 @@ def test_an_action_of_a_kind_nobody_knows_is_told(source: Path, catalog: Catalog
     change_actions(source, 2, lambda actions: [*actions, {"hologram": {"size": 1}}])
     report = catalog.import_table(str(source))
     assert "hologram (1)" in report.summary()
+
+
+def test_very_many_files_are_looked_up_in_one_listing(
+    source: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies elsewhere is still asked for."""
+    monkeypatch.setattr("deltasql.migrate.import_files._ASKED_EACH", 3)
+    live = stock_paths_at(source, HEAD)
+    elsewhere = source.parent / "elsewhere"
+    elsewhere.mkdir()
+    (source / live[0]).rename(elsewhere / "moved.parquet")
+
+    def moved(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for each in actions:
+            if each.get("add", {}).get("path") == live[0]:
+                each["add"]["path"] = f"file://{elsewhere}/moved.parquet"
+        return actions
+
+    for version in range(HEAD + 1):
+        change_actions(source, version, moved)
+    checkpoint_file(source).unlink()
+    assert catalog.import_table(str(source), dry_run=True).missing == 0
+    (source / live[1]).unlink()
+    with pytest.raises(MissingDataFilesError, match="1 data files") as failure:
+        catalog.import_table(str(source))
+    assert failure.value.files == (live[1],)
+    (elsewhere / "moved.parquet").unlink()
+    assert catalog.import_table(str(source), dry_run=True).missing == 2

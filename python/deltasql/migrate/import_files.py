@@ -73,32 +73,32 @@ def find_missing(
     known = {hash(each.name) for each in storage.list()} if total > _ASKED_EACH else None
     missing = MissingFiles()
     for page in pages:
-        doubtful = page if known is None else page.filter(_doubts(storage, page, known))
-        # When very many are gone it is not worth asking for each.
-        if missing.count < _ASKED_EACH:
-            gone = missing_files(storage.location, doubtful, settings)
-        else:
-            gone = doubtful["path"].to_pylist()
+        gone = []
+        asked = page
+        if known is not None:
+            seen = _seen(storage, page, known)
+            gone = page.filter([each is False for each in seen])["path"].to_pylist()
+            asked = page.filter([each is None for each in seen])
+        if asked.num_rows:
+            gone += missing_files(storage.location, asked, settings)
         missing.count += len(gone)
         missing.files += gone[: max(0, _KEPT - len(missing.files))]
     return missing
 
 
-def _doubts(storage: Storage, page: pa.Table, known: set[int]) -> list[bool]:
+def _seen(storage: Storage, page: pa.Table, known: set[int]) -> list[bool | None]:
+    """Tell which files are in the listing, with their deletion vectors; None: not its folder."""
     pairs = zip(page["path"].to_pylist(), page["deletion_vector"].to_pylist(), strict=True)
-    return [
-        not all(_is_listed(storage, each, known) for each in (path, _vector_path(vector)))
-        for path, vector in pairs
-    ]
+    found: list[bool | None] = []
+    for path, vector in pairs:
+        names = [path, *([each] if (each := _vector_path(vector)) else [])]
+        try:
+            found.append(all(hash(storage.data_name(name)) in known for name in names))
+        except TxnLogStorageError:
+            found.append(None)
+    return found
 
 
 def _vector_path(text: str | None) -> str | None:
     vector = load_dv(text) if text else None
     return None if vector is None else vector_file(vector)
-
-
-def _is_listed(storage: Storage, path: str | None, known: set[int]) -> bool:
-    try:
-        return path is None or hash(storage.data_name(path)) in known
-    except TxnLogStorageError:
-        return False  # it lies elsewhere: ask there
