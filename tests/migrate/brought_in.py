@@ -62,8 +62,24 @@ def sql_content(table: CatalogTable) -> list[tuple[Any, ...]]:
     return out
 
 
-def commit_infos(source: Source) -> dict[int, dict[str, Any]]:
-    """Return what the commits of a log tell of themselves, field by field."""
+def assert_verified(brought: BroughtIn, name: str) -> None:
+    """Let every commit, state, checkpoint and checksum of a log be compared with SQL."""
+    (report,) = brought.catalog.mirror.verify(name, versions="all")
+    assert report.ok, report.summary()
+
+
+def assert_same_infos(source: Source, table: CatalogTable) -> None:
+    """Compare what commits tell of themselves, field by field, and when they happened."""
+    told = _commit_infos(source)
+    for row in table.history():
+        if row.version in told:
+            info = told[row.version]
+            assert {**row.info.body(), "txnId": None} == {**info, "txnId": None}, row.version
+            known = info.get("inCommitTimestamp", info.get("timestamp"))
+            assert known is None or known == row.committed_at_ms, row.version
+
+
+def _commit_infos(source: Source) -> dict[int, dict[str, Any]]:
     found = {}
     for name, data in source.log.items():
         stem, _, suffix = name.partition(".")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,7 +26,11 @@ _METADATA = {
     "configuration": {},
     "createdTime": None,
 }
-_INFO = {"timestamp": 1_500_000_000_000, "operation": "WRITE", "later": {"a": [1, None]}}
+_INFO: dict[str, Any] = {
+    "timestamp": 1_500_000_000_000,
+    "operation": "WRITE",
+    "later": {"a": [1, None]},
+}
 
 
 def older_writers(place: Path) -> None:
@@ -56,7 +61,10 @@ def older_writers(place: Path) -> None:
     ]
     for version, actions in enumerate(commits):
         text = "\n".join(json.dumps(action) for action in actions)
-        commit_path(place, version).write_text(text + ("\n\n" if version % 2 else ""))
+        file = commit_path(place, version)
+        file.write_text(text + ("\n\n" if version % 2 else ""))
+        at_s = _INFO["timestamp"] // 1000 + version - 1
+        os.utime(file, (at_s, at_s))
 
 
 def _rows(place: Path, name: str) -> dict[str, Any]:

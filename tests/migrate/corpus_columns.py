@@ -81,9 +81,7 @@ def widened(spark: SparkSession, place: Path) -> None:
         *(
             f"ALTER TABLE {{t}} ALTER COLUMN {column} TYPE {kind}"
             for column, kind in (
-                ("b", "SHORT"),
                 ("b", "BIGINT"),
-                ("i", "BIGINT"),
                 ("f", "DOUBLE"),
                 ("d", "DECIMAL(12, 4)"),
                 ("day", "TIMESTAMP_NTZ"),
@@ -92,7 +90,7 @@ def widened(spark: SparkSession, place: Path) -> None:
                 ("p", "INT"),
             )
         ),
-        """INSERT INTO {t} VALUES (3000000000, 2, 3000000000, 0.1, 12345678.1234,
+        """INSERT INTO {t} VALUES (3000000000, 2, 3, 0.1, 12345678.1234,
            timestamp_ntz'2024-05-01 10:00:00', named_struct('x', 70000),
            array(3000000000), 70000)""",
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql import DeletionVector
-from tests.migrate.spark_maker import clean_up, configured, run
+from tests.migrate.spark_maker import clean_up, configured, forget, run
 from tests.mirror.published import change_commit
+from tests.mirror.support import LOG
 from tests.oracles.deletion_vectors import deleted_rows, inline_vector
 
 if TYPE_CHECKING:
@@ -16,24 +17,19 @@ if TYPE_CHECKING:
 
 
 def plain(spark: SparkSession, place: Path) -> None:
-    """Commits alone, of every operation, with comments, limited strings and applications."""
+    """Commits alone, with comments, a limited string and applications."""
     run(
         spark,
         place,
-        """CREATE TABLE {t} (id BIGINT NOT NULL COMMENT 'the "key"', code VARCHAR(5), tail CHAR(3),
+        """CREATE TABLE {t} (id BIGINT NOT NULL COMMENT 'the "key"', code VARCHAR(5),
            nothing VOID, bytes BINARY, price DECIMAL(38, 10), ok BOOLEAN, small TINYINT, real FLOAT)
            USING delta COMMENT 'a table of délta-spark'
            TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 30 days', 'any' = 'a=b')""",
-        """INSERT INTO {t} SELECT id, 'c' || id, 'x', NULL, CAST('ab' AS BINARY), id / 3, true,
+        """INSERT INTO {t} SELECT id, 'c' || id, NULL, CAST('ab' AS BINARY), id / 3, true,
            CAST(-id AS TINYINT), CAST(id AS FLOAT) / 7 FROM range(6)""",
         "ALTER TABLE {t} ADD CONSTRAINT small CHECK (id < 1000)",
         "DELETE FROM {t} WHERE id = 1",
-        "UPDATE {t} SET code = NULL, price = NULL WHERE id = 2",
-        """MERGE INTO {t} t USING (SELECT explode(array(3, 7)) AS id) s ON t.id = s.id
-           WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, code) VALUES (s.id, 'new')""",
         "INSERT OVERWRITE {t} SELECT * FROM {t} WHERE id <> 4",
-        "OPTIMIZE {t}",
-        "RESTORE TABLE {t} TO VERSION AS OF 3",
     )
     for number in (1, 2):
         rows = spark.range(50, 51).selectExpr("id", f"'t{number}' AS code")
@@ -41,15 +37,30 @@ def plain(spark: SparkSession, place: Path) -> None:
         writer.option("txnAppId", "etl, été").option("txnVersion", number).save(str(place))
 
 
+def every_operation(spark: SparkSession, place: Path) -> None:
+    """Updates, merges, rewrites and restores, in the words of delta-spark."""
+    run(
+        spark,
+        place,
+        "CREATE TABLE {t} USING delta AS SELECT id, 'c' || id AS code FROM range(6)",
+        "UPDATE {t} SET code = NULL WHERE id = 2",
+        """MERGE INTO {t} t USING (SELECT explode(array(3, 7)) AS id) s ON t.id = s.id
+           WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, code) VALUES (s.id, 'new')""",
+        "OPTIMIZE {t}",
+        "RESTORE TABLE {t} TO VERSION AS OF 1",
+        "VACUUM {t}",
+    )
+
+
 def classic_checkpoints(spark: SparkSession, place: Path) -> None:
     """A checkpoint every third version, and commits between and after them."""
-    _fill(spark, place, "'delta.checkpointInterval' = '3'", commits=7)
+    _fill(spark, place, "'delta.checkpointInterval' = '3'", commits=5)
 
 
 def many_part_checkpoint(spark: SparkSession, place: Path) -> None:
     """A checkpoint of several parts, and older commits cleaned up."""
     with configured(spark, {"spark.databricks.delta.checkpoint.partSize": "3"}):
-        _fill(spark, place, "'delta.checkpointInterval' = '100'", commits=5)
+        _fill(spark, place, "'delta.checkpointInterval' = '100'", commits=3)
         clean_up(spark, place)
     run(spark, place, "INSERT INTO {t} VALUES (100, 'é')")
 
@@ -86,7 +97,7 @@ def typed_statistics(spark: SparkSession, place: Path) -> None:
 
 
 def deletion_vectors(spark: SparkSession, place: Path) -> None:
-    """Vectors in files of their own: more of them for one file, and none again."""
+    """Vectors in files of their own, two for one file."""
     run(
         spark,
         place,
@@ -94,10 +105,19 @@ def deletion_vectors(spark: SparkSession, place: Path) -> None:
            TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')""",
         "INSERT INTO {t} SELECT /*+ REPARTITION(1) */ id, 'a' || id FROM range(20)",
         "DELETE FROM {t} WHERE id % 5 = 0",
+        "DELETE FROM {t} WHERE id = 4",
+    )
+
+
+def vectors_of_every_operation(spark: SparkSession, place: Path) -> None:
+    """Vectors that updates and merges make, and that a purge takes away."""
+    deletion_vectors(spark, place)
+    run(
+        spark,
+        place,
         "UPDATE {t} SET v = 'changed' WHERE id IN (1, 2)",
         """MERGE INTO {t} t USING (SELECT explode(array(3, 33)) AS id) s ON t.id = s.id
            WHEN MATCHED THEN UPDATE SET v = 'm' WHEN NOT MATCHED THEN INSERT (id) VALUES (id)""",
-        "DELETE FROM {t} WHERE id = 4",
         "RESTORE TABLE {t} TO VERSION AS OF 2",
         "REORG TABLE {t} APPLY (PURGE)",
     )
@@ -105,18 +125,12 @@ def deletion_vectors(spark: SparkSession, place: Path) -> None:
 
 def inline_vectors(spark: SparkSession, place: Path) -> None:
     """The same with the vectors in the log, as the protocol allows and other engines write."""
-    run(
-        spark,
-        place,
-        """CREATE TABLE {t} (id BIGINT) USING delta
-           TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')""",
-        "INSERT INTO {t} SELECT /*+ REPARTITION(1) */ id FROM range(9)",
-        "DELETE FROM {t} WHERE id IN (2, 7)",
-        "DELETE FROM {t} WHERE id IN (3, 8)",
-    )
+    deletion_vectors(spark, place)
     for version in (2, 3):
         change_commit(place, version, lambda action: _inline(action, place))
-    run(spark, place, "INSERT INTO {t} VALUES (100)")
+    for file in (place / LOG).glob("*crc"):
+        file.unlink()  # they repeat what was changed, or its bytes
+    forget(spark)
 
 
 def shallow_clone(spark: SparkSession, place: Path) -> None:
@@ -159,7 +173,7 @@ def _v2(spark: SparkSession, place: Path, top: str) -> None:
         "spark.databricks.delta.checkpoint.partSize": "3",
     }
     with configured(spark, wanted):
-        _fill(spark, place, "'delta.checkpointPolicy' = 'v2'", commits=4)
+        _fill(spark, place, "'delta.checkpointPolicy' = 'v2'", commits=3)
         rows = spark.range(50, 51).selectExpr("id", "'x1' AS p").write.format("delta")
         options = rows.mode("append").option("txnAppId", "etl").option("txnVersion", 3)
         options.save(str(place))

@@ -46,6 +46,12 @@ def delta_log(spark: SparkSession, place: Path) -> Any:
     return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(place))
 
 
+def forget(spark: SparkSession) -> None:
+    """Let delta-spark read logs anew, though it has read them before."""
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
 def clean_up(spark: SparkSession, place: Path) -> None:
     """Write a checkpoint of a log that is years old, which lets delta-spark clean it up."""
     old = time.time() - 1000 * _DAY_S

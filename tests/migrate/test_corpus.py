@@ -10,7 +10,13 @@ import pytest
 import deltasql
 from tests.conftest import new_catalog_uri
 from tests.migrate import corpus_by_hand, corpus_stock
-from tests.migrate.brought_in import BroughtIn, commit_infos, engine_rows, sql_content
+from tests.migrate.brought_in import (
+    BroughtIn,
+    assert_same_infos,
+    assert_verified,
+    engine_rows,
+    sql_content,
+)
 from tests.migrate.corpus import Corpus, log_files, named
 from tests.mirror.support import copy_table, open_mirrored
 from tests.oracles.own import own_log
@@ -78,14 +84,9 @@ def test_every_version_is_what_deltalake_knows_of_it(brought: BroughtIn, name: s
 @pytest.mark.parametrize("name", TABLES)
 def test_every_commit_keeps_its_fields_and_the_log_its_bytes(brought: BroughtIn, name: str) -> None:
     source, table = brought.table(name)
-    (report,) = brought.catalog.mirror.verify(name, versions="all")
-    assert report.ok, report.summary()
+    assert_verified(brought, name)
     assert log_files(source.path) == source.log
-    told = commit_infos(source)
-    for row in table.history():
-        if row.version in told:
-            body = {**row.info.body(), "txnId": None}
-            assert body == {**told[row.version], "txnId": None}, row.version
+    assert_same_infos(source, table)
 
 
 @pytest.mark.parametrize("name", sorted(TABLES.keys() - {"many_files"}))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ from deltasql.exceptions import (
     VersionNotFoundError,
 )
 from deltasql.mirror.log_listing import list_log, read_last_checkpoint
+from deltasql.mirror.read_checkpoint import read_files
 from deltasql.mirror.read_log import read_state, read_states
 from deltasql.storage import open_storage
 from tests.mirror.published import CHECKPOINT, HEAD, copied_history, keep_history, storage_of
@@ -199,3 +202,14 @@ def test_a_version_that_is_not_there_is_refused(table: CatalogTable) -> None:
     with pytest.raises(VersionNotFoundError) as raised:
         read_state(storage_of(table), HEAD + 1)
     assert raised.value.latest == HEAD
+
+
+def test_moments_of_the_oldest_kind_are_in_utc_and_decimals_exact(tmp_path: Path) -> None:
+    price = Decimal("1234567890123456789.01")
+    bounds = {"at": datetime(9999, 12, 31, 23, 59), "price": price}
+    add = {"path": "a", "stats_parsed": {"numRecords": 1, "maxValues": bounds}}
+    rows = pa.table({"add": [add]})
+    pq.write_table(rows, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    (found,) = read_files(open_storage(str(tmp_path)), "a.parquet", "add")
+    told = '{"at":"9999-12-31T23:59:00.000Z","price":1234567890123456789.01}'
+    assert found["stats"].to_pylist() == [f'{{"numRecords":1,"maxValues":{told}}}']

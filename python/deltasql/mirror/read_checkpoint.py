@@ -21,7 +21,7 @@ from deltasql.mirror.file_tables import (
     same_spelling,
     tombstone_table,
 )
-from deltasql.mirror.stats_text import stats_texts
+from deltasql.mirror.stats_text import INT96_UNIT, stats_texts
 from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction, Sidecar
 
 if TYPE_CHECKING:
@@ -144,8 +144,13 @@ def _rows(storage: Storage, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
 @contextmanager
 def _reading(storage: Storage, name: str) -> Iterator[pq.ParquetFile]:
     try:
-        # A buffer of its own for each column: a row group may hold the whole table.
-        with pq.ParquetFile(storage.open_input(name), buffer_size=_BUFFER) as file:
+        # Page by page: a row group may hold the whole table.
+        with pq.ParquetFile(
+            storage.open_input(name),
+            buffer_size=_BUFFER,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit=INT96_UNIT,
+        ) as file:
             yield file
     except (pa.ArrowException, KeyError, TypeError, OSError) as error:
         if isinstance(error, FileNotFoundError):

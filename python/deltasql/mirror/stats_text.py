@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import uuid
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,12 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# INT96 is read in this unit, and tells no zone: what it keeps is in UTC. Statistics keep no more.
+INT96_UNIT = "ms"
+# Python writes no decimal as a number: as a text that nobody else writes, and then without quotes.
+_MARK = uuid.uuid4().hex
+_DECIMAL = re.compile(rf'"{_MARK}([^"]+)"')
+
 
 def stats_texts(column: pa.StructArray) -> pa.Array:
     """Write each row of `stats_parsed` as JSON; bounds that are null are left out.
@@ -20,17 +28,25 @@ def stats_texts(column: pa.StructArray) -> pa.Array:
     >>> row = {"numRecords": 2, "minValues": {"id": 1, "day": date(2024, 1, 1), "x": None}}
     >>> stats_texts(pa.array([row, None])).to_pylist()
     ['{"numRecords":2,"minValues":{"id":1,"day":"2024-01-01"}}', None]
+    >>> stats_texts(pa.array([{"maxValues": {"x": Decimal("1234567890123456789.01")}}]))[0].as_py()
+    '{"maxValues":{"x":1234567890123456789.01}}'
     """
     return pa.array(list(_texts(column)), pa.string())
 
 
 def _texts(column: pa.StructArray) -> Iterator[str | None]:
-    for row in column.to_pylist():
-        yield (
-            None
-            if row is None
-            else json.dumps(_known(row), separators=(",", ":"), ensure_ascii=False, default=_text)
-        )
+    for row in column.cast(_zoned(column.type)).to_pylist():
+        if row is None:
+            yield None
+            continue
+        text = json.dumps(_known(row), separators=(",", ":"), ensure_ascii=False, default=_text)
+        yield _DECIMAL.sub(r"\1", text)
+
+
+def _zoned(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([member.with_type(_zoned(member.type)) for member in kind])
+    return pa.timestamp(INT96_UNIT, "UTC") if kind == pa.timestamp(INT96_UNIT) else kind
 
 
 def _known(value: Any) -> Any:
@@ -54,5 +70,5 @@ def _text(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
+        return f"{_MARK}{value:f}"
     return str(value)
