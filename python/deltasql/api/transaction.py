@@ -175,10 +175,11 @@ class MultiTableTransaction(Verbs):
         if key in self._staged or key in self._snapshots:
             return True
         catalog = self.catalog
-        row = catalog.store.find_table(*key, fresh=True)
-        if row is not None:
-            self._snapshots[key] = open_snapshot(catalog.store, row, catalog.cache)
-        return row is not None
+        found = catalog.store.find_head(*key)
+        if found is not None:
+            row, head = found
+            self._snapshots[key] = Snapshot(catalog.store, row, catalog.cache, head)
+        return found is not None
 
     def pin(self, table: str, snapshot: Snapshot) -> None:
         """Look at a table as a snapshot has it: commits after it are checked for conflicts."""

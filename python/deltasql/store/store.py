@@ -170,6 +170,21 @@ class Store:
         self._names[live_name] = table
         return table
 
+    def find_head(self, namespace: str, name: str) -> tuple[TableRow, Head] | None:
+        """Return a live table with its head, as they are now: one statement for both."""
+        live_name = append.live_name(namespace, name)
+        backend = self.dialect.name
+        with (
+            telemetry.span("open", table=name),
+            telemetry.timed("metadata_open_latency_ms", backend=backend),
+        ):
+            rows = self.query("table_and_head", live_name=live_name)
+        if not rows:
+            self._names.pop(live_name, None)
+            return None
+        table = self._names[live_name] = TableRow.from_row(rows[0][:8])
+        return table, Head(table.table_id, *rows[0][8:])
+
     def forget_table(self, table: TableRow) -> None:
         """Forget a name that turned out to be renamed or dropped."""
         self._names.pop(append.live_name(table.namespace, table.name), None)
@@ -285,9 +300,12 @@ class Store:
 
     def record_intents(self, txn_id: str, table_id: int, paths: Sequence[str]) -> None:
         """Note files before they are written, so that one without a commit is known as such."""
-        rows = [(txn_id, table_id, path, now_ms()) for path in paths]
-        if rows:
-            # The file itself is not safe from a loss of power either.
+        # A note that is lost with the power leaves a file that only a full vacuum finds.
+        if paths and self.dialect.name == "postgres":
+            at = {"txn_id": txn_id, "table_id": table_id, "now_ms": now_ms()}
+            self.query("note_staged_files", paths=list(paths), **at)
+        elif paths:
+            rows = [(txn_id, table_id, path, now_ms()) for path in paths]
             with self.relaxed() as session:
                 session.insert("insert_staged_file", rows)
 
