@@ -48,7 +48,8 @@ class StoreSettings(Section):
     synchronous: Literal["full", "normal", "off"] = Field(
         default="full",
         description="SQLite: `full` keeps every acknowledged commit through a power loss, "
-        "`normal` may lose the last ones, `off` may damage the file: for tests only.",
+        "`normal` may lose the last ones, `off` may damage the file: for tests only. With every "
+        "database: data files are flushed to the disk before the commit only with `full`.",
     )
     statement_timeout_ms: int = Field(
         default=0,

@@ -107,7 +107,7 @@ class OpenFile:
         if not self.name:
             self.name = self._new_name()
             self._plan.intend([self.name])
-        self._context = self._plan.storage.writer(self.name)
+        self._context = self._plan.storage.writer(self.name, durable=self._plan.durable)
         self._sink = self._context.__enter__()
         arguments = self._options.arguments_for(rows, self._shape)
         self._writer = pq.ParquetWriter(

@@ -33,6 +33,7 @@ _CHUNK_OF_PARTITIONS_BYTES = 128 * 1024 * 1024
 _ALONE_BYTES = 4 * 1024 * 1024  # less than this is written faster than threads are started
 _OPEN_FILES = 128
 _HANDS = 2
+_CLOSED_AT_ONCE = 8
 
 
 def write_batches(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile]:
@@ -166,8 +167,15 @@ class _Writer:
     def finish(self) -> list[AddFile]:
         """Complete all files and return their actions."""
         self._wait(at_most=0)
-        for file in self._files.values():
-            self._added += file.close()
+        files = list(self._files.values())
+        if self._hands and len(files) > 1:
+            # Side by side, since each of them waits for the disk.
+            with ThreadPoolExecutor(_CLOSED_AT_ONCE) as hands:
+                for done in hands.map(OpenFile.close, files):
+                    self._added += done
+        else:
+            for file in files:
+                self._added += file.close()
         self._files.clear()
         return self._added
 

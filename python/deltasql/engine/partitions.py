@@ -31,6 +31,12 @@ def split_by_partition(
         yield (), table
         return
     codes = _codes(table, columns)
+    if not table.num_rows:
+        return
+    if codes is None:
+        whole = table.select([name for name in table.column_names if name not in columns])
+        yield tuple(partition_text(table[name][0].as_py()) for name in columns), whole
+        return
     order = pc.sort_indices(codes)
     runs = pc.run_end_encode(codes.take(order), run_end_type=pa.int64())
     kept = table.select([name for name in table.column_names if name not in columns])
@@ -42,11 +48,6 @@ def split_by_partition(
     for number, end in enumerate(ends):
         yield tuple(partition_text(each[number]) for each in values), rows.slice(start, end - start)
         start = end
-
-
-def partition_count(table: pa.Table, columns: Sequence[str]) -> int:
-    """Return how many partitions the rows belong to."""
-    return len(_codes(table, columns).unique()) if columns else 1
 
 
 def partition_folder(values: Mapping[str, str | None]) -> str:
@@ -78,30 +79,36 @@ def partition_text(value: Any) -> str | None:
             return str(value)
 
 
-def _codes(table: pa.Table, columns: Sequence[str]) -> pa.Array:
-    """Number the partition of each row: comparing values would lose NaN."""
+def _codes(table: pa.Table, columns: Sequence[str]) -> pa.Array | None:
+    """Number the partition of each row, None for one alone: comparing values would lose NaN."""
     codes: Any = None
     for name in columns:
-        values = _without_empty(table[name].combine_chunks())
-        encoded = values.dictionary_encode(null_encoding="encode")
+        encoded = _encoded(table[name].combine_chunks())
+        if len(encoded.dictionary) < 2:
+            continue
         indices = encoded.indices.cast(pa.int64())
         if codes is None:
             codes = indices
             continue
-        size = pa.scalar(max(1, len(encoded.dictionary)), pa.int64())
+        size = pa.scalar(len(encoded.dictionary), pa.int64())
         # Numbered anew each time, since the product of many columns' sizes has no bound.
         joined = pc.add(pc.multiply(codes, size), indices).dictionary_encode()
         codes = joined.indices.cast(pa.int64())
     return codes
 
 
-def _without_empty(values: pa.Array) -> pa.Array:
-    """An empty text is null as a partition value, so both belong to one partition."""
+def _encoded(values: pa.Array) -> pa.DictionaryArray:
+    """Number the values, null among them; an empty text is null as a partition value."""
+    encoded = values.dictionary_encode(null_encoding="encode")
     kind = values.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)):
-        return values
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)
+    if not is_text or len(encoded.dictionary) < 2:
+        return encoded
+    if not pc.any(pc.equal(pc.binary_length(encoded.dictionary), 0)).as_py():
+        return encoded
     is_empty = pc.equal(pc.binary_length(values), 0)
-    return pc.if_else(is_empty, pa.scalar(None, kind), values)
+    without = pc.if_else(is_empty, pa.scalar(None, kind), values)
+    return without.dictionary_encode(null_encoding="encode")
 
 
 def _binary_text(value: bytes) -> str | None:

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from deltasql.engine.file_shape import Indexed
 
+_FEW_ROWS = 64
 _STRING_PREFIX = 32  # characters of a string that statistics keep
 _LAST_CHARACTER = "\U0010ffff"
 _EPOCH = datetime(1970, 1, 1)
@@ -98,19 +100,30 @@ class _Column:
         self.has_bounds = _has_order(self.kind)
 
     def add(self, column: pa.ChunkedArray) -> None:
-        self.nulls += column.null_count
-        if not self.has_bounds or column.null_count == len(column):
+        nulls, count = column.null_count, len(column)
+        self.nulls += nulls
+        if not self.has_bounds or nulls == count:
             return
         plain = column
-        if pa.types.is_floating(self.kind) and not pc.all(pc.is_finite(column)).as_py():
-            self.has_bounds = False  # JSON has no infinity, and engines order NaN differently
-            return
         if pa.types.is_temporal(self.kind):
             # As numbers, since Python's dates end with the year 9999.
             integer = pa.int32() if pa.types.is_date(self.kind) else pa.int64()
             plain = pa.chunked_array([chunk.view(integer) for chunk in column.chunks], integer)
+        if count <= _FEW_ROWS:
+            self._add_few([value for value in plain.to_pylist() if value is not None])
+            return
+        if pa.types.is_floating(self.kind) and not pc.all(pc.is_finite(column)).as_py():
+            self.has_bounds = False  # JSON has no infinity, and engines order NaN differently
+            return
         found = pc.min_max(plain).as_py()
         self.widen((found["min"], found["max"]))
+
+    def _add_few(self, values: list[Any]) -> None:
+        """Do the same without Arrow, whose functions take longer to call than a few rows."""
+        if isinstance(values[0], float) and not all(map(math.isfinite, values)):
+            self.has_bounds = False
+            return
+        self.widen((min(values), max(values)))
 
     def widen(self, bounds: tuple[Any, Any] | None) -> None:
         if bounds is None or any(isinstance(b, float) and not math.isfinite(b) for b in bounds):
@@ -121,6 +134,7 @@ class _Column:
             self.bounds = (min(bounds[0], self.bounds[0]), max(bounds[1], self.bounds[1]))
 
 
+@lru_cache(maxsize=256)
 def _has_order(kind: pa.DataType) -> bool:
     tests = ("integer", "floating", "decimal", "string", "date", "timestamp", "boolean")
     return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)
