@@ -7,13 +7,15 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import deltalake
 import hypothesis.strategies as st
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
+from pyarrow.parquet import filters_to_expression
 
-from deltasql import DeltaTable, write_deltalake
+from deltasql import DeltaTable, QueryBuilder, write_deltalake
 from deltasql.api.connect import close_all
 
 if TYPE_CHECKING:
@@ -92,3 +94,91 @@ def test_skipped_files_hold_no_row_of_the_answer(
     for condition in wanted:
         expected = everything.filter(condition).to_pylist()
         assert dataset.to_table(filter=condition).to_pylist() == expected, condition
+
+
+@st.composite
+def sql_conditions(draw: st.DrawFn) -> str:
+    """The same as SQL, with literals that suit the column and with others."""
+    kind = draw(st.sampled_from(["compare", "other", "null", "in", "between", "and", "or", "not"]))
+    if kind in ("and", "or"):
+        return f"({draw(sql_conditions())} {kind} {draw(sql_conditions())})"
+    if kind == "not":
+        return f"NOT ({draw(sql_conditions())})"
+    name = draw(st.sampled_from(sorted(VALUES)))
+    if kind == "null":
+        return f"{name} IS {draw(st.sampled_from(['', 'NOT ']))}NULL"
+    if kind == "other":
+        return draw(st.sampled_from(["n < '1'", "n >= '1'", "n > 1.5", "n <= 1e0", "s < 5"]))
+    if kind == "in":
+        listed = ", ".join(_sql(value) for value in draw(st.lists(VALUES[name], min_size=1)))
+        return f"{name} {draw(st.sampled_from(['', 'NOT ']))}IN ({listed})"
+    if kind == "between":
+        return f"{name} BETWEEN {_sql(draw(VALUES[name]))} AND {_sql(draw(VALUES[name]))}"
+    op = draw(st.sampled_from(["<", "<=", "=", "<>", ">=", ">"]))
+    return f"{name} {op} {_sql(draw(VALUES[name]))}"
+
+
+def _sql(value: Any) -> str:
+    if isinstance(value, bool | int):
+        return str(value)
+    return f"'{value}'"
+
+
+@st.composite
+def filter_lists(draw: st.DrawFn) -> list[Any]:
+    """Filters as pyarrow takes them: one list of parts, or several of which one must hold."""
+    groups = draw(st.lists(st.lists(filters(), min_size=1, max_size=3), min_size=1, max_size=2))
+    return groups if len(groups) > 1 else groups[0]
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> tuple[str, str, Any]:
+    name = draw(st.sampled_from(sorted(VALUES)))
+    op = draw(st.sampled_from(["=", "!=", "<", "<=", ">", ">=", "in", "not in"]))
+    if op.endswith("in"):
+        return name, op, draw(st.lists(VALUES[name], min_size=1))
+    return name, op, draw(VALUES[name])
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    files=st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=3),
+    wanted=st.lists(filter_lists(), min_size=1, max_size=6),
+)
+def test_filter_lists_find_what_pyarrow_finds_in_all_files(
+    catalog_of_lists: str, files: list[list[dict[str, Any]]], wanted: list[list[Any]]
+) -> None:
+    uri = f"{catalog_of_lists}?table=t{next(names)}"
+    for rows in files:
+        data = pa.Table.from_pylist(rows, SCHEMA)
+        write_deltalake(uri, data, mode="append", partition_by=["part"])
+    table = DeltaTable(uri)
+    everything = table.to_pyarrow_table()
+    for each in wanted:
+        expected = everything.filter(filters_to_expression(each)).to_pylist()
+        assert table.to_pyarrow_table(filters=each).to_pylist() == expected, each
+
+
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    files=st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=3),
+    wanted=st.lists(sql_conditions(), min_size=1, max_size=6),
+)
+def test_queries_find_what_deltalake_finds_in_all_files(
+    catalog_of_lists: str, files: list[list[dict[str, Any]]], wanted: list[str]
+) -> None:
+    uri = f"{catalog_of_lists}?table=t{next(names)}"
+    for rows in files:
+        data = pa.Table.from_pylist(rows, SCHEMA)
+        write_deltalake(uri, data, mode="append", partition_by=["part"])
+    table = DeltaTable(uri)
+    stock = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(table.table_uri))
+    for each in wanted:
+        query = f"SELECT * FROM t WHERE {each}"
+        expected = pa.table(stock.execute(query)).to_pylist()
+        found = pa.table(QueryBuilder().register("t", table).execute(query)).to_pylist()
+        assert sorted(map(repr, found)) == sorted(map(repr, expected)), each

@@ -232,14 +232,16 @@ class DeltaTable(deltalake.DeltaTable):
             from pyarrow.parquet import filters_to_expression
 
             condition = filters_to_expression(filters)
-        raw = self._raw
+        raw, chosen = self._raw, partitions
         if raw is not None:
-            from deltasql.api.raw.dataset import is_plain, read_table
+            from deltasql.api.raw.dataset import is_plain, pruning_of, read_table
 
             if not is_plain(raw):
                 pruning = self._encode_file_pruning_predicate(partitions)
                 return read_table(raw, columns, condition, pruning)
-        dataset = self.to_pyarrow_dataset(filesystem=filesystem, file_pruning_predicate=partitions)
+            if partitions is None:
+                chosen = pruning_of(raw, filters)
+        dataset = self.to_pyarrow_dataset(filesystem=filesystem, file_pruning_predicate=chosen)
         return dataset.to_table(columns=columns, filter=condition)
 
     def _file_system(self, given: str | pa_fs.FileSystem | None) -> str | pa_fs.FileSystem | None:

@@ -3,54 +3,130 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import deltalake
 import pyarrow as pa
 import sqlglot
 from arro3.core import RecordBatchReader
+from deltalake._internal import PyQueryBuilder
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from deltasql.api.raw.excerpt import can_excerpt, excerpt
 from deltasql.api.raw.table import RawTable
 from deltasql.engine.choose import open_engine
 from deltasql.exceptions import TxnLogEngineError, TxnLogMirrorError
+from deltasql.model.query_conditions import condition_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+_FEW_FILES = 1_000
+# Settings by which names and literals of a query mean something else.
+_MEANINGS = ("datafusion.sql_parser.", "datafusion.execution.time_zone")
 
 
 class QueryBuilder(deltalake.QueryBuilder):
     """Queries by name over registered tables, answered by DataFusion.
 
-    DataFusion reads what is published. While a table is not, and its mirror is off or shut,
-    DuckDB answers in its place.
+    A query that asks one of our tables for some of its files is shown those alone, found in SQL.
+    Otherwise DataFusion reads what is published. Where nothing is, since the mirror is off or
+    shut, it is shown all files; DuckDB answers in its place where that is not possible.
     """
 
     def __init__(self, session_config: dict[str, str] | None = None) -> None:
         super().__init__(session_config)
+        self._session_config = session_config
         self._tables: dict[str, Any] = {}
+        self._waiting: dict[str, RawTable] = {}
+        self._shown: dict[str, Any] = {}
         self._unpublished: dict[str, RawTable] = {}
+        # DataFusion's session has nothing but tables: no views, and none was dropped.
+        self._has_only_tables = not any(key.startswith(_MEANINGS) for key in session_config or {})
 
     def register(self, table_name: str, delta_table: deltalake.DeltaTable) -> QueryBuilder:
-        """Give a table a name in queries."""
+        """Give a table a name in queries, at the version that its handle has now."""
         raw: Any = delta_table._table
-        self._tables[table_name] = raw
-        self._unpublished.pop(table_name, None)
-        if isinstance(raw, RawTable):
-            try:
-                raw = raw.published()
-            except TxnLogMirrorError:
-                self._unpublished[table_name] = raw
-                return self
-        self._query_builder.register(table_name=table_name, delta_table=raw)
+        if not isinstance(raw, RawTable):
+            self._query_builder.register(table_name=table_name, delta_table=raw)
+            self._tables[table_name] = self._shown[table_name] = raw
+            return self
+        is_known = table_name in self._tables
+        if is_known:
+            self._show_waiting()
+        self._tables[table_name] = self._waiting[table_name] = copy(raw)
+        if is_known or not table_name.isidentifier():
+            self._shown.pop(table_name, None)
+            self._show_waiting()  # DataFusion has rules for such names
         return self
 
     def execute(self, sql: str) -> RecordBatchReader:
         """Return the answer to a query, computed while it is read."""
+        narrowed = self._narrowed(sql) if self._has_only_tables else None
+        if narrowed is not None:
+            return narrowed.execute(sql)
+        self._show_waiting()
         if not self._unpublished:
             return super().execute(sql)
         return RecordBatchReader.from_arrow(_duckdb_answer(sql, self._tables))
+
+    def _show_waiting(self) -> None:
+        """Register tables with DataFusion that it could do without until now."""
+        while self._waiting:
+            name, raw = self._waiting.popitem()
+            shown = self._whole(name, raw)
+            if shown is None:
+                self._unpublished[name] = raw
+            else:
+                self._query_builder.register(table_name=name, delta_table=shown)
+
+    def _narrowed(self, sql: str) -> PyQueryBuilder | None:
+        """Return a session for one query whose tables have only the files that it needs."""
+        try:
+            query = sqlglot.parse_one(sql, read="postgres")
+        except SqlglotError:
+            query = None
+        if not isinstance(query, exp.Query):
+            self._has_only_tables = False
+            return None
+        defined = {each.alias for each in query.find_all(exp.CTE)}
+        names = {table.name for table in query.find_all(exp.Table)} - defined
+        if not names <= self._tables.keys() - defined:
+            return None
+        parts = {name: self._part(query, name) for name in names}
+        if all(part is None for part in parts.values()):
+            return None
+        session = PyQueryBuilder(self._session_config)
+        for name, part in parts.items():
+            shown = self._whole(name, self._tables[name]) if part is None else part
+            if shown is None:
+                return None
+            session.register(table_name=name, delta_table=shown)
+        return session
+
+    def _part(self, query: exp.Expr, name: str) -> Any:
+        """Return a table of the files that a query needs; None when it may need all of them."""
+        raw = self._tables[name]
+        if not isinstance(raw, RawTable):
+            return None
+        condition = condition_on(query, name, raw.snapshot.schema)
+        if condition is None:
+            return None
+        listed = raw.listed(condition)
+        is_few = len(listed) <= max(_FEW_FILES, raw.snapshot.next_file_id // 4)
+        return excerpt(raw, listed) if is_few and can_excerpt(raw, listed) else None
+
+    def _whole(self, name: str, raw: Any) -> Any:
+        """Return what DataFusion reads a whole table by; None when there is no such thing."""
+        if name not in self._shown:
+            try:
+                self._shown[name] = raw.published()
+            except TxnLogMirrorError:
+                listed = raw.listed()
+                self._shown[name] = excerpt(raw, listed) if can_excerpt(raw, listed) else None
+        return self._shown[name]
 
 
 def _duckdb_answer(sql: str, tables: Mapping[str, Any]) -> pa.RecordBatchReader:

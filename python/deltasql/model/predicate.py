@@ -106,8 +106,12 @@ def parse_predicate(
     if isinstance(predicate, str):
         condition = _parse(predicate, schema)
         text = predicate
-    elif isinstance(predicate, list | tuple):
-        condition = filters_to_condition(predicate, schema, partition_columns)
+    elif isinstance(predicate, list | tuple | exp.Expr):
+        condition = (
+            predicate
+            if isinstance(predicate, exp.Expr)
+            else filters_to_condition(predicate, schema, partition_columns)
+        )
         text = condition.sql(dialect=PredicateDialect)
     else:
         raise TxnLogSchemaError(

@@ -83,7 +83,8 @@ class Compiler:
         if isinstance(node, exp.Between):
             return self._between(node, negated=negated)
         if isinstance(node, exp.Is):
-            return self._is(node, negated=negated)
+            # IS NOT comes in two forms, by the dialect that was read.
+            return self._is(node, negated=negated != bool(node.args.get("negate")))
         if isinstance(node, exp.Like | exp.Escape | exp.StartsWith):
             return UNKNOWN if negated else self._like(node)
         if column_path(node):

@@ -10,8 +10,12 @@ import pyarrow.dataset as pds
 import pyarrow.fs as pfs
 from deltalake.fs import DeltaStorageHandler
 from deltalake.table import SUPPORTED_READER_FEATURES
+from sqlglot import exp
 
-from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
+from deltasql.model.filters import filters_to_condition
+from deltasql.model.predicate import PredicateDialect
+from deltasql.model.query_conditions import plain_condition
 from deltasql.model.schema import column_mapping_mode
 from deltasql.storage.location import parse_location
 
@@ -56,6 +60,22 @@ def check_plain(raw: RawTable) -> None:
             features=(reason,),
             help="Read it with scan(), to_pyarrow_table() or to_pandas().",
         )
+
+
+def pruning_of(raw: RawTable, filters: object) -> str | None:
+    """Return the part of filter lists by which files can be left out before pyarrow sees them."""
+    if not isinstance(filters, list | tuple) or not filters:
+        return None
+    snapshot = raw.snapshot
+    try:
+        condition = filters_to_condition(filters, snapshot.schema, snapshot.partition_columns)
+    except TxnLogSchemaError:
+        return None  # pyarrow tells what is wrong with them
+    # For pyarrow, a null is not in a list; for SQL that is not known.
+    known = plain_condition(condition, snapshot.schema)
+    if known is None or any(isinstance(each.this, exp.In) for each in known.find_all(exp.Not)):
+        return None
+    return known.sql(dialect=PredicateDialect)
 
 
 def read_table(
