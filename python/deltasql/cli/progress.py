@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
     from deltasql.migrate.export_report import ExportProgress
     from deltasql.migrate.import_report import ImportProgress
@@ -31,14 +31,12 @@ class Step:
 
 
 def of_import(progress: ImportProgress) -> Step:
-    """Tell how far an import is, by its commits; its speed is told in files."""
-    return Step(
-        f"{progress.table or progress.source}: {progress.phase}",
-        progress.commits,
-        progress.total_commits or None,
-        rate_text(progress.files_per_second, "files"),
-        progress.eta_s if progress.phase == "loading" else None,
-    )
+    """Tell how far an import is: by its commits while they are loaded, in files per second."""
+    title = f"{progress.table or progress.source}: {progress.phase}"
+    if progress.phase != "loading":
+        return Step(title, 0, None)
+    rate = rate_text(progress.files_per_second, "files")
+    return Step(title, progress.commits, progress.total_commits or None, rate, progress.eta_s)
 
 
 def of_export(progress: ExportProgress) -> Step:
@@ -67,17 +65,17 @@ def progress(
         yield None
         return
     with _bar(color=color) as bar:
-        task = bar.add_task("", total=None, rate="", eta="")
+        tasks: dict[str, TaskID] = {}
 
         def draw(state: T) -> None:
             step = step_of(state)
+            if step.title not in tasks:  # a new phase has a bar of its own
+                for task in tasks.values():
+                    bar.remove_task(task)
+                tasks.clear()
+                tasks[step.title] = bar.add_task(step.title, total=step.total, facts="")
             bar.update(
-                task,
-                description=step.title,
-                completed=step.done,
-                total=step.total,
-                rate=step.rate,
-                eta=eta_text(step.eta_s),
+                tasks[step.title], completed=step.done, total=step.total, facts=facts_text(step)
             )
 
         yield draw
@@ -108,29 +106,32 @@ def rate_text(per_second: float, unit: str) -> str:
     return f"{number} {unit}/s"
 
 
-def eta_text(seconds: float | None) -> str:
-    """Return how long it will take.
+def facts_text(step: Step) -> str:
+    """Return what is known of a step in words.
 
-    >>> eta_text(7.4), eta_text(3725), eta_text(None)
-    ('0:00:07 left', '1:02:05 left', '')
+    >>> facts_text(Step("loading", 500, 1500, "8,498 files/s", 3725))
+    '500 of 1,500, 8,498 files/s, 1:02:05 left'
+    >>> facts_text(Step("verifying", 0, None))
+    ''
     """
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02} left"
+    facts = [] if step.total is None else [f"{step.done:,} of {step.total:,}"]
+    if step.rate:
+        facts.append(step.rate)
+    if step.eta_s is not None:
+        minutes, seconds = divmod(int(step.eta_s), 60)
+        facts.append(f"{minutes // 60}:{minutes % 60:02}:{seconds:02} left")
+    return ", ".join(facts)
 
 
 def _bar(*, color: bool) -> Progress:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}", markup=False),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[eta]}", markup=False),
+        TextColumn("{task.fields[facts]}", markup=False),
         console=Console(stderr=True, no_color=not color),
         transient=True,  # what stays is the report
     )
