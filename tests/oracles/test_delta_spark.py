@@ -37,7 +37,7 @@ _EXCUSES = {
     "duckdb": (AssertionError, _LOGICAL),
 }
 # Compiling code for a query pays off for more rows than these.
-_SMALL = {
+SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
@@ -48,8 +48,8 @@ _SMALL = {
 @pytest.fixture(scope="module")
 def delta_spark(spark: SparkSession) -> Iterator[DeltaSpark]:
     """delta-spark, set up for tables of a few rows."""
-    before = {name: spark.conf.get(name, None) for name in _SMALL}
-    for name, value in _SMALL.items():
+    before = {name: spark.conf.get(name, None) for name in SMALL}
+    for name, value in SMALL.items():
         spark.conf.set(name, value)
     yield DeltaSpark(spark)
     for name, known in before.items():
