@@ -26,11 +26,8 @@ _METADATA = {
     "configuration": {},
     "createdTime": None,
 }
-_INFO: dict[str, Any] = {
-    "timestamp": 1_500_000_000_000,
-    "operation": "WRITE",
-    "later": {"a": [1, None]},
-}
+_LATER = {"a": [1, None]}
+_INFO: dict[str, Any] = {"timestamp": 1_500_000_000_000, "operation": "WRITE", "later": _LATER}
 
 
 def older_writers(place: Path) -> None:

@@ -156,7 +156,8 @@ def every_type(place: Path) -> None:
 
 def change_data(place: Path) -> None:
     """Files of changes beside those of rows."""
-    _append(place, 0, configuration={"delta.enableChangeDataFeed": "true"}, partition_by=["p"])
+    # Not partitioned: deltalake does not find its own files of changes below escaped names.
+    _append(place, 0, configuration={"delta.enableChangeDataFeed": "true"})
     _append(place, 10)
     table = DeltaTable(place)
     table.update({"v": "'changed'"}, predicate="id = 1")
