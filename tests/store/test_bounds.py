@@ -102,6 +102,24 @@ def test_a_commit_of_many_files_takes_as_many_as_one(
     assert many <= 11  # new partitions are looked up, numbered and inserted
 
 
+def test_an_append_of_rows_takes_a_fixed_number(
+    catalog: Catalog, table: str, backend: str, count: Callable[..., int]
+) -> None:
+    rows = pa.table({"id": [1, 2], "day": ["2024-01-00"] * 2}, SCHEMA)
+
+    def append() -> None:
+        with catalog.begin() as tx:
+            tx.write(table, rows)
+
+    append()
+    # The table, the intent, the commit: on PostgreSQL each is one round trip.
+    bound = {"postgres": 3, "sqlite": 15}[backend]
+    assert count(append) <= bound
+    for number in range(5):
+        commit(catalog, (table, files(str(number), 50)))
+    assert count(append) <= bound
+
+
 def test_removing_many_files_takes_as_many_as_one(
     catalog: Catalog, table: str, count: Callable[..., int]
 ) -> None:

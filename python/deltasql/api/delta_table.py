@@ -232,7 +232,8 @@ class DeltaTable(deltalake.DeltaTable):
             from pyarrow.parquet import filters_to_expression
 
             condition = filters_to_expression(filters)
-        raw, chosen = self._raw, partitions
+        raw = self._raw
+        chosen: FilePruningPredicateType | None = partitions
         if raw is not None:
             from deltasql.api.raw.dataset import is_plain, pruning_of, read_table
 

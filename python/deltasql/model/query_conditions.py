@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from deltasql.model.schema import StructType
 
@@ -93,7 +93,7 @@ def _parts(condition: exp.Expr) -> Iterator[exp.Expr]:
         yield condition
 
 
-def _is_plain(part: exp.Expr, alias: str, kinds: dict[str, object]) -> bool:
+def _is_plain(part: exp.Expr, alias: str, kinds: Mapping[str, object]) -> bool:
     used, literals = set(), []
     for node in part.walk():
         if not isinstance(node, _PLAIN) or node.args.get("symmetric"):

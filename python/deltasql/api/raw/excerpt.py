@@ -32,7 +32,7 @@ def excerpt(raw: RawTable, listed: pa.Table) -> RawDeltaTable:
         log.mkdir()
         lines = map(_line, _actions(raw, listed))
         Path(log, f"{0:020d}.json").write_text("\n".join(lines), encoding="utf-8")
-        return RawDeltaTable(folder)
+        return RawDeltaTable(folder, version=None, storage_options=None)
 
 
 def _actions(raw: RawTable, listed: pa.Table) -> list[dict[str, object]]:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as pds
     from arro3.core.types import ArrowSchemaExportable
+    from sqlglot import exp
 
-    Pruning = str | Sequence[Any]
+    Pruning = str | Sequence[Any] | exp.Expr
 
 
 class FilesSide(RawBase):
