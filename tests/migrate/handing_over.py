@@ -106,7 +106,7 @@ def kill_after(transactions: int) -> None:
 
 def once_at(phase: str, act: Callable[[], object]) -> Callable[[str], None]:
     """Return a hook that does something when a phase is reached for the first time."""
-    done = []
+    done: list[str] = []
 
     def hook(reached: str) -> None:
         if reached == phase and not done:

@@ -23,6 +23,7 @@ from tests.migrate.handing_over import (
 from tests.migrate.sources import read_ids
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from deltasql import Catalog
@@ -160,7 +161,7 @@ class World:
 setattr(World, "import", World.import_)
 
 
-def die(phase: str) -> object:
+def die(phase: str) -> Callable[[str], None]:
     def hook(reached: str) -> None:
         if reached == phase:
             raise Accident

@@ -35,7 +35,7 @@ from deltasql.migrate.follow import mark_in_place, refresh, table_at
 from deltasql.mirror import status
 from deltasql.mirror.log_listing import list_log
 from deltasql.mirror.read_log import read_commits
-from deltasql.mirror.targets import OWN, named
+from deltasql.mirror.targets import OWN, named, targets_of
 from deltasql.mirror.verify import verify_table
 from deltasql.model.actions import CommitInfo, Metadata, Protocol
 from deltasql.model.clock import now_ms
@@ -155,7 +155,7 @@ class _Rollback:
     def look(self, *, verify: bool) -> RollbackReport:
         """Say what would be done."""
         report, table = self._report, self._table
-        own = named(status.targets_of(self._store, table), OWN)
+        own = named(targets_of(self._store, table), OWN)
         report.state = "would roll back"
         report.published = 0 if table.is_following else own.pending
         listing = list_log(self._storage)
@@ -190,7 +190,7 @@ class _Rollback:
             self._report.published += outcome.published
             if outcome.error is not None:
                 raise outcome.error
-            target = named(status.targets_of(self._store, self._table), OWN)
+            target = named(targets_of(self._store, self._table), OWN)
 
     def _verify(self) -> VerifyReport:
         """Compare SQL with the log, whatever others have put there after it."""
