@@ -130,17 +130,25 @@ impl Load {
                     .position(&add.partition_values, &self.partition_columns)
             })
             .collect();
+        // Few of the partitions of all commits are those of one: only they are put in order.
+        let mut here = partitions.clone();
+        here.sort_unstable();
+        here.dedup();
+        let texts: Vec<String> = here
+            .iter()
+            .map(|&partition| self.partitions.texts[partition].clone())
+            .collect();
         let inputs: Vec<FileInput<'_>> = adds
             .values()
             .zip(&partitions)
-            .map(|(add, &partition)| FileInput {
-                partition,
+            .map(|(add, partition)| FileInput {
+                partition: here.partition_point(|each| each < partition),
                 stats: add.stats.as_deref(),
             })
             .collect();
         let layout = lay_out(
             &inputs,
-            &self.partitions.texts,
+            &texts,
             &self.columns,
             self.next_file_id,
             RANGE_SIZE,

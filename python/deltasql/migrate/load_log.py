@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from deltasql._core import LogFiles, parse_commit
 from deltasql.commit.state import physical_partition_columns
 from deltasql.exceptions import LogParseError, VersionTakenError
 from deltasql.migrate.load_checkpoint import BATCH_FILES, file_batches
+from deltasql.migrate.read_ahead import read_ahead
 from deltasql.model.actions import CommitInfo
 from deltasql.model.protocol import check_readable
 from deltasql.model.schema import StructType, skipping_columns
@@ -29,7 +31,7 @@ from deltasql.store.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from deltasql import _core
     from deltasql.mirror.read_log import LogState, StateStream
@@ -81,18 +83,15 @@ class LogLoader:
     ) -> None:
         self._store, self._table, self._times = store, table, times
         self._batch_files = batch_files
-        self._head = store.head(table.table_id)
         self._partitions: dict[str, int] = {}
-        self._partition_columns: tuple[str, ...] = ()
-        self._columns = SkippingColumns()
         self._token = ""
-        if self._head is not None:
-            self._recall(self._head)
+        self._place = self._recall(store.head(table.table_id))
 
     @property
     def next_version(self) -> int | None:
         """The version to append next; None when any may be the first."""
-        return None if self._head is None else self._head.version + 1
+        head = self._place.head
+        return None if head is None else head.version + 1
 
     def start(
         self,
@@ -136,8 +135,8 @@ class LogLoader:
         with self._change() as session:
             load.write(session, plan, partitions, is_first=True)
             load.write_head(session, None, head)
-        self._head, self._partitions = head, partitions
-        self._columns, self._partition_columns = columns.copy(), schema.partition_columns
+        self._partitions = partitions
+        self._place = _Place(head, columns.copy(), schema.partition_columns)
 
     def append(
         self, commits: Sequence[ParsedCommit], *, also: Callable[[Session], object] | None = None
@@ -145,28 +144,56 @@ class LogLoader:
         """Append commits that follow one another; `also` is done in the same transaction."""
         if not commits:
             return
-        if self._head is None:
+        if self._place.head is None:
             self._claim()
-        before = self._head
-        plan, head, partition_columns = self._plan(commits)
-        partitions = dict(self._partitions)
-        with self._change() as session:
-            load.write(session, plan, partitions, is_first=before is None)
-            load.write_head(session, before, head)
-            if also is not None:
-                also(session)
-        self._head, self._partitions = head, partitions
-        self._columns, self._partition_columns = plan.columns.copy(), partition_columns
+        self._write(*self._plan(commits, self._place), also)
+
+    def append_all(
+        self,
+        batches: Iterable[Sequence[ParsedCommit]],
+        *,
+        also: Callable[[Session, int], object] | None = None,
+    ) -> Iterator[Sequence[ParsedCommit]]:
+        """Append batches of commits, the next of which is read while one is written.
+
+        Yields each when it is there. `also` is done in the transaction of each batch, with its last
+        version.
+        """
+        if self._place.head is None:
+            self._claim()
+
+        def plans() -> Iterator[tuple[Sequence[ParsedCommit], LoadPlan, _Place]]:
+            place = self._place
+            for batch in batches:
+                plan, place = self._plan(batch, place)
+                yield batch, plan, place
+
+        for batch, plan, place in read_ahead(plans()):
+            done = None if also is None else partial(_call, also, batch[-1].version)
+            self._write(plan, place, done)
+            yield batch
 
     def time_of(self, commit: ParsedCommit) -> int:
         """Return when a commit happened, in milliseconds."""
         info = commit.actions.commit_info or CommitInfo()
         return self._time(info, commit.file.modified_ms)
 
-    def _plan(self, commits: Sequence[ParsedCommit]) -> tuple[LoadPlan, Head, tuple[str, ...]]:
+    def _write(
+        self, plan: LoadPlan, place: _Place, also: Callable[[Session], object] | None
+    ) -> None:
+        before, partitions = self._place.head, dict(self._partitions)
+        assert place.head is not None
+        with self._change() as session:
+            load.write(session, plan, partitions, is_first=before is None)
+            load.write_head(session, before, place.head)
+            if also is not None:
+                also(session)
+        self._partitions, self._place = partitions, place
+
+    def _plan(self, commits: Sequence[ParsedCommit], place: _Place) -> tuple[LoadPlan, _Place]:
         """Work out all rows, so that the database is not kept waiting."""
-        table_id, head = self._table.table_id, self._head
-        columns, partition_columns = self._columns.copy(), self._partition_columns
+        table_id, head = self._table.table_id, place.head
+        columns, partition_columns = place.columns.copy(), place.partition_columns
         files = LogFiles(1 if head is None else head.next_file_id)
         files.set_columns(columns.active, partition_columns)
         plan = LoadPlan(table_id, files, columns=columns)
@@ -201,8 +228,7 @@ class LogLoader:
                 protocol_version=version if head is None or protocol else head.protocol_version,
             )
             plan.add("insert_version", [self._version_row(head, info, commit.digest)])
-        assert head is not None
-        return plan, head, partition_columns
+        return plan, _Place(head, columns.copy(), partition_columns)
 
     def _version_row(self, head: Head, info: CommitInfo, digest: str) -> tuple[Any, ...]:
         group = info.extra.get("group")
@@ -215,7 +241,7 @@ class LogLoader:
             committed_at_ms=head.committed_at_ms,
             txn_id=txn_id,
             group_size=len(participants) if isinstance(participants, list) else 1,
-            info=replace(info, txn_id=txn_id),
+            info=info,
         )
         return version_row(commit, head.next_file_id)
 
@@ -237,7 +263,8 @@ class LogLoader:
         table_id = self._table.table_id
         with self._store.change([table_id]) as (session, heads):
             self._refuse_moved(heads.get(table_id))
-            if self._head is None and not load.is_claimed(session, table_id, self._token):
+            is_new = self._place.head is None
+            if is_new and not load.is_claimed(session, table_id, self._token):
                 raise VersionTakenError(
                     f"another run began to load {self._table.full_name}",
                     table=self._table.full_name,
@@ -246,7 +273,8 @@ class LogLoader:
             yield session
 
     def _refuse_moved(self, found: Head | None) -> None:
-        known = None if self._head is None else self._head.version
+        head = self._place.head
+        known = None if head is None else head.version
         seen = None if found is None else found.version
         if known != seen:
             raise VersionTakenError(
@@ -262,11 +290,22 @@ class LogLoader:
         told = info.timestamp if self._times == "commit" else None
         return modified_ms if told is None else told
 
-    def _recall(self, head: Head) -> None:
+    def _recall(self, head: Head | None) -> _Place:
+        if head is None:
+            return _Place(None, SkippingColumns(), ())
         metadata = self._store.metadata(head.table_id, head.metadata_version)
-        self._partition_columns = _schema(metadata).partition_columns
         with self._store.session() as session:
-            self._columns = SkippingColumns.read(session, head.table_id)
+            columns = SkippingColumns.read(session, head.table_id)
+        return _Place(head, columns, _schema(metadata).partition_columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """How far a table is, and what the metadata in force says of files."""
+
+    head: Head | None
+    columns: SkippingColumns
+    partition_columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +332,10 @@ def has_commit(store: Store, table: TableRow, version: int, data: bytes) -> bool
     info = parse_commit(data, version=version).commit_info
     told = None if info is None else info.txn_id
     return bool(rows[0][2] == (told or commit_id(table, version, data)))
+
+
+def _call(also: Callable[[Session, int], object], version: int, session: Session) -> None:
+    also(session, version)
 
 
 def _digest_id(table: TableRow, version: int, digest: str) -> str:

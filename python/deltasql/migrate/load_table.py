@@ -9,7 +9,6 @@ import json
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -169,8 +168,7 @@ def load_commits(
     """
     limit = batch_actions or BATCH_ACTIONS
     commits = (log or LocalLog(storage, listing)).commits(first, last)
-    for batch in _batches(commits, limit):
-        loader.append(batch, also=None if also is None else partial(_call, also, batch[-1].version))
+    for batch in loader.append_all(_batches(commits, limit), also=also):
         for commit in batch:
             loaded.take(commit)
         tell()
@@ -234,10 +232,6 @@ def discard(store: Store, table: TableRow) -> None:
     with store.change([table.table_id]) as (session, _):
         for each in _EVERYTHING_OF:
             session.execute(each, table_id=table.table_id)
-
-
-def _call(also: Callable[[Session, int], object], version: int, session: Session) -> None:
-    also(session, version)
 
 
 def _ended(also: Callable[[Session, int], object], commit: LogCommit, session: Session) -> None:
