@@ -21,6 +21,8 @@ import deltasql
 from deltasql.cli.main import main
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from deltasql.uri import DeltaSqlUri
 
 
@@ -182,6 +184,16 @@ def test_verify_finds_what_is_wrong_with_the_data(run_sqlite: Run, sales: Path) 
     assert (
         "False" in run_sqlite("--format", "markdown", "verify", "--data", "files", wanted=1).stdout
     )
+
+
+@pytest.mark.heavy
+def test_spark_reads_the_log_and_the_data(
+    run_sqlite: Run, sales: Path, spark: SparkSession
+) -> None:
+    found = report(run_sqlite, "import", str(sales), "--engine", "spark")
+    assert (found["state"], found["commits"], found["files"]) == ("imported", 3, 3)
+    run_sqlite("verify", "sales", "--data", "counts", "--engine", "spark")
+    assert spark.range(1).count() == 1
 
 
 def test_nothing_happens_before_the_answer_is_yes(run_sqlite: Run, sales: Path) -> None:

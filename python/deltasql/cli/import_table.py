@@ -8,6 +8,7 @@ import click
 
 from deltasql.cli.context import Context, fail_unless, make_sure, show_report
 from deltasql.cli.progress import of_import, progress
+from deltasql.cli.spark import session_for
 
 if TYPE_CHECKING:
     from deltasql.migrate.import_report import ImportSummary
@@ -67,7 +68,7 @@ def import_table(
     if force and not dry_run:
         make_sure("Replace what the catalog has under the same name?", yes=yes)
     place = uri or context.catalog_uri()
-    with progress(of_import, color=context.color) as on_progress:
+    with session_for(engine), progress(of_import, color=context.color) as on_progress:
         options: dict[str, Any] = {
             "namespace": namespace,
             "force": force,

@@ -8,6 +8,7 @@ import click
 
 from deltasql.cli.context import Context, fail_unless
 from deltasql.cli.progress import busy
+from deltasql.cli.spark import session_for
 
 if TYPE_CHECKING:
     from deltasql.mirror.verify import Versions
@@ -49,7 +50,11 @@ def verify(
     if all_versions and sample is not None:
         raise click.UsageError("--all-versions and --sample both choose versions: give one.")
     versions: Versions = "all" if all_versions else "head" if sample is None else "sample"
-    with context.open_tables(table) as (catalog, name), busy("verifying", color=context.color):
+    with (
+        session_for(engine),
+        context.open_tables(table) as (catalog, name),
+        busy("verifying", color=context.color),
+    ):
         reports = catalog.mirror.verify(
             name,
             versions=versions,
