@@ -90,7 +90,7 @@ class ComeAlong:
     >>> move.path("day=1%2F2/a.parquet"), move.path("file:///lake/sales/a%20b.parquet")
     ('day=1%2F2/a.parquet', 'a%20b.parquet')
     >>> move.path("s3://other/t/day=1/b.parquet")
-    'external/69d6f7a5b3c4/day=1/b.parquet'
+    'external/a1dece5b7c7c/day=1/b.parquet'
     """
 
     location: str

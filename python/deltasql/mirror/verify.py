@@ -240,7 +240,7 @@ def chosen_versions(versions: Versions, first: int, last: int, sample: int = SAM
     """Return the versions that are meant; a sample is spread evenly, both ends among it.
 
     >>> chosen_versions("sample", 3, 100, sample=4), chosen_versions("sample", 0, 2)
-    ([3, 35, 68, 100], [0, 1, 2])
+    ([3, 35, 67, 100], [0, 1, 2])
     """
     if versions == "head":
         return [last]
