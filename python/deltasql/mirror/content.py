@@ -6,11 +6,13 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from deltasql._core import parse_commit
+from deltasql._core import encode_commit, parse_commit
 
 if TYPE_CHECKING:
     from deltasql._core import Commit
     from deltasql.model.actions import Action
+
+_INFO = b'{"commitInfo":'
 
 
 def same_content(ours: bytes, theirs: bytes) -> bool:
@@ -28,8 +30,21 @@ def same_content(ours: bytes, theirs: bytes) -> bool:
     """
     if ours == theirs:
         return True
-    left, right = parse_commit(ours), parse_commit(theirs)
+    right = parse_commit(theirs)
+    spelled = encode_commit(list(right.actions()))
+    # Most writers differ from us only in spelling and order: then lines need not be taken apart.
+    (info, lines), (_, others) = _parted(ours), _parted(spelled)
+    if lines == others:
+        return _same_info(parse_commit(info), right)
+    left = parse_commit(ours)
     return _lines(left) == _lines(right) and _same_info(left, right)
+
+
+def _parted(data: bytes) -> tuple[bytes, list[bytes]]:
+    """Return the line of the commitInfo, and the others in one order."""
+    lines = data.splitlines()
+    info = b"".join(each for each in lines if each.startswith(_INFO))
+    return info, sorted(each for each in lines if not each.startswith(_INFO))
 
 
 def _lines(commit: Commit) -> Counter[str]:
