@@ -95,6 +95,7 @@ def test_an_empty_file_is_a_file(storage: Storage) -> None:
     with storage.writer("streamed"):
         pass
     assert [file.size for file in storage.list()] == [0, 0, 0]
+    assert storage.size("empty") == 0
     assert storage.read("empty") == b""
     with storage.open_input("empty") as file:
         assert file.read() == b""
@@ -179,8 +180,9 @@ def test_any_part_of_a_file_can_be_read(storage: Storage) -> None:
         lambda storage: storage.open_input("a/b"),
         lambda storage: storage.rename("a/b", "c"),
         lambda storage: storage.copy_from(storage, "a/b"),
+        lambda storage: storage.size("a/b"),
     ],
-    ids=["read", "open_input", "rename", "copy_from"],
+    ids=["read", "open_input", "rename", "copy_from", "size"],
 )
 def test_a_missing_file_is_not_found(storage: Storage, ask: Callable[[Storage], object]) -> None:
     with pytest.raises(FileNotFoundError):
@@ -271,7 +273,7 @@ def test_a_name_is_taken_as_it_is(storage: Storage, name: str) -> None:
     "name", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "\0"]
 )
 def test_a_name_that_leaves_the_root_is_refused(storage: Storage, name: str) -> None:
-    for ask in (storage.read, storage.exists, storage.delete, storage.open_input):
+    for ask in (storage.read, storage.exists, storage.delete, storage.open_input, storage.size):
         with pytest.raises(TxnLogStorageError, match="names no file below") as caught:
             ask(name)
         assert (caught.value.name, caught.value.location) == (name, storage.location)
