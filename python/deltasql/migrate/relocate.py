@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 EXTERNAL = "external"
 """The folder for files that the table had from elsewhere."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_PLAIN = re.compile(r"[A-Za-z0-9_=./%-]+")
 _KEPT = "/=-_.~!$&'()*+,;@:"
 _VECTORS = uuid.UUID("0b8f4a3e-3f1a-4a5f-9c1d-0d6a8f0f6f52")
 
@@ -51,7 +52,6 @@ class Relocation(Protocol):
         """Return a deletion vector that leads to its file from the new place."""
 
 
-@dataclass(frozen=True, slots=True)
 class StayBehind:
     """The data stays where it is: files are named by URLs.
 
@@ -61,16 +61,16 @@ class StayBehind:
     's3://other/a.parquet'
     """
 
-    location: str
+    def __init__(self, location: str) -> None:
+        self._location, self._root = location, location_url(location)
 
     def path(self, path: str) -> str:
         """Return the URL of a data file; one that is named by a URL keeps it."""
         if _URL.match(path):
             return path
-        if path.startswith("/"):
-            return f"file://{quote(path, safe=f'{_KEPT}%')}"
         # What is encoded stays as it is: two paths never become one.
-        return f"{location_url(self.location)}/{quote(path, safe=f'{_KEPT}%')}"
+        encoded = path if _PLAIN.fullmatch(path) else quote(path, safe=f"{_KEPT}%")
+        return f"file://{encoded}" if path.startswith("/") else f"{self._root}/{encoded}"
 
     def vector(self, vector: DeletionVector) -> DeletionVector:
         """Return a vector that names its file by its URL."""
@@ -78,7 +78,7 @@ class StayBehind:
             return vector
         file = vector_file(vector)
         assert file is not None
-        url = address_url(data_address(self.location, file))
+        url = address_url(data_address(self._location, file))
         return replace(vector, storage_type="p", path_or_inline_dv=url)
 
 
