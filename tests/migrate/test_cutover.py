@@ -36,7 +36,7 @@ from tests.migrate.handing_over import (
     sql_ids,
     theirs,
 )
-from tests.migrate.sources import HEAD, copy_of, make_table, read_ids, rows
+from tests.migrate.sources import HEAD, SCHEMA, copy_of, make_table, read_ids, rows
 from tests.mirror.support import commit_lines, commit_path
 
 if TYPE_CHECKING:
@@ -367,6 +367,21 @@ def test_a_log_belongs_to_one_catalog(
             ours(catalog, 12)
             assert other.follow(str(place)).state == "followed"
             assert sql_ids(other) == sql_ids(catalog) == [*IDS, 11, 12]
+
+
+def test_a_table_that_was_born_in_another_catalog_belongs_to_it(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    other_uri = f"deltasql://sqlite/{tmp_path}/other.db"
+    with open_catalog(other_uri, table={"data_root": str(tmp_path / "lake")}) as other:
+        other.create_table(NAME, SCHEMA)
+        ours(other, 1)
+        catalog.follow(other.table(NAME).location)
+        with pytest.raises(TxnLogTransactionError, match="belongs to another catalog"):
+            catalog.cutover(NAME)
+        assert ours(other, 2) == 2
+        catalog.refresh(NAME)
+        assert sql_ids(catalog) == [1, 2]
 
 
 def test_timestamps_that_the_table_came_with_stay(catalog: Catalog, place: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltalake
+import duckdb
 import pytest
 
 import deltasql
@@ -417,6 +418,30 @@ def test_a_table_of_sql_cannot_follow(catalog: Catalog, place: Path) -> None:
         catalog.follow(str(place))
     with pytest.raises(TxnLogTransactionError, match="SQL is its authority"):
         catalog.refresh(NAME)
+
+
+def test_an_import_brings_it_up_to_its_log_and_it_still_follows(
+    catalog: Catalog, place: Path
+) -> None:
+    catalog.follow(str(place))
+    theirs(place, 11)
+    assert catalog.import_table(str(place)).commits == 1
+    assert catalog.table(NAME).is_following
+    assert sql_ids(catalog) == read_ids(place)
+
+
+def test_views_show_what_is_followed(sqlite_uri: DeltaSqlUri, place: Path, tmp_path: Path) -> None:
+    with open_catalog(sqlite_uri) as catalog:
+        catalog.follow(str(place))
+        views = tmp_path / "views.duckdb"
+        catalog.mirror.add_target(NAME, "views", str(views), kind="duckdb")
+        theirs(place, 11)
+        before = everything_below(place)
+        catalog.refresh(NAME)
+        with duckdb.connect(str(views), read_only=True) as connection:
+            found = connection.execute(f"SELECT id FROM {NAME} ORDER BY id").fetchall()
+        assert [row[0] for row in found] == read_ids(place)
+        assert everything_below(place) == before
 
 
 def test_names_are_taken_once(catalog: Catalog, place: Path) -> None:

@@ -38,9 +38,13 @@ def set_properties(session: Session, table: TableRow, properties: dict[str, str]
 
 
 def enabled_by(store: Store, table: TableRow, metadata: Metadata) -> VersionRow | None:
-    """Return the commit that turned in-commit timestamps on: the first one, if none is told."""
-    low = store.query("version_bounds", table_id=table.table_id)[0][0]
-    version = int(metadata.configuration.get(ENABLED_SINCE, low))
+    """Return the commit that turned in-commit timestamps on: the first one, if none is told.
+
+    Where that is older than what SQL has of the log, the latest commit tells who writes it.
+    """
+    low, high = store.query("version_bounds", table_id=table.table_id)[0]
+    told = int(metadata.configuration.get(ENABLED_SINCE, low))
+    version = told if told >= low else high
     rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
     return VersionRow.from_row(rows[0]) if rows else None
 

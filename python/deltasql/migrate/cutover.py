@@ -250,12 +250,12 @@ class _Cutover:
         if not (self._table.is_following and state.in_commit_timestamps):
             return
         row = enabled_by(self._store, self._table, state.metadata)
-        if row is None or "cutover" not in row.info.extra:
+        if row is None or ENGINE_INFO not in (row.info.engine_info or ""):
             return
         if row.txn_id != self._table.properties.get(CUTOVER):
             raise TxnLogTransactionError(
-                f"{self._table.full_name} belongs to another catalog, which took it over with "
-                f"version {row.version}",
+                f"{self._table.full_name} belongs to another catalog: version {row.version} is "
+                "its commit",
                 table=self._table.full_name,
                 txn_id=row.txn_id,
                 help="Roll it back there first; if that catalog is lost, import the log here.",
