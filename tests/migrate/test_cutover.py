@@ -102,6 +102,8 @@ def test_the_commit_changes_nothing_but_the_timestamps(catalog: Catalog, place: 
         "writerFeatures": ["appendOnly", "inCommitTimestamp", "invariants"],
     }
     at = info["commitInfo"]["inCommitTimestamp"]
+    parameters = info["commitInfo"]["operationParameters"]
+    assert parameters == {"properties": '{"delta.enableInCommitTimestamps": "true"}'}
     assert metadata["metaData"]["configuration"] == {
         **before.metadata().configuration,
         "delta.enableInCommitTimestamps": "true",

@@ -9,6 +9,7 @@ a run that died in between is found by the id of its commit, and finished.
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from dataclasses import dataclass, field, replace
@@ -338,7 +339,8 @@ class _Cutover:
             timestamp=moment,
             in_commit_timestamp=moment,
             operation="SET TBLPROPERTIES",
-            operation_parameters={"properties": wanted},
+            # As text: delta-spark cannot show the history of a log with any other value.
+            operation_parameters={"properties": json.dumps(wanted)},
             engine_info=ENGINE_INFO,
             is_blind_append=False,
             read_version=head.version,
