@@ -1,0 +1,99 @@
+"""Tables with very many files are verified in pieces, and a damaged checkpoint still only warns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import deltalake
+import pyarrow.parquet as pq
+import pytest
+
+from tests.migrate.sources import (
+    CHECKPOINT,
+    HEAD,
+    append,
+    checkpoint_file,
+    copy_of,
+    make_table,
+    paths_at,
+    stock_paths_at,
+)
+from tests.mirror.support import forget_commits_below
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltasql import Catalog
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_table(tmp_path_factory.mktemp("pristine") / "events")
+
+
+@pytest.fixture
+def source(pristine: Path, tmp_path: Path) -> Path:
+    return copy_of(pristine, tmp_path / "events")
+
+
+@pytest.fixture(autouse=True)
+def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deltasql.migrate.import_verify._LARGE", 2)
+    monkeypatch.setattr("deltasql.mirror.fingerprint._PAGE", 3)
+
+
+@pytest.mark.parametrize("is_cleaned", [False, True], ids=["whole", "cleaned"])
+def test_a_large_table_is_compared_in_pieces(
+    source: Path, catalog: Catalog, is_cleaned: bool
+) -> None:
+    if is_cleaned:
+        forget_commits_below(source, CHECKPOINT)
+    report = catalog.import_table(str(source), batch_size=2)
+    found = report.verification
+    assert found is not None
+    assert found.ok
+    assert found.notes == [
+        "too many files to be compared with deltalake, and checkpoint by checkpoint"
+    ]
+    assert found.commits == (HEAD - CHECKPOINT if is_cleaned else HEAD + 1)
+    assert paths_at(catalog, "events", HEAD) == stock_paths_at(source, HEAD)
+    append(source, 70)
+    again = catalog.import_table(str(source))
+    assert again.verification is not None
+    assert again.verification.ok
+
+
+def test_a_damaged_checkpoint_of_a_large_table_is_only_told(source: Path, catalog: Catalog) -> None:
+    checkpoint_file(source).write_bytes(b"PAR1 and no more")
+    report = catalog.import_table(str(source))
+    assert report.ok
+    assert any(f"checkpoint {CHECKPOINT} cannot be used" in each for each in report.warnings)
+
+
+def test_a_checkpoint_that_breaks_off_among_its_files_gives_way(
+    source: Path, catalog: Catalog
+) -> None:
+    """The rest of it can be read: only when the files are loaded does it show."""
+    deltalake.DeltaTable(str(source)).create_checkpoint()
+    forget_commits_below(source, CHECKPOINT)
+    path = checkpoint_file(source)
+    path.write_bytes(_with_broken_files(path))
+    report = catalog.import_table(str(source))
+    assert report.first_version == HEAD
+    assert any(f"checkpoint {CHECKPOINT} cannot be used" in each for each in report.warnings)
+    assert len(catalog.store.query("tables_with_location", location=str(source))) == 1
+    assert paths_at(catalog, "events", HEAD) == stock_paths_at(source, HEAD)
+
+
+def _with_broken_files(path: Path) -> bytes:
+    """Return a checkpoint with the pages of its files overwritten."""
+    data = bytearray(path.read_bytes())
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema.startswith("add."):
+            first = column.dictionary_page_offset or column.data_page_offset
+            data[first : first + column.total_compressed_size] = b"\xff" * (
+                column.total_compressed_size
+            )
+    return bytes(data)
