@@ -51,8 +51,8 @@ NOTES = {
     "import": "Files per second, each import into a new catalog and in a process of its own; for "
     "deltalake it is what its own open of the same table comes to. `commits` is a log of 20 files "
     "a commit, all of them loaded with their versions, `checkpoint` a table whose older commits "
-    "are gone. `verified` compares SQL with the log afterwards, as an import does unless told not "
-    "to. `memory` is the peak of the process, libraries included.",
+    "are gone; SQL is not compared with the log afterwards. `memory` is the peak of the process, "
+    "libraries included.",
     "api": "`tiny append` writes three rows with `write_deltalake`, commits and mirrors them; p50 "
     "in milliseconds after so many commits. `deltalake-handle` keeps its table open between "
     "appends; DuckLake keeps its connection, and inlines rows unless it is `-parquet`. "

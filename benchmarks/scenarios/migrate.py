@@ -22,7 +22,7 @@ QUICK_FILES, QUICK_COMMITS, QUICK_CHECKPOINT_FILES = 4_000, 200, 20_000
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Import each log into a new catalog, backends in turns; then once more with verification."""
+    """Import each log into a new catalog, backends in turns."""
     files, commits = (QUICK_FILES, QUICK_COMMITS) if quick else (FILES, COMMITS)
     large = QUICK_CHECKPOINT_FILES if quick else CHECKPOINT_FILES
     results = _measure(workspace, "commits", many_commits(files, commits), files, 1 if quick else 5)
@@ -38,7 +38,7 @@ def _measure(
     for _ in range(rounds):
         opened.append(cold.measure(cold.Request(stock.unconnected(), "open")))
         for backend in BACKENDS:
-            loaded[backend].append(_import(workspace, backend, stock, size, verify=False))
+            loaded[backend].append(_import(workspace, backend, stock, size))
     results = _results(
         "deltalake",
         "path",
@@ -51,18 +51,6 @@ def _measure(
         seconds = [each.seconds for each in answers]
         peaks = [each.peak_mb for each in answers]
         results += _results(f"deltasql-{backend}", backend, case, size, seconds, peaks)
-        verified = _import(workspace, backend, stock, size, verify=True)
-        results += [
-            result(
-                f"deltasql-{backend}",
-                backend,
-                [size / verified.seconds],
-                case=f"{case} verified",
-                size=size,
-                metric="throughput",
-                unit="files/s",
-            )
-        ]
     return results
 
 
@@ -78,14 +66,12 @@ def _results(
     ]
 
 
-def _import(
-    workspace: Workspace, backend: str, stock: Deltalake, size: int, *, verify: bool
-) -> import_apart.Answer:
+def _import(workspace: Workspace, backend: str, stock: Deltalake, size: int) -> import_apart.Answer:
     catalog = deltasql(workspace, backend)
-    say(f"  {size:,} files into {catalog.name}{', verified' if verify else ''}")
+    say(f"  {size:,} files into {catalog.name}")
     workspace.settle()
     source = str(stock.folder / "t0")
-    answer = import_apart.measure(import_apart.Request(source, catalog.uri, verify))
+    answer = import_apart.measure(import_apart.Request(source, catalog.uri))
     if answer.files != size:
         raise RuntimeError(f"{catalog.name}: {size} files in the log, {answer.files} in SQL")
     return answer

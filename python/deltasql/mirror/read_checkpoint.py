@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SIDECARS = "_delta_log/_sidecars/"
 _PARSED = ("stats_parsed", "partitionValues_parsed")
-_BATCH_ROWS = 65_536
+_BATCH_ROWS = 16_384
 _BUFFER = 1 << 20
 
 Kind = Literal["add", "remove"]
