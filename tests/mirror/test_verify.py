@@ -286,6 +286,19 @@ def test_what_a_checkpoint_leaves_out_is_found(
     assert (expected, "checkpoint") in found(verify(published, with_deltalake=False))
 
 
+def test_what_older_writers_leave_out_of_a_checkpoint_is_no_difference(published: Catalog) -> None:
+    def change(row: dict[str, Any]) -> bool:
+        if row["add"]:
+            row["add"]["tags"] = row["add"]["tags"] or {}
+        if row["remove"]:
+            row["remove"] |= {"size": None, "partitionValues": None}
+        return True
+
+    rewrite_checkpoint(published.table("t").location, change)
+    report = verify(published, with_deltalake=False)
+    assert report.ok, report.summary()
+
+
 def test_what_a_checkpoint_makes_up_is_found(published: Catalog) -> None:
     def change(row: dict[str, Any]) -> bool:
         if row["remove"]:

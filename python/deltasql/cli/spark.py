@@ -44,5 +44,5 @@ def _use_this_python(session: SparkSession) -> None:
 
     if is_connect(session) or "PYSPARK_PYTHON" in os.environ:
         return
-    if session.sparkContext.master.startswith("local"):
+    if (session.sparkContext.master or "").startswith("local"):
         session.sparkContext.pythonExec = sys.executable

@@ -207,7 +207,7 @@ def _check_versions(
         report.log_version = listing.last_version
     newer = sorted(each for each in commits if each > high)
     if table.is_following and newer:
-        report.notes.append(f"the log has gone on to version {newer[-1]}, which is not followed yet")
+        report.notes.append(f"the log has gone on to version {newer[-1]}, not followed yet")
         newer = []
     for version in newer:
         name = commits[version].name
