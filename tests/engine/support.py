@@ -74,6 +74,7 @@ def listed(plan: WritePlan, adds: Sequence[AddFile], config: Config | None = Non
             "deletion_vector": pa.array([None] * len(adds), pa.string()),
             "size": pa.array([add.size for add in adds], pa.int64()),
             "modification_time": pa.array([add.modification_time for add in adds], pa.int64()),
+            "stats": pa.array([add.stats for add in adds], pa.string()),
         }
     )
     return LiveFiles(plan.location, metadata, files, (config or Config()).storage)

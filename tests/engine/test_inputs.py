@@ -213,9 +213,13 @@ def test_no_variable_of_the_caller_is_taken_for_a_table(engine: DuckDbEngine) ->
 def test_nothing_is_left_behind(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    with DuckDbEngine(Config(engine={"memory_limit": "200MB", "threads": 1})) as engine:
+    config = Config(engine={"memory_limit": "200MB", "threads": 1})
+    with DuckDbEngine(config) as engine:
         assert list(tmp_path.iterdir()) == []  # not opened before it is needed
         query = parse_one("SELECT * FROM range(10) AS r(n)", dialect="duckdb")
-        engine.keep(engine.query(query))
-        assert list(tmp_path.iterdir())
+        kept = engine.keep(engine.query(query))
     assert list(tmp_path.iterdir()) == []
+    tables = parse_one("SELECT count(*) AS n FROM duckdb_tables()", dialect="duckdb")
+    with DuckDbEngine(config) as engine:  # the same DuckDB, in which the rows are gone
+        assert engine.collect(engine.query(tables))["n"].to_pylist() == [0]
+    assert kept.columns == ("n",)

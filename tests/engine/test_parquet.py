@@ -207,7 +207,7 @@ def test_a_file_ends_near_the_size_that_was_asked_for(tmp_path: Path, source: st
     plan = plan_for(tmp_path, data.schema, options=options, configuration=properties)
     adds = write_batches(data.to_reader(max_chunksize=10_000), plan)
     assert len(adds) > 8
-    sizes = sorted(add.size for add in adds)[1:]  # what is left over may be less
+    sizes = sorted(add.size for add in adds)[2:]  # what is left over in two lanes may be less
     assert all(size * 0.9 <= each <= size * 1.4 for each in sizes), sizes
     assert arrow_rows(read_back(plan, adds)) == arrow_rows(data)
 

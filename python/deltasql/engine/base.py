@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -26,6 +26,8 @@ FILE = "__deltasql_file"
 """Column of a scan: the position of a row's file in `LiveFiles.files`."""
 ROW = "__deltasql_row"
 """Column of a scan: the position of a row in its file, deleted rows counted."""
+DROPPED = "__deltasql_dropped"
+"""Column of changes: whether a row goes, or else gets new values."""
 CHANGE_TYPE = "_change_type"
 """Column of change data: insert, delete, update_preimage or update_postimage."""
 
@@ -133,11 +135,27 @@ class Engine(Protocol):
     def keep(self, relation: Relation) -> Relation:
         """Compute rows once, for what is read more than once; large ones go to disk."""
 
+    def numbered(self, relation: Relation, name: str) -> Relation:
+        """Give every row a number of its own in a new column; the rows are computed once."""
+
     def collect(self, relation: Relation) -> pa.Table:
         """Return rows as Arrow: for small results."""
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
         """Return rows as Arrow, batch by batch, in bounded memory."""
+
+    def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
+        """Tell whether it is worth the while to `revise` some of these files."""
+
+    def revise(
+        self, files: LiveFiles, places: Sequence[int], changes: Relation, plan: WritePlan
+    ) -> list[list[AddFile] | None]:
+        """Write files again in which rows are dropped or have new values.
+
+        The changes have FILE, one of `places`, and ROW, each row once; and DROPPED, or new values
+        under the names of columns, or both. A file for which there is None has to be written
+        another way.
+        """
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
         """Write rows as Parquet files with statistics; one without a commit is invisible.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,8 +12,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.engine.arrow import batches, is_stream
-from deltasql.engine.base import FILE, ROW
-from deltasql.engine.duckdb_connection import connect, prepare, told
+from deltasql.engine.base import FILE, ROW, WriteOptions
+from deltasql.engine.duckdb_connection import told
 from deltasql.engine.duckdb_scan import (
     TableShape,
     as_pattern,
@@ -23,8 +21,11 @@ from deltasql.engine.duckdb_scan import (
     files_query,
     identifier,
 )
+from deltasql.engine.duckdb_shared import Lent, lend
 from deltasql.engine.duckdb_types import delta_types
 from deltasql.engine.parquet import write_batches
+from deltasql.engine.revisable import may_be_revised
+from deltasql.engine.revise import revise_files
 from deltasql.engine.stored_files import StoredFiles
 from deltasql.exceptions import TxnLogEngineError
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from deltasql.model.actions import AddFile
 
 _BATCH_ROWS = 122_880  # a row group of DuckDB
+_PLAIN = WriteOptions()
 
 
 class _Hold:
@@ -75,8 +77,7 @@ class DuckDbEngine:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._opened: duckdb.DuckDBPyConnection | None = None
-        self._folder: str | None = None
+        self._lent: Lent | None = None
         self._numbers = count(1)
         # What belongs to one connection and has to be given to each.
         self._sources: dict[str, object] = {}
@@ -94,20 +95,19 @@ class DuckDbEngine:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        if self._lent is not None:
+            self._lent.give_back()
+            self._lent = None
         for known in (self._sources, self._lists, self._kinds, self._unneeded):
             known.clear()
 
     def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
         """Return the live rows of files, with the table's columns in their order."""
         local = [file for file in files.files if file.address.startswith("/")]
+        also = (FILE, ROW) if positions else ()
+        columns = (*files.schema.names, *also)
         if not files.files:
-            return self._view(empty_query(files.schema, (FILE, ROW) if positions else ()))
+            return self._view(empty_query(files.schema, also), columns)
         names: list[str] = []
         queries = list(self._local(files, local, names, positions=positions)) if local else []
         if len(local) < len(files.files):
@@ -116,8 +116,8 @@ class DuckDbEngine:
             if not local:
                 return replace(found, stored=stored)
             queries.append(f"FROM {found.name}")
-            return self._view("\nUNION ALL ".join(queries), names, (found.hold,))
-        return self._view("\nUNION ALL ".join(queries), names)
+            return self._view("\nUNION ALL ".join(queries), columns, names, (found.hold,))
+        return self._view("\nUNION ALL ".join(queries), columns, names)
 
     def rows(self, data: object) -> Relation:
         """Return what a user handed in; a stream is kept, on disk when it is large."""
@@ -151,11 +151,21 @@ class DuckDbEngine:
         names = {name: relation.name for name, relation in used.items()}
         renamed = sql.transform(partial(_renamed, names=names))
         needs = tuple(relation.hold for relation in used.values())
-        return self._view(renamed.sql(dialect=self.dialect, identify=True), needs=needs)
+        selected = sql.named_selects
+        columns = None if "*" in selected or "" in selected else tuple(selected)
+        return self._view(renamed.sql(dialect=self.dialect, identify=True), columns, needs=needs)
 
     def keep(self, relation: Relation) -> Relation:
         """Compute rows once; large ones go to disk."""
         return self._table(f"FROM {_own(relation).name}")
+
+    def numbered(self, relation: Relation, name: str) -> Relation:
+        """Give every row a number in a new column; what is a table already has one."""
+        own = _own(relation)
+        if self._kinds.get(own.name) != "TABLE":
+            return self.numbered(self.keep(own), name)
+        query = f"FROM {own.name} SELECT *, rowid AS {identifier(name)}"
+        return self._view(query, (*own.columns, name), needs=(own.hold,))
 
     def collect(self, relation: Relation) -> pa.Table:
         """Return rows as Arrow: for small results."""
@@ -179,6 +189,18 @@ class DuckDbEngine:
 
         return pa.RecordBatchReader.from_batches(schema, read())
 
+    def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
+        """Tell whether files are large enough, and written as usual."""
+        return plan.options == _PLAIN and any(map(may_be_revised, files.files))
+
+    def revise(
+        self, files: LiveFiles, places: Sequence[int], changes: Relation, plan: WritePlan
+    ) -> list[list[AddFile] | None]:
+        """Write files again in which rows are dropped or have new values."""
+        in_order = exp.select(exp.Star()).from_(exp.to_table("c")).order_by(FILE, ROW)
+        ordered = self.query(in_order, c=changes)
+        return revise_files(files, places, self.stream(ordered), plan)
+
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
         """Write rows as Parquet files with statistics; one without a commit is invisible."""
         return write_batches(self.stream(relation), plan)
@@ -197,7 +219,10 @@ class DuckDbEngine:
             files_table=f"files_{number}",
             deleted_table=f"deleted_{number}",
         )
-        if files.partition_columns or positions:
+        whole = [file for file in local if not file.vector]
+        # One list of all files: its places are those that are asked for.
+        is_whole = len(whole) == len(files.files)
+        if files.partition_columns or (positions and not is_whole):
             wanted = {id(file): place for place, file in enumerate(files.files)}
             columns: dict[str, Any] = {
                 "filename": pa.array([file.address for file in local], pa.string()),
@@ -211,14 +236,11 @@ class DuckDbEngine:
         if deleted:
             names.append(shape.deleted_table)
             self._fill(shape.deleted_table, "FROM dead", dead=files.deleted(deleted))
-        whole = [file for file in local if not file.vector]
         for group in (whole, deleted):
             if group:
                 listed = self._list([as_pattern(file.address) for file in group])
                 names.append(listed)
                 records = [file.records for file in group if file.records is not None]
-                # One list of all files: its places are those that are asked for.
-                is_whole = len(group) == len(files.files)
                 number_of = "CAST(r.file_index AS BIGINT)" if is_whole else f"p.{identifier(FILE)}"
                 also = (
                     f"{number_of} AS {identifier(FILE)}",
@@ -243,15 +265,21 @@ class DuckDbEngine:
         return self._source(relation.stored.narrowed(wanted))
 
     def _view(
-        self, query: str, names: Sequence[str] = (), needs: tuple[_Hold, ...] = ()
+        self,
+        query: str,
+        columns: tuple[str, ...] | None,
+        names: Sequence[str] = (),
+        needs: tuple[_Hold, ...] = (),
     ) -> DuckDbRelation:
+        """Give a query a name; `columns` are None when DuckDB has to tell."""
         self._tidy()
         name = f"relation_{next(self._numbers)}"
         self._kinds[name] = "VIEW"
         hold = _Hold(self._unneeded, [name, *names], needs)
         with told():
             self._connection.execute(f"CREATE VIEW {name} AS {query}")
-            return DuckDbRelation(name, tuple(self._connection.view(name).columns), hold)
+            known = columns or tuple(self._connection.view(name).columns)
+        return DuckDbRelation(name, known, hold)
 
     def _table(self, query: str, **sources: object) -> DuckDbRelation:
         name = f"relation_{next(self._numbers)}"
@@ -305,15 +333,17 @@ class DuckDbEngine:
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        if self._opened is None:
-            self._folder = tempfile.mkdtemp(prefix="deltasql-")
-            self._opened = connect(self._folder, self._config.engine)
-        return self._opened
+        return self._database.connection
+
+    @property
+    def _database(self) -> Lent:
+        if self._lent is None:
+            self._lent = lend(self._config.engine)
+        return self._lent
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
-        cursor = self._connection.cursor()
         with told():
-            prepare(cursor)
+            cursor = self._database.cursor()
             for name, source in self._sources.items():
                 cursor.register(name, source)
             for name, patterns in self._lists.items():

@@ -28,6 +28,8 @@ def connect(folder: str, settings: EngineSettings | None = None) -> duckdb.DuckD
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "temp_directory": folder,
+        # Files are read once; kept parts of them would take the place of rows.
+        "enable_external_file_cache": False,
     }
     if settings is not None and settings.memory_limit is not None:
         options["memory_limit"] = settings.memory_limit

@@ -48,6 +48,7 @@ class LiveFiles:
     ) -> None:
         """`listed` has the columns of a scan; sizes and times may be missing."""
         self.location, self._settings = location, settings
+        self._listed = listed
         self.schema = StructType.from_json(metadata.schema_string)
         self.column_mapping_mode = column_mapping_mode(metadata.configuration)
         self.partition_columns = tuple(metadata.partition_columns)
@@ -61,6 +62,13 @@ class LiveFiles:
             LiveFile(path, address, partition or "{}", vector or "", *rest)
             for address, path, partition, vector, *rest in zip(addresses, *columns, strict=True)
         ]
+
+    def stats(self) -> list[str | None]:
+        """Return the statistics of each file as the log has them."""
+        if "stats" not in self._listed.column_names:
+            return [None] * len(self.files)
+        found: list[str | None] = self._listed["stats"].to_pylist()
+        return found
 
     @property
     def have_deletions(self) -> bool:

@@ -16,6 +16,8 @@ from deltasql.model.actions import AddFile
 from deltasql.model.clock import now_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
     from deltasql.engine.base import WritePlan
@@ -45,7 +47,7 @@ class OpenFile:
         self._statistics: Statistics | None = None
         self._bytes_per_byte = 1.0
         """How many bytes of a file become of one in memory: known after the first row group."""
-        self.name = self._new_name()
+        self.name = new_name(plan, options, self._values)
         self.is_full_once = False
         """Whether there are more rows than one file takes."""
 
@@ -105,7 +107,7 @@ class OpenFile:
 
     def _open(self, rows: pa.Table) -> None:
         if not self.name:
-            self.name = self._new_name()
+            self.name = new_name(self._plan, self._options, self._values)
             self._plan.intend([self.name])
         self._context = self._plan.storage.writer(self.name, durable=self._plan.durable)
         self._sink = self._context.__enter__()
@@ -122,17 +124,29 @@ class OpenFile:
         size = self._sink.tell()
         context, self._context, self._writer = self._context, None, None
         context.__exit__(None, None, None)
-        tight = self._plan.configuration.get("delta.enableDeletionVectors") == "true"
-        found = self._statistics
-        return AddFile(
-            path=quote(self.name, safe="/=-_.~!$&'()*+,;@"),
-            partition_values=self._values,
-            size=size,
-            modification_time=now_ms(),
-            data_change=self._plan.data_change,
-            stats=None if found is None else found.to_json(tight=tight),
-        )
+        return added_file(self._plan, self.name, self._values, size, self._statistics)
 
-    def _new_name(self) -> str:
-        folder = f"{self._plan.folder}{partition_folder(self._values)}"
-        return f"{folder}part-00000-{uuid.uuid4()}-c000{self._options.suffix}"
+
+def new_name(plan: WritePlan, options: ParquetOptions, partition: Mapping[str, str | None]) -> str:
+    """Return a name that no file has."""
+    folder = f"{plan.folder}{partition_folder(partition)}"
+    return f"{folder}part-00000-{uuid.uuid4()}-c000{options.suffix}"
+
+
+def added_file(
+    plan: WritePlan,
+    name: str,
+    partition: Mapping[str, str | None],
+    size: int,
+    found: Statistics | None,
+) -> AddFile:
+    """Return the action for a file that is complete."""
+    tight = plan.configuration.get("delta.enableDeletionVectors") == "true"
+    return AddFile(
+        path=quote(name, safe="/=-_.~!$&'()*+,;@"),
+        partition_values=partition,
+        size=size,
+        modification_time=now_ms(),
+        data_change=plan.data_change,
+        stats=None if found is None else found.to_json(tight=tight),
+    )

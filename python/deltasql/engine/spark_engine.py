@@ -30,7 +30,7 @@ from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema_convert import schema_from_any, schema_to_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     import pyarrow as pa
@@ -209,6 +209,23 @@ class SparkEngine:
                             yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
 
         return pa.RecordBatchReader.from_batches(schema, unpacked())
+
+    def numbered(self, relation: Relation, name: str) -> Relation:
+        """Give every row a number of its own in a new column; the rows are computed once."""
+        number = exp.Window(this=exp.RowNumber())
+        columns = [exp.column(exp.to_identifier(each, quoted=True)) for each in relation.columns]
+        query = exp.select(*columns, exp.alias_(number, name, quoted=True)).from_("r")
+        return self.keep(self.query(query, r=relation))
+
+    def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
+        """Tell that it does not: executors write rows, wherever they are from."""
+        return False
+
+    def revise(
+        self, files: LiveFiles, places: Sequence[int], changes: Relation, plan: WritePlan
+    ) -> list[list[AddFile] | None]:
+        """Leave every file to be written another way."""
+        return [None] * len(places)
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
         """Write rows as Parquet files with statistics."""

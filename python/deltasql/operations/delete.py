@@ -14,6 +14,7 @@ from deltasql.operations.change_data import (
 )
 from deltasql.operations.expressions import Flavour, Scope, normal, scalar
 from deltasql.operations.info import tell
+from deltasql.operations.revision import dropped_rows, revised_files
 from deltasql.operations.sql_types import column, is_not_true
 from deltasql.operations.target import names_table
 from deltasql.operations.touched import (
@@ -28,7 +29,8 @@ from deltasql.operations.touched import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from deltasql.engine.base import WriteOptions
+    from deltasql.engine.base import WriteOptions, WritePlan
+    from deltasql.model.actions import AddFile
     from deltasql.operations.target import Target
 
 
@@ -92,8 +94,14 @@ def _remove_rows(
     metrics: dict[str, int],
     clock: Stopwatch,
 ) -> None:
-    engine = target.engine
-    matched = rows_by_file(target, engine.scan(target.live(files), positions=True), condition)
+    engine, plan = target.engine, target.plan(options)
+    live = target.live(files)
+    scan = engine.scan(live, positions=True)
+    dropped = dropped_rows(target, scan, condition) if engine.revises(live, plan) else None
+    if dropped is None:
+        matched = rows_by_file(target, scan, condition)
+    else:
+        matched = rows_by_file(target, dropped, None)
     touched = chosen(files, matched)
     deleted = [matched[place] for place in sorted(matched)]
     metrics["scan_time_ms"] = clock.lap_ms()
@@ -102,10 +110,16 @@ def _remove_rows(
     rows = counted_rows(target, touched)
     partly = [place for place, count in enumerate(deleted) if count < rows[place]]
     if partly:
-        columns = [column(name, "t") for name in target.schema.names]
-        kept = exp.select(*columns).from_(exp.to_table("t")).where(is_not_true(condition))
-        scan = engine.scan(target.live(chosen(touched, partly)))
-        added = engine.write(engine.query(kept, t=scan), target.plan(options))
+        added: list[AddFile] = []
+        rest = partly
+        if dropped is not None:
+            places = sorted(matched)
+            added, left = revised_files(
+                target, chosen(touched, partly), [places[n] for n in partly], dropped, plan
+            )
+            rest = [partly[number] for number in left]
+        if rest:
+            added += _written_anew(target, chosen(touched, rest), condition, plan)
         if keeps_change_data(target):
             _tell_changes(target, touched, condition, options)
         target.add(added)
@@ -117,6 +131,15 @@ def _remove_rows(
     metrics["num_deleted_rows"] = sum(deleted)
     metrics["num_copied_rows"] = sum(rows[place] - deleted[place] for place in partly)
     metrics["rewrite_time_ms"] = clock.lap_ms()
+
+
+def _written_anew(
+    target: Target, files: pa.Table, condition: exp.Expr, plan: WritePlan
+) -> list[AddFile]:
+    engine = target.engine
+    columns = [column(name, "t") for name in target.schema.names]
+    kept = exp.select(*columns).from_(exp.to_table("t")).where(is_not_true(condition))
+    return engine.write(engine.query(kept, t=engine.scan(target.live(files))), plan)
 
 
 def _tell_changes(

@@ -15,25 +15,19 @@ from sqlglot import exp
 
 from deltasql.engine.base import FILE, ROW
 from deltasql.exceptions import MergeAmbiguityError
-from deltasql.operations.assignments import Computed, explained_casts
-from deltasql.operations.changed_rows import checked_rows, write_changed_rows, write_new_rows
-from deltasql.operations.checks import rules_of
 from deltasql.operations.info import tell
 from deltasql.operations.merge_files import matching_predicate
 from deltasql.operations.merge_plan import MergePlan, MergeSpec, evolve_schema, resolve_merge
 from deltasql.operations.merge_rows import (
     MATCHES,
+    NUMBER,
     by_file,
     decisions,
-    inserted,
-    joined,
     left_alone,
     matched_sources,
     matches,
-    numbered,
-    rewritten,
-    unchanged,
 )
+from deltasql.operations.merge_write import MergeResult
 from deltasql.operations.sql_types import column
 from deltasql.operations.target import names_table
 from deltasql.operations.touched import Stopwatch, chosen, counted_rows
@@ -86,7 +80,7 @@ def stage_merge(
     clock, metrics = Stopwatch(), _Metrics()
     evolved = spec.merge_schema and evolve_schema(target, source_schema, spec)
     plan = resolve_merge(target.schema, source_schema, spec)
-    work = _Merge(target, plan, spec, numbered(target.engine, source), metrics, options)
+    work = _Merge(target, plan, spec, target.engine.numbered(source, NUMBER), metrics, options)
     if not spec.clauses:
         work.list_files()
     else:
@@ -126,7 +120,8 @@ class _Merge:
             places = self._decide(files, scan, pairs)
             touched = chosen(files, places)
         self.metrics.scan_time_ms = clock.lap_ms()
-        added = self._write(touched, places, pairs)
+        result = MergeResult(self.target, self.plan, self.source, self.options, pairs, self.decided)
+        added = result.write(touched, places)
         self.target.add(added)
         if len(touched):
             self.target.remove(touched)
@@ -172,48 +167,6 @@ class _Merge:
         metrics.num_target_rows_updated = sum(by_branch[number] for number in updates)
         metrics.num_target_rows_deleted = sum(by_branch[number] for number in deletes)
         return sorted({file for file, *_ in counts})
-
-    def _write(self, touched: pa.Table, places: list[int], pairs: Relation | None) -> list[AddFile]:
-        target, plan, engine = self.target, self.plan, self.engine
-        generated = rules_of(target).generated
-        new = self._inserted(pairs)
-        if not len(touched):
-            if new is None:
-                return []
-            query, sources = new
-            computed = [
-                Computed(each.assigned, exp.select().from_(exp.to_table("s")), {"s": self.source})
-                for each in plan.not_matched
-            ]
-            with explained_casts(engine, *computed):
-                return write_new_rows(target, engine.query(query, **sources), self.options)
-        assert self.decided is not None
-        scan = engine.scan(target.live(touched), positions=True)
-        rows, relations = joined(engine, scan, self.decided, self.source, places)
-        after = rewritten(rows, target.schema, plan, generated)
-        before = engine.query(unchanged(rows, target.schema, plan), **relations)
-        whole: exp.Query = after
-        if new is not None:
-            whole = exp.union(after, new[0], distinct=False)
-            relations = {**relations, **new[1]}
-        branches = (*plan.matched, *plan.not_matched_by_source, *plan.not_matched)
-        computed = [Computed(each.assigned, rows, relations) for each in branches]
-        with explained_casts(engine, *computed):
-            final = checked_rows(target, engine.query(whole, **relations))
-            return write_changed_rows(target, before, final, self.options)
-
-    def _inserted(self, pairs: Relation | None) -> tuple[exp.Select, dict[str, Relation]] | None:
-        """Return the query for new rows, over the source and the pairs."""
-        if not self.plan.not_matched:
-            return None
-        relations = {"x": self.source}
-        if pairs is not None:
-            relations["m"] = pairs
-        generated = rules_of(self.target).generated
-        query = inserted(
-            self.target.schema, self.plan, generated, self.source.columns, all_new=pairs is None
-        )
-        return query, relations
 
     def _count_output(self, touched: pa.Table, added: list[AddFile]) -> None:
         metrics = self.metrics

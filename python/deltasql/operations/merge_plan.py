@@ -103,6 +103,10 @@ class MergePlan:
         every = (*self.matched, *self.not_matched, *self.not_matched_by_source)
         return {branch.number for branch in every if branch.kind == kind}
 
+    def changed_columns(self) -> set[str]:
+        """Return the columns that clauses for rows that match set."""
+        return {path[0] for branch in self.matched for path in branch.assigned}
+
 
 def evolve_schema(target: Target, source: StructType, spec: MergeSpec) -> bool:
     """Add to the table what clauses set and only the source has, in structs too.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from deltasql.engine.base import FILE, ROW
+from deltasql.engine.base import DROPPED, FILE, ROW
 from deltasql.operations.assignments import row_values
 from deltasql.operations.changed_rows import ACTION, COPIED, DELETED, INSERTED, UPDATED, action_of
 from deltasql.operations.merge_plan import SOURCE, TARGET, Branch, MergePlan
@@ -27,14 +27,6 @@ MATCHES = "__deltasql_matches"
 """How many source rows want to change one row."""
 PLACE = "__deltasql_place"
 _ACTIONS = {"update": UPDATED, "delete": DELETED, "insert": INSERTED}
-
-
-def numbered(engine: Engine, source: Relation) -> Relation:
-    """Give every source row a number, once for all that follows."""
-    number = exp.Window(this=exp.RowNumber())
-    query = exp.select(*(column(name) for name in source.columns))
-    query = query.select(exp.alias_(number, identifier(NUMBER))).from_(exp.to_table(SOURCE))
-    return engine.keep(engine.query(query, s=source))
 
 
 def matches(
@@ -148,6 +140,65 @@ def joined(
         .join(right.subquery(SOURCE), on=_same_row(TARGET, SOURCE), join_type="left")
     )
     return query, {"t": scan, "d": decided, "x": source, "f": engine.rows(moved)}
+
+
+def changes(
+    plan: MergePlan,
+    schema: StructType,
+    generated: Mapping[str, exp.Expr],
+    joined_rows: exp.Select,
+    relations: Mapping[str, Relation],
+) -> tuple[exp.Select, Mapping[str, Relation]]:
+    """Return what clauses for rows that match do, as changes of rows at their places.
+
+    They have new values, or DROPPED, or both. The table is read only where a value needs it.
+    """
+    updates = [each for each in plan.matched if each.kind == "update"]
+    is_single = len(updates) == len(plan.matched) == 1
+    values = _changed_values(schema, updates, generated, is_single=is_single)
+    (join,) = joined_rows.args["joins"]
+    decided = join.this.copy()
+    decided.this.where(exp.not_(_is_null(column(BRANCH, "d"))), copy=False)
+    query = exp.select(column(FILE, SOURCE), column(ROW, SOURCE)).from_(decided)
+    used = {node.table for value in values.values() for node in value.find_all(exp.Column)}
+    if TARGET in used:
+        query = query.join(exp.to_table(TARGET), on=_same_row(TARGET, SOURCE), join_type="inner")
+    if len(updates) < len(plan.matched):
+        deletes = [exp.Literal.number(b.number) for b in plan.matched if b.kind == "delete"]
+        dropped = exp.In(this=column(BRANCH, SOURCE), expressions=deletes)
+        query = query.select(exp.alias_(dropped, identifier(DROPPED)))
+    for name, value in values.items():
+        query = query.select(exp.alias_(value, identifier(name)))
+    return query, {
+        name: each for name, each in relations.items() if name != TARGET or TARGET in used
+    }
+
+
+def _changed_values(
+    schema: StructType,
+    updates: Sequence[Branch],
+    generated: Mapping[str, exp.Expr],
+    *,
+    is_single: bool,
+) -> dict[str, exp.Expr]:
+    """Return the new values of columns that an update sets; `is_single` if it is all there is."""
+    rows = [
+        (each, row_values(schema, each.assigned, generated, lambda m: column(m.name, TARGET)))
+        for each in updates
+    ]
+    found: dict[str, exp.Expr] = {}
+    for name in schema.names:
+        present = column(name, TARGET)
+        if all(row[name] == present for _, row in rows):
+            continue
+        if is_single:
+            found[name] = rows[0][1][name]
+            continue
+        case = exp.case()
+        for branch, row in rows:
+            case = case.when(_is_number(column(BRANCH, SOURCE), branch), row[name])
+        found[name] = case
+    return found
 
 
 def decided_branch(plan: MergePlan) -> exp.Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -16,9 +17,10 @@ from deltasql.operations.changed_rows import (
     checked_rows,
     write_changed_rows,
 )
-from deltasql.operations.checks import rules_of
+from deltasql.operations.checks import checked, rules_of
 from deltasql.operations.expressions import Flavour, Scope, normal, scalar
 from deltasql.operations.info import tell
+from deltasql.operations.revision import new_rows, revised_files
 from deltasql.operations.sql_types import column, identifier, is_true
 from deltasql.operations.target import names_table
 from deltasql.operations.touched import Stopwatch, chosen, counted_rows, rows_by_file
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from deltasql.engine.base import WriteOptions
+    from deltasql.engine.base import Relation, WriteOptions
+    from deltasql.model.actions import AddFile
     from deltasql.operations.assignments import Assignments
     from deltasql.operations.target import Target
 
@@ -64,13 +67,17 @@ def stage_update(
     if not updates or not len(files):
         return metrics
     condition = None if predicate is None else scalar(predicate, scope, flavour=flavour)
-    touched, counts = _touched(target, files, condition)
+    found_rows = _find(target, files, condition, assigned, options)
+    touched, counts = chosen(files, found_rows.places), found_rows.counts
     metrics["scan_time_ms"] = clock.lap_ms()
     if len(touched):
         rows = counted_rows(target, touched)
         metrics["num_updated_rows"] = sum(rows if counts is None else counts)
         metrics["num_copied_rows"] = sum(rows) - metrics["num_updated_rows"]
-        metrics["num_added_files"] = _rewrite(target, touched, condition, assigned, options)
+        added = _write(target, touched, found_rows, condition, assigned, options)
+        target.add(added)
+        target.remove(touched)
+        metrics["num_added_files"] = len(added)
         metrics["num_removed_files"] = len(touched)
         metrics["execution_time_ms"] = clock.total_ms()
         shown = "true" if predicate is None else normal(predicate)
@@ -78,15 +85,73 @@ def stage_update(
     return metrics
 
 
-def _touched(
-    target: Target, files: pa.Table, condition: exp.Expr | None
-) -> tuple[pa.Table, list[int] | None]:
-    """Return the files with rows to update, and how many each has; None when all of them are."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The rows to update."""
+
+    places: list[int]
+    """Of the files that have such rows."""
+    counts: list[int] | None
+    """How many each of them has; None when all are."""
+    changes: Relation | None = None
+    """The new values, where files can be revised with them."""
+
+
+def _find(
+    target: Target,
+    files: pa.Table,
+    condition: exp.Expr | None,
+    assigned: Assignments,
+    options: WriteOptions | None,
+) -> _Found:
     if condition is None:
-        return files, None
-    scan = target.engine.scan(target.live(files), positions=True)
-    matched = rows_by_file(target, scan, condition)
-    return chosen(files, matched), [matched[place] for place in sorted(matched)]
+        return _Found(list(range(len(files))), None)
+    engine, live = target.engine, target.live(files)
+    scan = engine.scan(live, positions=True)
+    new = _new_values(target, assigned)
+    present = {name: value for name, value in new.items() if value != column(name, "t")}
+    changes = None
+    if (
+        engine.revises(live, target.plan(options))
+        and present.keys().isdisjoint(target.partition_columns)
+        and not keeps_change_data(target)
+    ):
+        hits = exp.select().from_(exp.to_table("t")).where(condition.copy())
+        with explained_casts(engine, Computed(assigned, hits, {"t": scan})):
+            changes = new_rows(target, scan, condition, present)
+            if rules_of(target):
+                columns = [exp.alias_(value, identifier(name)) for name, value in new.items()]
+                checked(target, engine.query(hits.select(*columns), t=scan))
+    rows, limit = (scan, condition) if changes is None else (changes, None)
+    matched = rows_by_file(target, rows, limit)
+    places = sorted(matched)
+    return _Found(places, [matched[place] for place in places], changes)
+
+
+def _new_values(target: Target, assigned: Assignments) -> dict[str, exp.Expr]:
+    return row_values(
+        target.schema,
+        assigned,
+        rules_of(target).generated,
+        lambda member: column(member.name, "t"),
+    )
+
+
+def _write(
+    target: Target,
+    touched: pa.Table,
+    found: _Found,
+    condition: exp.Expr | None,
+    assigned: Assignments,
+    options: WriteOptions | None,
+) -> list[AddFile]:
+    if found.changes is None:
+        return _rewrite(target, touched, condition, assigned, options)
+    plan = target.plan(options)
+    added, left = revised_files(target, touched, found.places, found.changes, plan)
+    if left:
+        added += _rewrite(target, chosen(touched, left), condition, assigned, options)
+    return added
 
 
 def _rewrite(
@@ -95,7 +160,7 @@ def _rewrite(
     condition: exp.Expr | None,
     assigned: Assignments,
     options: WriteOptions | None,
-) -> int:
+) -> list[AddFile]:
     engine, schema = target.engine, target.schema
     scan = engine.scan(target.live(touched))
     old = [column(name, "t") for name in schema.names]
@@ -106,11 +171,8 @@ def _rewrite(
     if keeps_change_data(target):
         before = engine.keep(before)
     changed = exp.EQ(this=column(ACTION, "t"), expression=action_of(UPDATED))
-    values = row_values(
-        schema, assigned, rules_of(target).generated, lambda member: column(member.name, "t")
-    )
     columns = []
-    for name, value in values.items():
+    for name, value in _new_values(target, assigned).items():
         present = column(name, "t")
         new = value if value == present else exp.case().when(changed.copy(), value).else_(present)
         columns.append(exp.alias_(new, identifier(name)))
@@ -118,7 +180,4 @@ def _rewrite(
     hits = Computed(assigned, exp.select().from_(exp.to_table("t")).where(changed), {"t": before})
     with explained_casts(engine, hits):
         after = checked_rows(target, engine.query(rewritten, t=before))
-        added = write_changed_rows(target, before, after, options)
-    target.add(added)
-    target.remove(touched)
-    return len(added)
+        return write_changed_rows(target, before, after, options)

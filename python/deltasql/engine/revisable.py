@@ -1,0 +1,104 @@
+"""Which files can be revised: opened, and looked at for all that would have to be the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltasql.engine.footer_stats import indexed_leaves
+from deltasql.engine.splice import Footer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from deltasql.engine.file_shape import FileShape
+    from deltasql.engine.live_files import LiveFile
+    from deltasql.engine.parquet_options import ParquetOptions
+
+_LEAST_BYTES = 1024 * 1024  # smaller files are better put together
+_LARGEST_GROUP = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Revisable:
+    """An open file whose columns can be copied and encoded one by one."""
+
+    address: str
+    footer: Footer
+    metadata: pq.FileMetaData
+    schema: pa.Schema
+    leaves: dict[str, range]
+    """The places of the leaves of each column among all leaves, by physical name."""
+
+
+def may_be_revised(file: LiveFile) -> bool:
+    """Tell whether a file is worth opening, by what the log says of it."""
+    return file.address.startswith("/") and not file.vector and (file.size or 0) >= _LEAST_BYTES
+
+
+def open_revisable(
+    file: LiveFile,
+    shape: FileShape,
+    options: ParquetOptions,
+    changed: Collection[str],
+) -> Revisable | None:
+    """Open a file; None when it is not worth it, or not stored as we would store it.
+
+    `changed` names the columns with new values, as they are in the file.
+    """
+    if not may_be_revised(file):
+        return None
+    source = pa.OSFile(file.address)
+    try:
+        footer = Footer(source)
+    except ValueError:
+        return None
+    parquet = pq.ParquetFile(source)
+    found = Revisable(
+        file.address,
+        footer,
+        parquet.metadata,
+        parquet.schema_arrow.remove_metadata(),
+        {name: places for name, (_, places) in footer.columns().items()},
+    )
+    fits = (
+        footer.is_plain
+        and len(found.leaves) == len(found.schema)
+        and all(0 < group.size <= _LARGEST_GROUP for group in footer.groups)
+        and all(chunk.codec == options.codec for g in footer.groups for chunk in g.chunks)
+        and all(_has_type(found.schema, shape.stored, name) for name in changed)
+        and _tells_bounds(found, shape)
+        and _is_stored_alike(found)
+    )
+    return found if fits else None
+
+
+def _has_type(schema: pa.Schema, stored: pa.Schema, name: str) -> bool:
+    here = schema.field(name) if name in schema.names else None
+    return here is not None and here.type.equals(stored.field(name).type)
+
+
+def _tells_bounds(found: Revisable, shape: FileShape) -> bool:
+    """Tell whether the new statistics can be had from the footer."""
+    for path, kind in indexed_leaves(shape):
+        places = found.leaves.get(path[0])
+        if kind is None or places is None:
+            return False
+        for group in found.footer.groups:
+            if not all(group.chunks[place].tells_bounds for place in places):
+                return False
+    return True
+
+
+def _is_stored_alike(found: Revisable) -> bool:
+    """Tell whether Arrow would write the columns as they are in the file."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, found.schema, store_schema=False):
+        pass
+    written = Footer(pa.BufferReader(sink.getvalue())).columns()
+    return all(
+        written[name][0] == elements for name, (elements, _) in found.footer.columns().items()
+    )
