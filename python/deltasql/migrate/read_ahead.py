@@ -21,16 +21,16 @@ def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
     [0, 1, 2]
     """
     waiting: queue.Queue[object] = queue.Queue(1)
-    stopped = threading.Event()
+    stopped, taken = threading.Event(), threading.Event()
 
     def hand_over(item: object) -> bool:
-        while not stopped.is_set():
-            try:
-                waiting.put(item, timeout=0.2)
-            except queue.Full:
-                continue
-            return True
-        return False
+        """Two items are held at a time: the next is begun when this one is taken."""
+        taken.clear()
+        if stopped.is_set():  # looked at after the clearing, so that no stop goes unseen
+            return False
+        waiting.put(item)
+        taken.wait()
+        return not stopped.is_set()
 
     def work() -> None:
         try:
@@ -45,11 +45,13 @@ def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
     worker.start()
     try:
         while (item := waiting.get()) is not _END:
+            taken.set()
             if isinstance(item, _Failure):
                 raise item.error
             yield item  # type: ignore[misc]
     finally:
         stopped.set()
+        taken.set()
         worker.join()
 
 
