@@ -19,8 +19,9 @@ from deltasql.model.schema_convert import schema_to_arrow
 from tests.conftest import new_catalog_uri
 from tests.engine.support import live_files, scanned
 from tests.mirror.support import open_mirrored
-from tests.oracles import tables, tables_staged
+from tests.oracles import tables
 from tests.oracles.deletion_vectors import inline_vector
+from tests.oracles.fixed_set import SMALL
 from tests.oracles.states import arrow_rows
 from tests.oracles.writing import Written, create, removal
 from tests.s3 import new_bucket, options_for
@@ -31,24 +32,6 @@ if TYPE_CHECKING:
     from deltasql import Catalog
 
 IDS = pa.schema([("id", pa.int64())])
-ZOO: list[Callable[[Catalog], list[Written]]] = [
-    tables.string_partitions,
-    tables.hive_null,
-    tables.typed_partitions,
-    tables.negative_decimal,
-    tables.binary_partition,
-    tables.primitives,
-    tables.zoneless,
-    tables.decimals,
-    tables.nested,
-    tables.rewritten,
-    tables.evolved,
-    tables_staged.flat_paths,
-    tables_staged.absolute_path,
-    tables_staged.mapped_partition,
-    tables_staged.column_mapping,
-    tables_staged.deletion_vectors,
-]
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -71,7 +54,7 @@ def engine(lake: Catalog) -> Iterator[DuckDbEngine]:
         yield opened
 
 
-@pytest.mark.parametrize("make", ZOO, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
 def test_rows_are_those_of_every_version(
     lake: Catalog, engine: DuckDbEngine, make: Callable[[Catalog], list[Written]]
 ) -> None:

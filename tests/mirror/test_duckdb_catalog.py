@@ -16,6 +16,7 @@ from tests.conftest import add_file
 from tests.mirror.duckdb_support import IDS, elsewhere, opened, view_rows
 from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
+from tests.oracles.fixed_set import SMALL
 from tests.oracles.foreign import bring_in
 from tests.oracles.states import arrow_rows
 from tests.oracles.writing import Written, create
@@ -27,26 +28,6 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
-
-ZOO: list[Callable[[Catalog], list[Written]]] = [
-    tables.string_partitions,
-    tables.hive_null,
-    tables.typed_partitions,
-    tables.negative_decimal,
-    tables.binary_partition,
-    tables.primitives,
-    tables.zoneless,
-    tables.decimals,
-    tables.nested,
-    tables.rewritten,
-    tables_staged.flat_paths,
-    tables_staged.absolute_path,
-    tables_staged.mapped_partition,
-    tables_staged.column_mapping,
-    tables_staged.rules,
-    tables_staged.deletion_vectors,
-    tables_staged.change_data,
-]
 
 
 @pytest.fixture
@@ -60,7 +41,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "catalog.duckdb"
 
 
-@pytest.mark.parametrize("make", ZOO, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
 def test_rows_are_right_after_every_commit(
     lake: Catalog,
     path: Path,

@@ -46,6 +46,20 @@ TABLES: Mapping[str, Builder] = {
         tables_staged.many_files,
     )
 }
+_LARGE = ("several_tables", "many_commits", "applications", "many_files")
+SMALL = [build for name, build in TABLES.items() if name not in _LARGE]
+"""One table each, made in a moment."""
+PLAIN = [
+    tables.string_partitions,
+    tables.partition_names,
+    tables.hive_null,
+    tables.typed_partitions,
+    tables.primitives,
+    tables.zoneless,
+    tables.decimals,
+    tables.nested,
+]
+"""Tables of rows that any writer can write again: no features, nothing in odd places."""
 READERS: Mapping[str, Callable[[], Reader]] = {
     "deltalake": Deltalake,
     "pyarrow": DeltalakeArrow,

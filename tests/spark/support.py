@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # Workers run the Python of the tests, which has Arrow.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
+ROWS = [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
+"""Of the fixture `table`: key and value."""
 ODD = {
     "spark.sql.session.timeZone": "Asia/Tokyo",
     "spark.sql.ansi.enabled": "false",

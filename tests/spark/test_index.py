@@ -16,18 +16,10 @@ from tests.oracles.writing import Written, create
 from tests.spark.support import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
-
-
-@pytest.fixture
-def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
-        yield opened
 
 
 def frame_of(spark: SparkSession, written: Written) -> DataFrame:

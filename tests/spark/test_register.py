@@ -8,25 +8,14 @@ import pyarrow as pa
 import pytest
 
 import deltasql.spark
-from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
 from tests.oracles.states import arrow_rows
 from tests.spark.support import ODD, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
-    from deltasql.uri import DeltaSqlUri
-
-
-@pytest.fixture
-def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
-        yield opened
 
 
 def test_tables_are_views_and_follow_when_registered_again(

@@ -21,8 +21,8 @@ from deltasql.engine.spark_schema import spark_path
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError, TxnLogUriError
 from deltasql.spark.read import read_snapshot
 from tests.conftest import add_file
-from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
+from tests.oracles.fixed_set import SMALL
 from tests.oracles.foreign import bring_in
 from tests.oracles.states import Rows, arrow_rows
 from tests.oracles.writing import Written, create
@@ -33,34 +33,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
-    from deltasql.uri import DeltaSqlUri
 
 IDS = pa.schema([("id", pa.int64())])
 THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-ZOO: list[Callable[[Catalog], list[Written]]] = [
-    tables.string_partitions,
-    tables.hive_null,
-    tables.typed_partitions,
-    tables.binary_partition,
-    tables.primitives,
-    tables.zoneless,
-    tables.decimals,
-    tables.nested,
-    tables.rewritten,
-    tables_staged.flat_paths,
-    tables_staged.absolute_path,
-    tables_staged.mapped_partition,
-    tables_staged.column_mapping,
-    tables_staged.rules,
-    tables_staged.deletion_vectors,
-]
 EVERY_VERSION = ("column_mapping", "deletion_vectors", "mapped_partition")
-
-
-@pytest.fixture
-def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
-        yield opened
 
 
 @contextmanager
@@ -78,7 +54,7 @@ def rows(spark: SparkSession, written: Written, version: int | None = None, **ho
     return arrow_rows(read_snapshot(spark, snapshot, written.catalog.config, **how).toArrow())
 
 
-@pytest.mark.parametrize("make", ZOO, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
 def test_rows_are_those_of_the_version(
     spark: SparkSession, lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:
@@ -271,7 +247,7 @@ def listed_by_name(spark: SparkSession, written: Written) -> Rows:
     return arrow_rows(engine.scan(spark, files).toArrow())
 
 
-@pytest.mark.parametrize("make", ZOO, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
 def test_files_listed_by_name_give_the_same_rows(
     spark: SparkSession, lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:

@@ -19,41 +19,20 @@ from deltasql.exceptions import (
     TxnLogUriError,
 )
 from tests.mirror.support import open_mirrored
-from tests.oracles import tables, tables_staged
+from tests.oracles import tables_staged
+from tests.oracles.fixed_set import PLAIN, SMALL
 from tests.oracles.readers import Deltalake, Place
 from tests.oracles.states import arrow_rows
 from tests.spark.in_process import load, moved, save, source, writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
     from tests.oracles.writing import Written
 
-ZOO: list[Callable[[Catalog], list[Written]]] = [
-    tables.string_partitions,
-    tables.partition_names,
-    tables.hive_null,
-    tables.typed_partitions,
-    tables.primitives,
-    tables.zoneless,
-    tables.decimals,
-    tables.nested,
-    tables.evolved,
-    tables_staged.mapped_partition,
-    tables_staged.column_mapping,
-    tables_staged.deletion_vectors,
-    tables_staged.absolute_path,
-]
-WRITTEN = ZOO[:8]
 IDS = pa.schema([("id", pa.int64()), ("part", pa.int64())])
-
-
-@pytest.fixture
-def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
-        yield opened
 
 
 def uri(lake: Catalog, name: str) -> str:
@@ -74,7 +53,7 @@ def files_of(lake: Catalog, name: str) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*.parquet")}
 
 
-@pytest.mark.parametrize("make", ZOO, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
 def test_every_version_of_every_table_is_read(
     lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:
@@ -85,7 +64,7 @@ def test_every_version_of_every_table_is_read(
         assert arrow_rows(at) == written.states[version]
 
 
-@pytest.mark.parametrize("make", WRITTEN, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", PLAIN, ids=lambda make: make.__name__)
 def test_what_is_written_is_read_back_by_others(
     lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:

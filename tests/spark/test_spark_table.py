@@ -19,37 +19,21 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from deltasql.exceptions import TxnLogError
 from deltasql.spark import DeltaTable
 from deltasql.spark.session import set_catalog
-from tests.mirror.support import open_mirrored
+from tests.spark.support import ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from deltasql import Catalog
-    from deltasql.uri import DeltaSqlUri
-
-ROWS = [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
-SOURCE = [("a", -1), ("b", 0), ("e", -5), ("f", -6)]
 
 
 @pytest.fixture
-def lake(spark: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
-        set_catalog(spark, opened)
-        yield opened
-
-
-@pytest.fixture
-def table(spark: SparkSession, lake: Catalog) -> DeltaTable:
-    with lake.begin() as tx:
-        tx.write("t", spark.createDataFrame(ROWS, ["key", "value"]).coalesce(1))
-    return DeltaTable.forName(spark, "t")
-
-
-@pytest.fixture
-def source(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame(SOURCE, ["k", "v"]).coalesce(1)
+def lake(spark: SparkSession, lake: Catalog) -> Catalog:
+    """The catalog of the session."""
+    set_catalog(spark, lake)
+    return lake
 
 
 def rows(table: DeltaTable) -> list[tuple[Any, ...]]:

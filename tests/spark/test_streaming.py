@@ -15,23 +15,13 @@ import pytest
 
 import deltasql.spark
 from deltasql.exceptions import TxnLogConfigError
-from tests.mirror.support import open_mirrored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
     from deltasql import Catalog, MultiTableTransaction
-    from deltasql.uri import DeltaSqlUri
 
 IDS = pa.schema([("id", pa.int64())])
-
-
-@pytest.fixture
-def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
-        yield opened
 
 
 def found(lake: Catalog, name: str) -> list[int]:

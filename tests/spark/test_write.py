@@ -21,40 +21,22 @@ from deltasql.exceptions import (
     TxnLogSchemaError,
     TxnLogUriError,
 )
-from tests.mirror.support import open_mirrored
-from tests.oracles import tables
+from tests.oracles.fixed_set import PLAIN
 from tests.oracles.readers import Deltalake, DeltalakeArrow, DeltaSpark, DuckDb, Place, Polars
 from tests.oracles.states import arrow_rows
 from tests.spark.support import ODD, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
     from deltasql import Catalog
-    from deltasql.uri import DeltaSqlUri
     from tests.oracles.writing import Written
 
-ZOO: list[Callable[[Catalog], list[Written]]] = [
-    tables.string_partitions,
-    tables.partition_names,
-    tables.hive_null,
-    tables.typed_partitions,
-    tables.primitives,
-    tables.zoneless,
-    tables.decimals,
-    tables.nested,
-]
 READERS = {"deltalake": Deltalake, "arrow": DeltalakeArrow, "duckdb": DuckDb, "polars": Polars}
 EXCUSED = {("hive_null", "polars")}
 """polars takes partition values from the names of folders."""
-
-
-@pytest.fixture
-def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
-        yield opened
 
 
 def uri(lake: Catalog, name: str) -> str:
@@ -73,7 +55,7 @@ def files_of(lake: Catalog, name: str) -> list[Path]:
     return [path.relative_to(root) for path in found if "_delta_log" not in path.parts]
 
 
-@pytest.mark.parametrize("make", ZOO, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", PLAIN, ids=lambda make: make.__name__)
 def test_every_reader_gets_the_rows_that_were_written_in_an_odd_session(
     spark: SparkSession, lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:

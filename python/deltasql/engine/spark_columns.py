@@ -17,6 +17,7 @@ from deltasql.model.schema import (
     StructField,
     StructType,
     column_mapping_mode,
+    with_members,
 )
 from deltasql.model.schema_convert import schema_from_any
 
@@ -61,7 +62,7 @@ def stored_frame(frame: DataFrame, plan: WritePlan, keys: Sequence[str] = ()) ->
             continue
         _check_members(found.type, field.type, field.name)
         stored = _stored_field(field, mode)
-        if stored.type != _plain(found.type):
+        if stored.type != _stored_field(found, None).type:
             column = column.cast(exact_type(stored.type))
         columns.append(column.alias(name, metadata=dict(stored.metadata)))
     return frame.select([*columns, *keys])
@@ -124,23 +125,8 @@ def _utc(moment: Column) -> Column:
 def _stored_field(field: StructField, mode: str | None) -> StructField:
     number = field.metadata.get(_FIELD_ID) if mode else None
     metadata = {} if number is None else {"parquet.field.id": number}
-    kind = _stored_type(field.type, mode)
+    kind = with_members(field.type, lambda member: _stored_field(member, mode))
     return StructField(field.physical_name(mode), kind, metadata=metadata)
-
-
-def _stored_type(data_type: DataType, mode: str | None) -> DataType:
-    if isinstance(data_type, StructType):
-        return StructType(tuple(_stored_field(member, mode) for member in data_type.fields))
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_stored_type(data_type.element_type, mode))
-    if isinstance(data_type, MapType):
-        key, value = data_type.key_type, data_type.value_type
-        return MapType(_stored_type(key, mode), _stored_type(value, mode))
-    return data_type
-
-
-def _plain(data_type: DataType) -> DataType:
-    return _stored_type(data_type, None)
 
 
 def _check_members(given: DataType, wanted: DataType, path: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from deltasql.model.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltasql.model.schema import DataType, StructField, StructType, with_members
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,15 +60,5 @@ def quoted(name: str) -> str:
 
 def _plain_field(field: StructField, mode: str | None) -> StructField:
     """A field that any file can be read with: nullable, without the metadata of the log."""
-    return StructField(field.physical_name(mode), _plain_type(field.type, mode))
-
-
-def _plain_type(data_type: DataType, mode: str | None) -> DataType:
-    if isinstance(data_type, StructType):
-        return StructType(tuple(_plain_field(member, mode) for member in data_type.fields))
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_plain_type(data_type.element_type, mode))
-    if isinstance(data_type, MapType):
-        key, value = data_type.key_type, data_type.value_type
-        return MapType(_plain_type(key, mode), _plain_type(value, mode))
-    return data_type
+    kind = with_members(field.type, lambda member: _plain_field(member, mode))
+    return StructField(field.physical_name(mode), kind)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from deltasql.exceptions import TxnLogSchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 PRIMITIVE_TYPES = frozenset(
@@ -265,6 +265,34 @@ def split_column_path(text: str) -> tuple[str, ...]:
     ('a', 'b.c')
     """
     return tuple(_unquoted(part.strip()) for part in _split(text, "."))
+
+
+def known_columns(schema: StructType, names: Sequence[str] | None, table: str) -> list[str]:
+    """Return the columns that were asked for, all when none were; an unknown one is an error."""
+    known = list(schema.names)
+    if names is None:
+        return known
+    for name in names:
+        if name not in known:
+            raise TxnLogSchemaError(
+                f"Schema error: No field named {name}.",
+                table=table,
+                column=name,
+                help=f"{nearest(name, known)}The columns are {', '.join(known)}.",
+            )
+    return list(names)
+
+
+def with_members(data_type: DataType, change: Callable[[StructField], StructField]) -> DataType:
+    """Return a type with every member of its structs changed, at any depth."""
+    if isinstance(data_type, StructType):
+        return StructType(tuple(change(member) for member in data_type.fields))
+    if isinstance(data_type, ArrayType):
+        return ArrayType(with_members(data_type.element_type, change))
+    if isinstance(data_type, MapType):
+        key, value = data_type.key_type, data_type.value_type
+        return MapType(with_members(key, change), with_members(value, change))
+    return data_type
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from deltasql.exceptions import TxnLogSchemaError
-from deltasql.model.schema import nearest
+from deltasql.model.schema import known_columns
 from deltasql.operations.conform import arrow_schema, conformer
 from deltasql.operations.expressions import scalar
 from deltasql.operations.sql_types import column
@@ -43,16 +42,7 @@ def read_relation(
     pruning = None if predicate is None else target.predicate(predicate)
     files = target.files(pruning)
     target.read(whole_table=pruning is None, predicate=pruning, files=files)
-    known = target.schema.names
-    names = list(known) if columns is None else list(columns)
-    for name in names:
-        if name not in known:
-            raise TxnLogSchemaError(
-                f"No field named {name}",
-                table=target.name,
-                column=name,
-                help=f"{nearest(name, known)}The columns are {', '.join(known)}.",
-            )
+    names = known_columns(target.schema, columns, target.name)
     query = exp.select(*(column(name) for name in names)).from_("rows")
     if predicate is not None:
         query = query.where(scalar(predicate, target.schema))

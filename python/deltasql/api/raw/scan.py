@@ -11,9 +11,9 @@ from sqlglot import exp
 
 from deltasql.api.raw.files import FilesSide
 from deltasql.engine.choose import open_engine
-from deltasql.exceptions import TxnLogMirrorError, TxnLogSchemaError
+from deltasql.exceptions import TxnLogMirrorError
 from deltasql.mirror.targets import OWN
-from deltasql.model.schema import nearest
+from deltasql.model.schema import known_columns
 from deltasql.model.schema_convert import schema_to_arrow
 from deltasql.operations.conform import cast_column
 from deltasql.operations.expressions import Scope, scalar
@@ -49,7 +49,7 @@ class ScanSide(FilesSide):
         condition = None
         if predicate is not None:
             condition = scalar(predicate, Scope.of(self.snapshot.schema, _LIVE))
-        names = self._columns(columns)
+        names = known_columns(self.snapshot.schema, columns, self.name)
         whole = schema_to_arrow(self.snapshot.schema)
         fields = [whole.field(name) for name in names]
         if views:
@@ -70,20 +70,6 @@ class ScanSide(FilesSide):
             rows = engine.query(query, **{_LIVE: engine.scan(self.live(listed))})
             for batch in engine.stream(rows):
                 yield _conformed(batch, schema)
-
-    def _columns(self, columns: Sequence[str] | None) -> list[str]:
-        known = [field.name for field in self.snapshot.schema.fields]
-        if columns is None:
-            return known
-        for name in columns:
-            if name not in known:
-                raise TxnLogSchemaError(
-                    f"Schema error: No field named {name}.",
-                    table=self.name,
-                    column=name,
-                    help=f"{nearest(name, known)}The columns are {', '.join(known)}.",
-                )
-        return list(columns)
 
     # What was published
 

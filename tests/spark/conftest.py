@@ -1,0 +1,43 @@
+"""What tests of Spark begin with: an empty catalog whose commits are published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltasql.spark import DeltaTable
+from deltasql.spark.session import set_catalog
+from tests.mirror.support import open_mirrored
+from tests.spark.support import ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+
+@pytest.fixture
+def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
+        yield opened
+
+
+@pytest.fixture
+def table(spark: SparkSession, lake: Catalog) -> DeltaTable:
+    """Four rows, in the catalog of the session."""
+    set_catalog(spark, lake)
+    with lake.begin() as tx:
+        tx.write("t", spark.createDataFrame(ROWS, ["key", "value"]).coalesce(1))
+    return DeltaTable.forName(spark, "t")
+
+
+@pytest.fixture
+def source(spark: SparkSession) -> DataFrame:
+    """Rows to merge: two keys of the table, two others."""
+    rows = [("a", -1), ("b", 0), ("e", -5), ("f", -6)]
+    return spark.createDataFrame(rows, ["k", "v"]).coalesce(1)
