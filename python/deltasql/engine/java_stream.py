@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 _HEAD = b"\xac\xed\x00\x05"
 _NULL, _REFERENCE, _CLASS, _OBJECT, _STRING, _ARRAY = 0x70, 0x71, 0x72, 0x73, 0x74, 0x75
 _END_OF_DATA, _LONG_STRING = 0x78, 0x7C
+_END = bytes([_END_OF_DATA])
 _FIRST_HANDLE = 0x7E0000
+_OBJECTS_OF_A_FILE = 3  # its status, path and URI; the text counts itself
 _SERIALIZABLE, _WITH_METHOD = 0x02, 0x03
 _STATUS, _PATH = "org.apache.hadoop.fs.FileStatus", "org.apache.hadoop.fs.Path"
 _URI, _BOOLEAN, _TEXT = "java.net.URI", "java.lang.Boolean", "java.lang.String"
@@ -38,8 +40,7 @@ def read_files(jvm: Any, groups: Iterable[Sequence[tuple[str, int, int]]]) -> An
     out.array(f"[[L{_STATUS};", len(listed))
     for group in listed:
         out.array(f"[L{_STATUS};", len(group))
-        for uri, size, modified_ms in group:
-            out.status(uri, size, modified_ms)
+        out.statuses(group)
     return _read(jvm, out)
 
 
@@ -65,6 +66,7 @@ class _Stream:
         self._next = _FIRST_HANDLE
         self._known: dict[str, int] = {}
         self._class_ids = class_ids
+        self._between: tuple[bytes, bytes] | None = None
 
     def content(self) -> bytes:
         return b"".join(self._parts)
@@ -86,10 +88,23 @@ class _Stream:
         self._put(head + data)
         self._number()
 
-    def status(self, uri: str, size: int, modified_ms: int) -> None:
-        self._put(bytes([_OBJECT]))
+    def statuses(self, files: Sequence[tuple[str, int, int]]) -> None:
+        """Write files; all but the first have the same bytes between what differs."""
+        for uri, size, modified_ms in files:
+            if self._between is None:
+                self._between = self._status(uri, size, modified_ms)
+                continue
+            before, after = self._between
+            self._parts.append(before + struct.pack(">qq", size, modified_ms) + after)
+            self._next += _OBJECTS_OF_A_FILE
+            self.text(uri)
+            self._parts.append(_END)
+
+    def _status(self, uri: str, size: int, modified_ms: int) -> tuple[bytes, bytes]:
+        """Write a file and return what the next one has before its numbers, and after them."""
         fields = [("J", "length", ""), ("J", "modification_time", "")]
         fields += [("L", "isdir", f"L{_BOOLEAN};"), ("L", "path", f"L{_PATH};")]
+        self._put(bytes([_OBJECT]))
         self._class(_STATUS, _SERIALIZABLE, fields)
         self._number()
         self._put(struct.pack(">qq", size, modified_ms))
@@ -101,7 +116,13 @@ class _Stream:
         self._class(_URI, _WITH_METHOD, [("L", "string", f"L{_TEXT};")])
         self._number()
         self.text(uri)
-        self._put(bytes([_END_OF_DATA]))
+        self._put(_END)
+        status, false, path, uri_class = (
+            struct.pack(">BI", _REFERENCE, self._known[name])
+            for name in (_STATUS, "false", _PATH, _URI)
+        )
+        mark = bytes([_OBJECT])
+        return mark + status, false + mark + path + mark + uri_class
 
     def _false(self) -> None:
         if self._refer("false"):
