@@ -39,6 +39,12 @@ _APPS = st.builds(replace, strategies.transactions, extra=st.just({}))
 _DOMAINS = st.builds(
     replace, strategies.domains, domain=st.sampled_from(["a.b", "it's"]), extra=st.just({})
 )
+_STATS = st.sampled_from(
+    [
+        *(None, "", "{}", "not json", '{"numRecords":0}', '{ "numRecords" : 3, "x": [1] }'),
+        '{"numRecords":2,"minValues":{"id":-9},"maxValues":{"id":9223372036854775807}}',
+    ]
+)
 _BRIEF = dict.fromkeys(
     ("extended_file_metadata", "partition_values", "size", "stats", "tags"), None
 )
@@ -109,8 +115,9 @@ class RandomLog:
         for _ in range(self._draw(st.integers(0, 3))):
             drawn: Any = self._draw(strategies.adds)
             vector = self._vector() if self._draw(st.booleans()) else None
-            size = drawn.size % 10**12  # as large as a table may become, all files together
-            files.append(replace(drawn, path=self._path(), size=size, deletion_vector=vector))
+            # As much as all files together may be.
+            fields = {"size": drawn.size % 10**12, "stats": self._draw(_STATS)}
+            files.append(replace(drawn, path=self._path(), deletion_vector=vector, **fields))
         return list({each.path: each for each in files}.values())
 
     def _path(self, folder: str = "") -> str:

@@ -110,9 +110,10 @@ def files(
     for row in found.select(kept).to_pylist():
         text = row.pop("deletion_vector")
         means = None if text is None else vector(DeletionVector.from_body(json.loads(text)))
-        texts.append(
-            json.dumps({**row, "path": named(row["path"]), "vector": means}, sort_keys=True)
-        )
+        told = {**row, "path": named(row["path"]), "vector": means}
+        told["tags"] = json.loads(row["tags"] or "null")
+        told["stats"] = row["stats"] or None  # an empty text tells nothing, either
+        texts.append(json.dumps(told, sort_keys=True))
     return sorted(texts)
 
 
