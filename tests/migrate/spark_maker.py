@@ -54,11 +54,16 @@ def forget(spark: SparkSession) -> None:
 
 def clean_up(spark: SparkSession, place: Path) -> None:
     """Write a checkpoint of a log that is years old, which lets delta-spark clean it up."""
-    old = time.time() - 1000 * _DAY_S
-    for number, file in enumerate(sorted((place / LOG).iterdir())):
-        os.utime(file, (old + number, old + number))
+    now = time.time()
+    _set_times(place, now - 1000 * _DAY_S)
     delta_log(spark, place).checkpoint()
     assert not commit_path(place, 0).exists(), "delta-spark cleaned nothing up"
+    _set_times(place, now - 60)  # it refuses to look at versions that are too old
+
+
+def _set_times(place: Path, first_s: float) -> None:
+    for number, file in enumerate(sorted((place / LOG).iterdir())):
+        os.utime(file, (first_s + number, first_s + number))
 
 
 def set_domain(spark: SparkSession, place: Path, configuration: str, *, removed: bool) -> None:
