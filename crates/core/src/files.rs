@@ -205,7 +205,11 @@ fn adds_of(batch: &RecordBatch, adds: &mut Vec<AddFile>) -> Result<(), Error> {
     let (paths, partitions, stats) = (text("path"), text("partition"), text("stats"));
     let (tags, vectors, extras) = (text("tags"), text("deletion_vector"), text("extra"));
     let providers = text("clustering_provider");
-    let number = |name| batch.column_by_name(name).map(|c| c.as_primitive::<Int64Type>());
+    let number = |name| {
+        batch
+            .column_by_name(name)
+            .map(|c| c.as_primitive::<Int64Type>())
+    };
     let (sizes, times) = (number("size"), number("modification_time"));
     let (bases, versions) = (number("base_row_id"), number("default_row_commit_version"));
     let at = |column: Option<&Int64Array>, row| {

@@ -296,11 +296,7 @@ mod tests {
     fn a_file_ends_in_the_commit_that_removes_or_restates_it() {
         let mut load = Load::new(10);
         append(&mut load, 4, &add("a"));
-        append(
-            &mut load,
-            5,
-            r#"{"remove":{"path":"a","dataChange":true}}"#,
-        );
+        append(&mut load, 5, r#"{"remove":{"path":"a","dataChange":true}}"#);
         append(&mut load, 6, &add("a"));
         append(&mut load, 7, &add("a"));
         append(
@@ -315,10 +311,7 @@ mod tests {
             .iter()
             .map(|file| (file.file_id, file.added_version, file.removed_version))
             .collect();
-        assert_eq!(
-            lives,
-            [(10, 4, Some(5)), (11, 6, Some(7)), (12, 7, None)]
-        );
+        assert_eq!(lives, [(10, 4, Some(5)), (11, 6, Some(7)), (12, 7, None)]);
     }
 
     #[test]

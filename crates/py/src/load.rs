@@ -41,11 +41,13 @@ impl LogFiles {
         columns: Vec<(i64, Vec<String>, String)>,
         partition_columns: Vec<String>,
     ) -> PyResult<()> {
-        let columns = columns.into_iter().map(|(id, path, delta_type)| IndexColumn {
-            id,
-            path,
-            key_type: KeyType::of(&delta_type),
-        });
+        let columns = columns
+            .into_iter()
+            .map(|(id, path, delta_type)| IndexColumn {
+                id,
+                path,
+                key_type: KeyType::of(&delta_type),
+            });
         let columns = columns.collect();
         self.growing()?.set_columns(columns, partition_columns);
         Ok(())
@@ -79,7 +81,8 @@ impl LogFiles {
             load.append(version, files, removes);
             Ok(())
         };
-        py.detach(work).map_err(|error| core_error(py, &error, None))
+        py.detach(work)
+            .map_err(|error| core_error(py, &error, None))
     }
 
     /// Keep files that left before the first commit, numbered from `ordinal` on.
@@ -97,7 +100,8 @@ impl LogFiles {
             load.keep_removes(version, ordinal, removes.into_iter().map(Arc::new));
             Ok(())
         };
-        py.detach(work).map_err(|error| core_error(py, &error, None))
+        py.detach(work)
+            .map_err(|error| core_error(py, &error, None))
     }
 
     /// The short names of all files that the commits add or remove.
