@@ -70,8 +70,10 @@ def conditions(draw: st.DrawFn) -> pc.Expression:
 
 @pytest.fixture(scope="module")
 def catalog_of_lists(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    yield f"deltasql://sqlite/{tmp_path_factory.mktemp('filters')}/meta.db"
-    close_all()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DELTASQL_STORE__SYNCHRONOUS", "off")  # thousands of small files
+        yield f"deltasql://sqlite/{tmp_path_factory.mktemp('filters')}/meta.db"
+        close_all()
 
 
 @settings(
@@ -108,7 +110,7 @@ def sql_conditions(draw: st.DrawFn) -> str:
     if kind == "null":
         return f"{name} IS {draw(st.sampled_from(['', 'NOT ']))}NULL"
     if kind == "other":
-        return draw(st.sampled_from(["n < '1'", "n >= '1'", "n > 1.5", "n <= 1e0", "s < 5"]))
+        return draw(st.sampled_from(["n < '1'", "n >= '1'", "n > 1.5", "n <= 1e0"]))
     if kind == "in":
         listed = ", ".join(_sql(value) for value in draw(st.lists(VALUES[name], min_size=1)))
         return f"{name} {draw(st.sampled_from(['', 'NOT ']))}IN ({listed})"
@@ -141,11 +143,11 @@ def filters(draw: st.DrawFn) -> tuple[str, str, Any]:
 
 
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     files=st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=3),
-    wanted=st.lists(filter_lists(), min_size=1, max_size=6),
+    wanted=st.lists(filter_lists(), min_size=1, max_size=4),
 )
 def test_filter_lists_find_what_pyarrow_finds_in_all_files(
     catalog_of_lists: str, files: list[list[dict[str, Any]]], wanted: list[list[Any]]
@@ -162,11 +164,11 @@ def test_filter_lists_find_what_pyarrow_finds_in_all_files(
 
 
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     files=st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=3),
-    wanted=st.lists(sql_conditions(), min_size=1, max_size=6),
+    wanted=st.lists(sql_conditions(), min_size=1, max_size=4),
 )
 def test_queries_find_what_deltalake_finds_in_all_files(
     catalog_of_lists: str, files: list[list[dict[str, Any]]], wanted: list[str]
