@@ -94,10 +94,7 @@ impl ArrowRows {
     }
 
     /// Add one row, asking for its values by their numbers.
-    pub fn push_row<'a>(
-        &mut self,
-        value: impl Fn(usize) -> PyResult<Value<'a>>,
-    ) -> PyResult<()> {
+    pub fn push_row<'a>(&mut self, value: impl Fn(usize) -> PyResult<Value<'a>>) -> PyResult<()> {
         for (number, column) in self.growing.iter_mut().enumerate() {
             column.push(value(number)?)?;
         }

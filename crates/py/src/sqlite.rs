@@ -34,8 +34,13 @@ pub struct SqliteLibrary {
     close: unsafe extern "C" fn(Database) -> c_int,
     busy_timeout: unsafe extern "C" fn(Database, c_int) -> c_int,
     message: unsafe extern "C" fn(Database) -> *const c_char,
-    prepare:
-        unsafe extern "C" fn(Database, *const c_char, c_int, *mut Statement, *mut *const c_char) -> c_int,
+    prepare: unsafe extern "C" fn(
+        Database,
+        *const c_char,
+        c_int,
+        *mut Statement,
+        *mut *const c_char,
+    ) -> c_int,
     step: unsafe extern "C" fn(Statement) -> c_int,
     finalize: unsafe extern "C" fn(Statement) -> c_int,
     column_count: unsafe extern "C" fn(Statement) -> c_int,
@@ -59,7 +64,8 @@ impl SqliteLibrary {
         let library = unsafe { Library::open(Some(module), RTLD_LAZY | RTLD_NOLOAD) }.ok()?;
         // Safety: these are the signatures of SQLite's stable C interface.
         unsafe {
-            let threadsafe = library.get::<unsafe extern "C" fn() -> c_int>(b"sqlite3_threadsafe\0");
+            let threadsafe =
+                library.get::<unsafe extern "C" fn() -> c_int>(b"sqlite3_threadsafe\0");
             if threadsafe.ok()?() == 0 {
                 return None;
             }
@@ -179,7 +185,9 @@ impl<'a> Reading<'a> {
                 if name.is_null() {
                     return Err(self.connection.error());
                 }
-                Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+                Ok(unsafe { CStr::from_ptr(name) }
+                    .to_string_lossy()
+                    .into_owned())
             })
             .collect()
     }
@@ -205,7 +213,10 @@ impl<'a> Reading<'a> {
             TEXT => {
                 let start = unsafe { (library.column_text)(statement, number) };
                 let bytes = self.bytes(start, number)?;
-                Value::Text(std::str::from_utf8(bytes).map_err(|error| PyValueError::new_err(error.to_string()))?)
+                Value::Text(
+                    std::str::from_utf8(bytes)
+                        .map_err(|error| PyValueError::new_err(error.to_string()))?,
+                )
             }
             BLOB => {
                 let start = unsafe { (library.column_blob)(statement, number) };
