@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: help demo test lint types layers rust-test python-test bench compat docs lock clean setup jars
+.PHONY: help demo test lint types layers rust-test python-test test-everything bench compat docs lock clean setup jars
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ jars: $(JARS)/.fetched  ## delta-spark's jars in build/jars
 python-test: setup jars  ## all Python tests, with an embedded PostgreSQL
 	@command -v java >/dev/null || { echo "Java 17 is needed for the Spark tests: install a JDK, for example openjdk-17-jre-headless"; exit 1; }
 	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
+
+test-everything: setup jars  ## every Python test on every database, and the longest Spark jobs (about an hour)
+	DELTASQL_EVERYTHING=1 $(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
 
 bench: setup  ## benchmarks beside deltalake, DuckLake and the bare-SQL floor
 	$(BIN)/python -m benchmarks

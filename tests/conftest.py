@@ -48,9 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """One process runs all tests with Spark, so that there is one JVM.
 
-    Most of what is above the store does not depend on it, and DuckDB is the slowest one: of those
-    tests on it one in three runs, and the longest Spark jobs run only where DELTASQL_EVERYTHING
-    is set.
+    Most of what is above the store does not depend on it. Of the tests there, all run on SQLite and
+    a share of them on the others; all run everywhere, and the longest Spark jobs too, where
+    DELTASQL_EVERYTHING is set (`make test-everything`).
     """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
@@ -64,6 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 _ABOVE_THE_STORE = tuple(
     f"tests/{room}/" for room in ("api", "migrate", "mirror", "operations", "oracles", "parity")
 )
+_ONE_IN = {"postgres": 2, "duckdb": 5}
 _LONG = (
     "tests/spark/test_connect.py",
     "tests/test_examples.py::test_tables_of_the_pipeline_hold_what_the_raw_data_says[postgres",
@@ -77,10 +78,8 @@ def _is_spared(item: pytest.Item) -> bool:
         return False
     chosen = getattr(item, "callspec", None)
     stores = () if chosen is None else chosen.params.values()
-    return (
-        any(each == "duckdb" for each in stores if isinstance(each, str))
-        and zlib.crc32(item.nodeid.encode()) % 3 != 0
-    )
+    share = max((_ONE_IN.get(each, 1) for each in stores if isinstance(each, str)), default=1)
+    return zlib.crc32(item.nodeid.encode()) % share != 0
 
 
 @pytest.fixture(params=BACKENDS)
