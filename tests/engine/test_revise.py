@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -42,6 +43,7 @@ COLUMNS: dict[str, tuple[pa.DataType, Any]] = {
     "plain": (pa.timestamp("us"), st.datetimes()),
     "flag": (pa.bool_(), st.booleans()),
 }
+X_WITHOUT_NULLS = pa.field("x", pa.float64(), nullable=False)
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 LINE = st.fixed_dictionaries({name: st.none() | values for name, (_, values) in COLUMNS.items()})
 
@@ -197,6 +199,41 @@ def test_column_that_gets_nan_loses_its_upper_bound(tmp_path: Path) -> None:
     assert "x" not in json.loads(again[0].stats or "")["maxValues"]
 
 
+@pytest.mark.parametrize(
+    "stats",
+    [
+        None,
+        "{}",
+        '{"numRecords": 5}',
+        '{"numRecords": 5, "maxValues": {"x": "NaN"}, "nullCount": {"x": 0}}',
+        '{"numRecords": 5, "maxValues": {"x": NaN}, "nullCount": {"x": 0}}',
+    ],
+)
+def test_nan_that_the_log_does_not_rule_out_leaves_no_upper_bound(
+    tmp_path: Path, stats: str | None
+) -> None:
+    plan = plan_for(tmp_path, rows_of(1).schema)
+    rows = rows_of(5).set_column(2, "x", pa.array([1.0, math.nan, 3.0, 4.0, 5.0]))
+    before = replace(written(plan, rows, 5), stats=stats)
+    (found,) = revised(plan, [before], drop(0, 0))
+    assert found is not None
+    new = json.loads(found[0].stats or "")
+    assert "x" not in new["maxValues"]
+    assert new["maxValues"]["id"] == 4
+
+
+def test_column_that_a_file_has_without_nulls_is_not_given_one(tmp_path: Path) -> None:
+    rows = rows_of(5)
+    plan = plan_for(tmp_path, rows.schema)
+    add = written(plan, rows, 5)
+    strict = pa.schema([rows.schema.field(0), rows.schema.field(1), X_WITHOUT_NULLS])
+    pq.write_table(rows.cast(strict), tmp_path / add.path)
+    add = replace(add, size=(tmp_path / add.path).stat().st_size)
+    nothing = set_x({(0, 2): 1.0}).set_column(2, "x", pa.array([None], pa.float64()))
+    assert revised(plan, [add], nothing) == [None]
+    assert revised(plan, [add], drop(0, 1))[0] is not None
+
+
 def test_nested_columns_under_mapped_names_are_revised(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("s", INNER)])
     mapping = {"delta.columnMapping.mode": "name", "delta.dataSkippingNumIndexedCols": "1"}
@@ -239,6 +276,7 @@ def test_file_that_is_stored_otherwise_is_left_to_be_written_anew(
     (add,) = write_batches(rows.to_reader(), plan)
     assert revised(plan, [add], drop(0, 1))[0] is not None
     pq.write_table(rows, tmp_path / add.path, **options)
+    add = replace(add, size=(tmp_path / add.path).stat().st_size)
     assert revised(plan, [add], drop(0, 1)) == [None]
 
 

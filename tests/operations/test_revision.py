@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +128,35 @@ def test_rules_hold_for_new_values(catalog: Catalog) -> None:
     assert paths(catalog) == before
     handle(catalog).update({"v": "v + 1"}, "id = 3")
     assert {"id": 3, "v": 2.5, "s": "n3"} in held(catalog)
+
+
+def test_values_that_are_checked_are_those_that_are_written(catalog: Catalog) -> None:
+    make(catalog, numbers(0, 10), properties={"delta.constraints.low": "v < 10"})
+    flip = "random() * 20.0 + 0.5"  # about half of all keep the rule
+    source = pa.table({"id": [0]})
+    for _ in range(12):
+        with suppress(TxnLogError):
+            handle(catalog).update({"v": flip}, "id = 0")
+        with suppress(TxnLogError), catalog.begin() as tx:
+            merger = tx.merge("t", source, "t.id = s.id", "s", "t")
+            merger.when_matched_update({"v": flip}).execute()
+        assert all(row["v"] < 10 for row in held(catalog))
+    assert {"id": 0, "v": 0.0, "s": "n0"} not in held(catalog)
+
+
+def test_merge_that_drops_and_changes_keeps_the_rules(catalog: Catalog) -> None:
+    make(catalog, numbers(0, 10), properties={"delta.constraints.low": "v < 10"})
+    source = pa.table({"id": [3, 4, 5], "v": [1.0, 99.0, 2.0]})
+    with catalog.begin() as tx:
+        merger = tx.merge("t", source, "t.id = s.id", "s", "t")
+        merger.when_matched_delete("s.id = 4").when_matched_update({"v": "s.v"}).execute()
+    rows = {row["id"]: row for row in held(catalog)}
+    assert rows.keys() == set(range(10)) - {4}
+    assert [rows[3], rows[5], rows[6]] == [
+        {"id": 3, "v": 1.0, "s": "n3"},
+        {"id": 5, "v": 2.0, "s": "n5"},
+        {"id": 6, "v": 3.0, "s": "n6"},
+    ]
 
 
 def test_value_that_does_not_fit_is_named(catalog: Catalog) -> None:

@@ -95,6 +95,16 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path: Path, library: _core.Sql
     assert not missing.exists()
 
 
+def test_a_copy_of_sqlite_in_the_place_of_the_module_is_not_passed_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Other(sqlite3.Connection):
+        pass
+
+    monkeypatch.setattr(sqlite3, "Connection", Other)
+    assert sqlite_arrow._library.__wrapped__() is None
+
+
 TRIES_TO_WRITE = """
 import sqlite3, sys
 other = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)

@@ -6,12 +6,12 @@ Each engine has a database of its own in it, which is gone with the engine.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import shutil
 import tempfile
 import threading
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
     from deltasql.config import EngineSettings
 
-_lock = threading.Lock()
+# A thread may take it again: the garbage collector closes engines in the middle of anything.
+_lock = threading.RLock()
 _numbers = count(1)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Instance:
     root: duckdb.DuckDBPyConnection
     folder: str
@@ -35,6 +36,7 @@ class _Instance:
 
 
 _instances: dict[tuple[str | None, int | None], _Instance] = {}
+"""Those that are lent; one that failed is not here, and goes with its last user."""
 
 
 @dataclass(slots=True)
@@ -44,6 +46,7 @@ class Lent:
     connection: duckdb.DuckDBPyConnection
     name: str
     _instance: _Instance = field(repr=False)
+    _process: int = field(default_factory=os.getpid, repr=False)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Return one more connection, since one has one open answer."""
@@ -56,12 +59,22 @@ class Lent:
         """Forget all that is in the database."""
         import duckdb
 
-        with suppress(duckdb.Error):  # what is broken is not lent again
+        if os.getpid() != self._process:
+            _never_destroy(self.connection)
+            return
+        works = True
+        try:
             self.connection.execute("USE memory")
             self.connection.execute(f"DETACH {self.name}")
+        except duckdb.Error:
+            works = False
         self.connection.close()
         with _lock:
             self._instance.users -= 1
+            if not works:
+                _take_out(self._instance)
+            elif not self._instance.users and self._instance not in _instances.values():
+                _close(self._instance)
 
 
 def lend(settings: EngineSettings) -> Lent:
@@ -69,17 +82,16 @@ def lend(settings: EngineSettings) -> Lent:
     import duckdb
 
     key = (settings.memory_limit, settings.threads)
-    with _lock:
+    with _lock, told():
         if key in _instances:
             try:
                 return _lend(_instances[key])
-            except duckdb.Error:  # a fatal error made it unusable
-                _close(_instances.pop(key))
+            except (duckdb.FatalException, duckdb.InternalException):  # no good any more
+                _take_out(_instances[key])
         # DuckDB makes it when it has to put something there.
         folder = os.path.join(tempfile.gettempdir(), f"deltasql-{uuid.uuid4()}")
         _instances[key] = _Instance(connect(folder, settings), folder)
-        with told():
-            return _lend(_instances[key])
+        return _lend(_instances[key])
 
 
 def _lend(instance: _Instance) -> Lent:
@@ -99,11 +111,33 @@ def close_idle() -> None:
             _close(_instances.pop(key))
 
 
+def _take_out(instance: _Instance) -> None:
+    """Lend an instance no more; its last user closes it."""
+    for key in [key for key, each in _instances.items() if each is instance]:
+        del _instances[key]
+    if not instance.users:
+        _close(instance)
+
+
 def _close(instance: _Instance) -> None:
     instance.root.close()
     shutil.rmtree(instance.folder, ignore_errors=True)
 
 
+def _forget_inherited() -> None:
+    """Set aside, in a forked child, what belongs to its parent."""
+    global _lock
+    _lock = threading.RLock()  # a thread that is not here may have it
+    for instance in _instances.values():
+        _never_destroy(instance.root)
+    _instances.clear()
+
+
+def _never_destroy(connection: duckdb.DuckDBPyConnection) -> None:
+    # Its end would wait for threads that only the parent has.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
 atexit.register(close_idle)
 # The threads of a DuckDB are not there in a forked child, which would wait for them at its end.
-os.register_at_fork(before=close_idle)
+os.register_at_fork(before=close_idle, after_in_child=_forget_inherited)

@@ -78,7 +78,12 @@ def open_revisable(
 
 def _has_type(schema: pa.Schema, stored: pa.Schema, name: str) -> bool:
     here = schema.field(name) if name in schema.names else None
-    return here is not None and here.type.equals(stored.field(name).type)
+    wanted = stored.field(name)
+    return (
+        here is not None
+        and here.type.equals(wanted.type)
+        and (here.nullable or not wanted.nullable)
+    )
 
 
 def _tells_bounds(found: Revisable, shape: FileShape) -> bool:

@@ -7,6 +7,7 @@ a row, and columns without a new value, go to the new file as they are.
 from __future__ import annotations
 
 import json
+import math
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -161,8 +162,10 @@ class _Work:
         stats = self._stats[number]
         found = set()
         for path, _ in indexed_leaves(self._shape):
-            has_maximum = _at(stats.get("maxValues"), path) is not None
-            is_empty = _at(stats.get("nullCount"), path) == stats.get("numRecords")
+            maximum, rows = _at(stats.get("maxValues"), path), stats.get("numRecords")
+            # Some writers leave NaN out of the log, others put it there as text.
+            has_maximum = isinstance(maximum, int | float) and math.isfinite(maximum)
+            is_empty = rows is not None and _at(stats.get("nullCount"), path) == rows
             if (has_maximum or is_empty) and path[0] not in unordered:
                 found.add(path)
         return found

@@ -7,23 +7,27 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.engine.base import DROPPED, FILE, ROW
 from deltasql.operations.assignments import Computed, explained_casts
 from deltasql.operations.change_data import keeps_change_data
 from deltasql.operations.changed_rows import (
+    ACTION,
+    DELETED,
     UPDATED,
     checked_rows,
     has_action,
     write_changed_rows,
     write_new_rows,
 )
-from deltasql.operations.checks import checked, rules_of
+from deltasql.operations.checks import rules_of
+from deltasql.operations.merge_plan import TARGET
 from deltasql.operations.merge_rows import changes, inserted, joined, rewritten, unchanged
 from deltasql.operations.revision import revised_files
-from deltasql.operations.sql_types import column
+from deltasql.operations.sql_types import column, identifier
 from deltasql.operations.touched import chosen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -107,15 +111,28 @@ class MergeResult:
         with explained_casts(
             engine, *(Computed(each.assigned, rows, relations) for each in plan.matched)
         ):
-            if rules_of(target):
-                after = rewritten(rows, target.schema, plan, generated).subquery("r")
-                names = [column(name, "r") for name in target.schema.names]
-                new = exp.select(*names).from_(after).where(has_action(UPDATED, relation="r"))
-                checked(target, engine.query(new, **relations))
             query, used = changes(plan, target.schema, generated, rows, relations)
+            if rules_of(target):
+                changed = self._checked_changes(rows, relations, query.named_selects)
+            else:
+                changed = engine.query(query, **used)
             numbers = list(range(len(places)))
-            changed = engine.query(query, **used)
             return revised_files(target, touched, numbers, changed, target.plan(self.options))
+
+    def _checked_changes(
+        self, rows: exp.Select, relations: Mapping[str, Relation], names: Sequence[str]
+    ) -> Relation:
+        """Return changes, computed once: a random value that is checked has to be written."""
+        target, engine = self.target, self.target.engine
+        after = rewritten(rows, target.schema, self.plan, rules_of(target).generated)
+        after = after.select(column(FILE, TARGET), column(ROW, TARGET))
+        every = [column(name, "r") for name in (*target.schema.names, ACTION, FILE, ROW)]
+        touched = has_action(UPDATED, DELETED, relation="r")
+        query = exp.select(*every).from_(after.subquery("r")).where(touched)
+        kept = checked_rows(target, engine.query(query, **relations))
+        dropped = exp.alias_(has_action(DELETED), identifier(DROPPED))
+        columns = [dropped if name == DROPPED else column(name) for name in names]
+        return engine.query(exp.select(*columns).from_(exp.to_table("r")), r=kept)
 
     def _joined(
         self, touched: pa.Table, places: list[int]

@@ -28,10 +28,12 @@ def dropped_rows(target: Target, scan: Relation, condition: exp.Expr) -> Relatio
 def new_rows(
     target: Target, scan: Relation, condition: exp.Expr, values: Mapping[str, exp.Expr]
 ) -> Relation:
-    """Return the rows of a scan that meet a condition, as changes that give them values."""
+    """Return the rows of a scan that meet a condition, as changes that give them values.
+
+    They are computed when they are needed.
+    """
     columns = [exp.alias_(value.copy(), identifier(name)) for name, value in values.items()]
-    query = _changes(condition).select(*columns)
-    return target.engine.keep(target.engine.query(query, t=scan))
+    return target.engine.query(_changes(condition).select(*columns), t=scan)
 
 
 def revised_files(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.engine.base import FILE, ROW
 from deltasql.operations.assignments import Computed, assignments, explained_casts, row_values
 from deltasql.operations.change_data import keeps_change_data
 from deltasql.operations.changed_rows import (
@@ -118,10 +119,13 @@ def _find(
     ):
         hits = exp.select().from_(exp.to_table("t")).where(condition.copy())
         with explained_casts(engine, Computed(assigned, hits, {"t": scan})):
-            changes = new_rows(target, scan, condition, present)
             if rules_of(target):
-                columns = [exp.alias_(value, identifier(name)) for name, value in new.items()]
-                checked(target, engine.query(hits.select(*columns), t=scan))
+                # Computed once: a random value that is checked has to be the one that is written.
+                whole = checked(target, new_rows(target, scan, condition, new))
+                columns = [column(name) for name in (FILE, ROW, *present)]
+                changes = engine.query(exp.select(*columns).from_(exp.to_table("r")), r=whole)
+            else:
+                changes = engine.keep(new_rows(target, scan, condition, present))
     rows, limit = (scan, condition) if changes is None else (changes, None)
     matched = rows_by_file(target, rows, limit)
     places = sorted(matched)

@@ -52,5 +52,7 @@ def _table(found: _core.ArrowRows) -> pa.Table:
 def _library() -> _core.SqliteLibrary | None:
     import _sqlite3
 
+    if sqlite3.Connection is not _sqlite3.Connection:
+        return None  # another package, with a copy of its own, is in the module's place
     module = getattr(_sqlite3, "__file__", None)  # None where it is part of the interpreter
     return None if module is None else _core.SqliteLibrary.behind(module)
