@@ -242,7 +242,13 @@ class _Refresh:
         return None
 
     def _load_anew(self, why: str) -> FollowReport:
-        options = ImportOptions(force=True, verify=False, properties=_FOLLOWING)
+        options = ImportOptions(
+            name=self._table.name,
+            namespace=self._table.namespace,
+            force=True,
+            verify=False,
+            properties=_FOLLOWING,
+        )
         report = _loaded(self._store, self._storage, options, self._settings, self._tell)
         report.state = "loaded anew"
         report.notes.insert(0, why)

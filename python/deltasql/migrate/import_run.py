@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -61,6 +62,8 @@ class ImportRun:
         self.storage = open_storage(absolute_location(source), settings)
         self.report = ImportReport(self.storage.location)
         self.loaded = Loaded()
+        # What a table that is loaded out of sight is marked with.
+        self.token = str(uuid.uuid4())
         self._progress = ImportProgress(self.storage.location)
         self._tell = tell or (lambda _: None)
 

@@ -48,6 +48,7 @@ from deltasql.migrate.load_table import (
     follows,
     load_commits,
     load_state,
+    take_over,
 )
 from deltasql.mirror import status
 from deltasql.mirror.log_listing import list_log
@@ -237,7 +238,7 @@ def _take_over(
     report.state = "replaced" if replaced else "imported"
     table = _resumed(run, start, listing, loading, last)
     if table is None:
-        table = begin_loading(run.store, run.storage, start.metadata, name, last)
+        table = begin_loading(run.store, run.storage, start.metadata, name, last, token=run.token)
     try:
         _fill(run, table, start, listing, last)
         describe_table(run, table)
@@ -245,11 +246,11 @@ def _take_over(
         verify_loaded(run, table, listing, last)
     except (TxnLogProtocolError, FileNotFoundError):
         # What is wrong with a log is wrong tomorrow, too: nothing is left to go on with.
-        discard(run.store, table)
+        discard(run.store, table, run.token)
         run.loaded = Loaded()
         raise
     run.count(run.loaded)
-    _give_name(run, table, namespace, name, replaced)
+    _give_name(run, table, namespace, name, last, replaced)
 
 
 def _resumed(
@@ -258,10 +259,11 @@ def _resumed(
     """Return what a run that was cut short has left, if it is of use."""
     if loading is None:
         return None
+    take_over(run.store, loading, run.token)
     low, high = run.store.query("version_bounds", table_id=loading.table_id)[0]
     fits = low is None or (low == start.version and high <= last)
     if not fits or not follows(run.store, loading, run.storage, listing):
-        discard(run.store, loading)
+        discard(run.store, loading, run.token)
         return None
     if high is not None:
         run.report.notes.append(f"goes on after version {high}, where a run was cut short")
@@ -271,7 +273,8 @@ def _resumed(
 
 def _fill(run: ImportRun, table: TableRow, start: Start, listing: LogListing, last: int) -> None:
     run.tell("loading")
-    loader = LogLoader(run.store, table, batch_files=run.options.batch_size or BATCH_FILES)
+    size = run.options.batch_size or BATCH_FILES
+    loader = LogLoader(run.store, table, batch_files=size, token=run.token)
     version = loader.next_version
     if version is None:
         version = start.version
@@ -312,7 +315,12 @@ def _append(
 
 
 def _give_name(
-    run: ImportRun, table: TableRow, namespace: str, name: str, replaced: TableRow | None
+    run: ImportRun,
+    table: TableRow,
+    namespace: str,
+    name: str,
+    last: int,
+    replaced: TableRow | None,
 ) -> None:
     try:
         finish_loading(
@@ -320,6 +328,7 @@ def _give_name(
             table,
             namespace,
             name,
+            version=last,
             instead_of=replaced,
             properties=run.options.properties,
         )
@@ -327,7 +336,7 @@ def _give_name(
         cause = error.__cause__
         if cause is None or run.store.classify(cause) is not Fault.DUPLICATE:
             raise
-        discard(run.store, table)
+        discard(run.store, table, run.token)
         holder = run.store.find_table(namespace, name, fresh=True)
         if holder is not None and holder.location in spellings(run.storage.location):
             # Another process was faster with the same table: look at that one.

@@ -70,7 +70,8 @@ class LogLoader:
     """Appends commits to one table, in order, each call in one SQL transaction.
 
     A table that begins with a checkpoint takes several, of `batch_files` files each: it has no head
-    before the last, and what a run that died left of it is deleted by the next.
+    before the last, and what a run that died left of it is deleted by the next. With the `token` of
+    a run that has taken a table over nothing is written once another run did the same.
     """
 
     def __init__(
@@ -80,11 +81,12 @@ class LogLoader:
         *,
         times: Times = "commit",
         batch_files: int = BATCH_FILES,
+        token: str | None = None,
     ) -> None:
         self._store, self._table, self._times = store, table, times
         self._batch_files = batch_files
         self._partitions: dict[str, int] = {}
-        self._token = ""
+        self._token = token
         self._place = self._recall(store.head(table.table_id))
 
     @property
@@ -247,14 +249,16 @@ class LogLoader:
 
     def _claim(self) -> None:
         """Begin a table anew; from now on nobody else may."""
-        token = str(uuid.uuid4())
+        token = self._token or str(uuid.uuid4())
         table_id = self._table.table_id
         with self._store.change() as (session, _):
             # There is no head to lock: whoever has the table's row may have made one meanwhile.
             session.query("loading_properties", table_id=table_id)
             heads = session.query("read_head", table_id=table_id)
             self._refuse_moved(Head(*heads[0]) if heads else None)
-            load.claim(session, table_id, token)
+            if not load.claim(session, table_id, token):
+                raise self._taken()
+            load.clear(session, table_id)
         self._token = token
 
     @contextmanager
@@ -263,14 +267,16 @@ class LogLoader:
         table_id = self._table.table_id
         with self._store.change([table_id]) as (session, heads):
             self._refuse_moved(heads.get(table_id))
-            is_new = self._place.head is None
-            if is_new and not load.is_claimed(session, table_id, self._token):
-                raise VersionTakenError(
-                    f"another run began to load {self._table.full_name}",
-                    table=self._table.full_name,
-                    help="Wait for it to end, or start again.",
-                )
+            if self._token is not None and not load.is_claimed(session, table_id, self._token):
+                raise self._taken()
             yield session
+
+    def _taken(self) -> VersionTakenError:
+        return VersionTakenError(
+            f"another run began to load {self._table.full_name}",
+            table=self._table.full_name,
+            help="Wait for it to end, or start again.",
+        )
 
     def _refuse_moved(self, found: Head | None) -> None:
         head = self._place.head

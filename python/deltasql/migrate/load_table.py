@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltasql.exceptions import TxnLogStoreError, VersionTakenError
+from deltasql.migrate.import_target import spellings
 from deltasql.migrate.load_log import has_commit
 from deltasql.migrate.log_source import LocalLog
 from deltasql.mirror.content import same_content
@@ -21,6 +22,7 @@ from deltasql.mirror.log_files import commit_bytes
 from deltasql.mirror.read_log import read_commits
 from deltasql.mirror.targets import ACTIVE, DELTA, OWN
 from deltasql.model.clock import now_ms
+from deltasql.store import load
 from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault
 from deltasql.store.records import TableRow
@@ -86,9 +88,18 @@ class Loaded:
 
 
 def begin_loading(
-    store: Store, storage: Storage, metadata: Metadata, name: str, published_version: int
+    store: Store,
+    storage: Storage,
+    metadata: Metadata,
+    name: str,
+    published_version: int,
+    *,
+    token: str = "true",
 ) -> TableRow:
-    """Make the row of a table that nobody sees yet, and say how far it is published."""
+    """Make the row of a table that nobody sees yet, and say how far it is published.
+
+    The token is that of the run which loads it.
+    """
     taken = store.query("table_by_uuid", table_uuid=metadata.id)
     row: dict[str, Any] = {
         # A copy of a table has the same id in its log.
@@ -99,7 +110,7 @@ def begin_loading(
         "created_at_ms": metadata.created_time or now_ms(),
     }
     dropped_at_ms = now_ms()
-    properties = {TableRow.LOADING: "true"}
+    properties = {TableRow.LOADING: token}
     try:
         with store.change() as (session, _):
             (found,) = session.query(
@@ -201,20 +212,29 @@ def finish_loading(
     namespace: str,
     name: str,
     *,
+    version: int | None = None,
     instead_of: TableRow | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> TableRow:
-    """Let everybody see a table that is loaded; what has its name is dropped if that is wanted."""
+    """Let everybody see a table that is loaded; what has its name is dropped if that is wanted.
+
+    Unless it is out of sight still, and at the version where it is given, nothing is changed.
+    """
     kept = dict(properties or {})
     ids = [each.table_id for each in (table, instead_of) if each is not None]
     with store.change(ids) as (session, heads):
+        head = heads.get(table.table_id)
+        is_other = version is not None and (head is None or head.version != version)
+        if is_other or not load.is_loading(session, table.table_id):
+            raise _gone(table)
         if instead_of is not None:
             session.execute("drop_table", table_id=instead_of.table_id, dropped_at_ms=now_ms())
-            # What it did not publish must not get in the way of the log it gives way to.
-            key: dict[str, Any] = {"table_id": instead_of.table_id, "target": OWN}
-            version = heads[instead_of.table_id].version
-            session.execute("set_published_version", **key, version=version)
-        session.execute(
+            if instead_of.location in spellings(table.location):
+                # What it did not publish must not get in the way of the log it gives way to.
+                key: dict[str, Any] = {"table_id": instead_of.table_id, "target": OWN}
+                known = heads[instead_of.table_id].version
+                session.execute("set_published_version", **key, version=known)
+        changed = session.execute(
             "finish_loading",
             table_id=table.table_id,
             namespace=namespace,
@@ -222,20 +242,35 @@ def finish_loading(
             live_name=live_name(namespace, name),
             properties=json.dumps(kept),
         )
+        if not changed:
+            raise _gone(table)
     if instead_of is not None:
         store.forget_table(instead_of)
     return replace(table, namespace=namespace, name=name, dropped_at_ms=None, properties=kept)
 
 
-def discard(store: Store, table: TableRow) -> None:
-    """Delete everything of a table that nobody ever saw."""
+def take_over(store: Store, table: TableRow, token: str) -> None:
+    """Go on with a table that another run began: that one, if it still runs, will notice."""
+    with store.change() as (session, _):
+        if not load.claim(session, table.table_id, token):
+            raise _gone(table)
+
+
+def discard(store: Store, table: TableRow, token: str) -> None:
+    """Delete everything of a table that nobody ever saw, and that is still the run's own."""
     with store.change([table.table_id]) as (session, _):
+        if not load.is_claimed(session, table.table_id, token):
+            raise _gone(table)
         for each in _EVERYTHING_OF:
             session.execute(each, table_id=table.table_id)
 
 
-def _ended(also: Callable[[Session, int], object], commit: LogCommit, session: Session) -> None:
-    also(session, commit.version)
+def _gone(table: TableRow) -> VersionTakenError:
+    return VersionTakenError(
+        f"another run took over the table at {table.location} while it was loaded",
+        table=table.full_name,
+        help="Wait for it to end, then repeat this one.",
+    )
 
 
 def _time_of(

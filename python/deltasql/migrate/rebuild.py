@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from deltasql.exceptions import TxnLogError
+from deltasql.exceptions import TxnLogError, VersionTakenError
 from deltasql.migrate.find_tables import find_tables
 from deltasql.migrate.load_log import LogLoader
 from deltasql.migrate.load_table import (
@@ -221,6 +221,10 @@ def _give_name(store: Store, table: TableRow, folder: str, found: RebuiltTable) 
         try:
             finish_loading(store, table, namespace, name)
             break
+        except VersionTakenError as error:
+            found.state = "failed"
+            found.notes.append(error.message)
+            return
         except TxnLogError as error:
             cause = error.__cause__
             if cause is None or store.classify(cause) is not Fault.DUPLICATE:

@@ -89,25 +89,34 @@ class LoadPlan:
         self.rows.setdefault(name, []).extend(rows)
 
 
-def claim(session: Session, table_id: int, token: str) -> None:
-    """Begin to load a table without a head: what an earlier try left is deleted.
+def claim(session: Session, table_id: int, token: str) -> bool:
+    """Take a table that is out of sight over; False when it is not, or not any more.
 
     The token says who loads it: see `is_claimed`.
     """
-    rows = session.query("loading_properties", table_id=table_id)
-    for row in rows:
-        properties = json.loads(row[0]) | {TableRow.LOADING: token}
-        session.execute(
-            "set_loading_properties", table_id=table_id, properties=json.dumps(properties)
-        )
+    properties = _loading(session, table_id)
+    if properties is None:
+        return False
+    text = json.dumps(properties | {TableRow.LOADING: token})
+    session.execute("set_loading_properties", table_id=table_id, properties=text)
+    return True
+
+
+def clear(session: Session, table_id: int) -> None:
+    """Delete what an earlier try to load a table left, which came to no head."""
     for each in _DISCARDS:
         session.execute(each, table_id=table_id)
 
 
 def is_claimed(session: Session, table_id: int, token: str) -> bool:
-    """Tell whether nobody else has begun to load the table, and lock it against that."""
-    rows = session.query("loading_properties", table_id=table_id)
-    return all(json.loads(row[0]).get(TableRow.LOADING) == token for row in rows)
+    """Tell whether the table is out of sight and ours to load, and lock it against others."""
+    properties = _loading(session, table_id)
+    return properties is not None and properties[TableRow.LOADING] == token
+
+
+def is_loading(session: Session, table_id: int) -> bool:
+    """Tell whether the table is out of sight, whoever loads it, and lock it."""
+    return _loading(session, table_id) is not None
 
 
 def write(session: Session, plan: LoadPlan, known: dict[str, int], *, is_first: bool) -> None:
@@ -150,6 +159,13 @@ def write_head(session: Session, before: Head | None, head: Head) -> None:
         session.insert("insert_head", [tuple(values.values())])
     else:
         session.execute("move_head", **values)
+
+
+def _loading(session: Session, table_id: int) -> dict[str, str] | None:
+    """Return the properties of a table that is loaded; None for one that was ever seen."""
+    rows = session.query("loading_properties", table_id=table_id)
+    properties: dict[str, str] = json.loads(rows[0][0]) if rows else {}
+    return properties if TableRow.LOADING in properties else None
 
 
 def _write_columns(session: Session, plan: LoadPlan) -> None:

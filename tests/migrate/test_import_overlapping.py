@@ -1,0 +1,121 @@
+"""Imports of one source that overlap: what one of them has named, no other one takes away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from deltasql.exceptions import VersionTakenError
+from deltasql.migrate.load_log import LogLoader
+from deltasql.migrate.load_table import begin_loading, discard, finish_loading, take_over
+from deltasql.mirror.log_listing import list_log
+from deltasql.mirror.read_log import read_commits, read_state
+from deltasql.mirror.targets import targets_of
+from deltasql.storage import open_storage
+from deltasql.store.load import is_claimed
+from tests.migrate.small_logs import everything
+from tests.migrate.sources import append, stock_paths_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltasql import Catalog
+    from deltasql.migrate.import_report import ImportProgress
+    from deltasql.store.records import TableRow
+
+OURS, THEIRS = "ours", "theirs"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A table of two versions."""
+    place = tmp_path / "events"
+    append(place, 1, 2)
+    append(place, 3)
+    return place
+
+
+def half(catalog: Catalog, source: Path) -> tuple[TableRow, LogLoader]:
+    """The table as a run of ours begins it, with its first version."""
+    storage = open_storage(str(source))
+    metadata = read_state(storage).metadata
+    table = begin_loading(catalog.store, storage, metadata, "events", 1, token=OURS)
+    loader = LogLoader(catalog.store, table, token=OURS)
+    loader.append(list(read_commits(storage, list_log(storage), 0, 0)))
+    return table, loader
+
+
+def test_a_run_that_fails_leaves_what_another_run_named_meanwhile(
+    catalog: Catalog, source: Path
+) -> None:
+    (source / stock_paths_at(source, 1)[0]).unlink()
+    others: list[str] = []
+
+    def name_it(progress: ImportProgress) -> None:
+        if progress.phase == "checking files" and not others:
+            others.append("")
+            others[0] = catalog.import_table(str(source), force=True).state
+
+    report = catalog.import_table(str(source), on_progress=name_it)
+    assert (others, report.state) == (["imported"], "up to date")
+    assert catalog.table("events").snapshot().totals().num_files == len(stock_paths_at(source, 1))
+    assert len(catalog.store.query("tables_with_location", location=str(source))) == 1
+
+
+def test_what_was_seen_is_never_discarded(catalog: Catalog, source: Path) -> None:
+    table, _ = half(catalog, source)
+    finish_loading(catalog.store, table, "default", "events")
+    before = everything(catalog.store, table)
+    with pytest.raises(VersionTakenError):
+        discard(catalog.store, table, OURS)
+    catalog.drop("events")
+    with pytest.raises(VersionTakenError):
+        discard(catalog.store, table, OURS)
+    with pytest.raises(VersionTakenError):
+        take_over(catalog.store, table, THEIRS)
+    assert everything(catalog.store, table) == before
+
+
+def test_a_run_whose_table_was_taken_over_neither_writes_nor_discards(
+    catalog: Catalog, source: Path
+) -> None:
+    table, loader = half(catalog, source)
+    storage = open_storage(str(source))
+    take_over(catalog.store, table, THEIRS)
+    with pytest.raises(VersionTakenError, match="another run"):
+        loader.append(list(read_commits(storage, list_log(storage), 1, 1)))
+    with pytest.raises(VersionTakenError, match="another run"):
+        discard(catalog.store, table, OURS)
+    discard(catalog.store, table, THEIRS)
+    assert not any(everything(catalog.store, table).values())
+    with catalog.store.session() as session:
+        assert not is_claimed(session, table.table_id, THEIRS)
+
+
+@pytest.mark.parametrize("why", ["finished", "moved"])
+def test_nothing_is_dropped_for_a_table_that_another_run_finished_or_moved(
+    catalog: Catalog, source: Path, why: str
+) -> None:
+    catalog.create_table("old", pa.schema([("id", pa.int64())]))
+    table, _ = half(catalog, source)
+    if why == "finished":
+        finish_loading(catalog.store, table, "default", "events")
+    version = 0 if why == "finished" else 1
+    row = catalog.table("old").row
+    with pytest.raises(VersionTakenError):
+        finish_loading(catalog.store, table, "default", "old", version=version, instead_of=row)
+    assert catalog.table("old").row.table_id == row.table_id
+
+
+def test_a_replaced_table_of_another_place_keeps_what_it_has_to_publish(
+    catalog: Catalog, source: Path
+) -> None:
+    catalog.create_table("events", pa.schema([("id", pa.int64())]))
+    old = catalog.table("events").row
+    before = next(each for each in targets_of(catalog.store, old) if each.is_own)
+    assert before.pending
+    assert catalog.import_table(str(source), force=True).state == "replaced"
+    after = next(each for each in targets_of(catalog.store, old) if each.is_own)
+    assert after.pending == before.pending
