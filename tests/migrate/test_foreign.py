@@ -15,7 +15,9 @@ from deltasql.exceptions import (
     MetadataChangedError,
     TxnLogProtocolError,
 )
+from deltasql.migrate.foreign import reject
 from deltasql.mirror.targets import ACTIVE, QUARANTINED
+from deltasql.storage import open_storage
 from tests.mirror.published import change_commit
 from tests.mirror.support import commit_path, open_mirrored
 
@@ -293,3 +295,15 @@ def test_an_import_that_died_before_it_was_noted_is_completed(
     assert state(catalog) == (ACTIVE, 3, 3)
     assert seen(catalog) == [1, 2, 3]
     assert is_sound(catalog)
+
+
+def test_only_commits_up_to_the_one_that_is_meant_are_put_aside(catalog: Catalog) -> None:
+    """Where somebody has built upon it meanwhile, nothing is."""
+    meant = theirs(catalog, 2)
+    table = catalog.table("t").row
+    storage = open_storage(table.location)
+    theirs(catalog, 3)
+    assert reject(catalog.store, table, storage, last=meant).rejected == []
+    assert seen(catalog) == [1, 2, 3]
+    assert reject(catalog.store, table, storage, last=meant + 1).rejected == [meant, meant + 1]
+    assert seen(catalog) == [1]

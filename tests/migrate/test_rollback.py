@@ -253,16 +253,45 @@ def test_there_and_back_again(catalog: Catalog, place: Path) -> None:
     assert is_sound(catalog)
 
 
-def test_it_may_be_brought_back_and_goes_on(catalog: Catalog, place: Path) -> None:
-    """Whoever undrops it has a table whose log went on."""
+def test_one_whose_log_went_on_is_imported_and_not_brought_back(
+    catalog: Catalog, place: Path
+) -> None:
     cut_over(catalog, place)
     catalog.rollback(NAME)
     theirs(place, 12)
-    catalog.undrop(NAME)
-    assert catalog.import_table(str(place)).commits == 2
+    with pytest.raises(MirrorDivergedError, match=r"Import the log instead"):
+        catalog.undrop(NAME)
+    assert not catalog.exists(NAME)
+    catalog.import_table(str(place))
     assert sql_ids(catalog) == read_ids(place) == [*IDS, 11, 12]
     assert catalog.cutover(NAME).state == "cut over"
     assert is_sound(catalog)
+
+
+def test_one_whose_place_is_another_tables_is_not_brought_back(
+    catalog: Catalog, place: Path
+) -> None:
+    catalog.import_table(str(place))
+    catalog.drop(NAME)
+    catalog.import_table(str(place), name="again")
+    with pytest.raises(TableExistsError, match="again"):
+        catalog.undrop(NAME)
+    assert [table.name for table in catalog.tables()] == ["again"]
+    catalog.drop("again")
+    catalog.undrop(NAME)
+    assert sql_ids(catalog) == IDS
+
+
+def test_one_that_was_dropped_with_unpublished_versions_comes_back_to_reject_others(
+    catalog_uri: DeltaSqlUri, place: Path
+) -> None:
+    with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:
+        catalog.import_table(str(place))
+        ours(catalog, 11)
+        theirs(place, 12)
+        catalog.drop(NAME)
+        catalog.undrop(NAME)
+        assert catalog.mirror.reject(NAME).rejected == [HEAD + 1]
 
 
 # In the midst of others

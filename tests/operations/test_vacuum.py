@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deltasql
-from deltasql.exceptions import TxnLogError, VersionNotFoundError
+from deltasql.exceptions import (
+    MirrorDivergedError,
+    TxnLogError,
+    TxnLogMirrorError,
+    VersionNotFoundError,
+)
 from deltasql.model.clock import now_ms
 from tests.conftest import new_catalog_uri
 from tests.operations.care import (
@@ -314,3 +319,64 @@ def test_time_decides_which_versions_are_retained(
     assert set(opened(lake).vacuum(**hour, dry_run=False)) == reached(lake, 1)
     assert reached(lake, 2) <= data_files(lake)
     assert own_rows(lake, version=2) == stock_rows(lake, version=2)
+
+
+# Logs that others write too
+
+
+def brought_in(catalog: Catalog, tmp_path: Path) -> Path:
+    """A table `t2` that was imported and not cut over, with a removed file."""
+    place = tmp_path / "t2"
+    for first, mode in ((0, "append"), (10, "overwrite")):
+        deltalake.write_deltalake(place, numbers(first, first + 2), mode=mode)
+    catalog.import_table(str(place))
+    return place
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("mode", ["sync", "off"])
+def test_no_file_is_deleted_while_the_log_has_commits_that_sql_does_not_know(
+    lake: Catalog, tmp_path: Path, full: bool, mode: str
+) -> None:
+    lake.mirror.mode = mode
+    place = brought_in(lake, tmp_path)
+    deltalake.DeltaTable(place).restore(0)  # what SQL has as removed lives again
+    deltalake.write_deltalake(place, numbers(20, 22), mode="append")
+    before = sorted(place.rglob("*"))
+    with pytest.raises(MirrorDivergedError, match="mirror adopt"):
+        lake.vacuum("t2", **NOW, full=full, dry_run=False)
+    assert sorted(place.rglob("*")) == before
+    assert lake.table("t2").snapshot().version == 1
+    lake.import_table(str(place))
+    lake.vacuum("t2", **NOW, full=full, dry_run=False)
+    assert sorted(deltalake.DeltaTable(place).to_pyarrow_table()["id"].to_pylist()) == [
+        0,
+        1,
+        20,
+        21,
+    ]
+
+
+def test_no_file_is_deleted_while_sql_and_others_disagree_on_a_version(
+    lake: Catalog, tmp_path: Path
+) -> None:
+    lake.mirror.mode = "off"
+    place = brought_in(lake, tmp_path)
+    with lake.begin() as tx:
+        tx.write("t2", numbers(30, 32))
+    deltalake.write_deltalake(place, numbers(20, 22), mode="append")
+    files = sorted(place.rglob("*.parquet"))
+    with pytest.raises(MirrorDivergedError):
+        lake.vacuum("t2", **NOW, full=True, dry_run=False)
+    assert sorted(place.rglob("*.parquet")) == files
+
+
+def test_no_file_is_deleted_while_a_published_log_is_out_of_reach(
+    lake: Catalog, tmp_path: Path
+) -> None:
+    place = brought_in(lake, tmp_path)
+    files = sorted(place.rglob("*.parquet"))
+    (place / "_delta_log").rename(tmp_path / "elsewhere")
+    with pytest.raises(TxnLogMirrorError, match="reachable"):
+        lake.vacuum("t2", **NOW, dry_run=False)
+    assert sorted(place.rglob("*.parquet")) == files

@@ -26,6 +26,7 @@ from deltasql.exceptions import (
     TxnLogTableNotFoundError,
     TxnLogTransactionError,
 )
+from deltasql.migrate.rollback import refuse_return
 from deltasql.model.clock import now_ms
 from deltasql.operations.create import stage_create
 from deltasql.snapshot.cache import FileCache
@@ -177,7 +178,7 @@ class Catalog(ImportVerbs, ExportVerbs, MigrationVerbs):
         self.mirror.names_changed()
 
     def undrop(self, name: str) -> CatalogTable:
-        """Bring back the table that was dropped last under this name."""
+        """Bring back the table that was dropped last under this name, unless its log went on."""
         namespace, short = split_table_name(name)
         for table in self.dropped():
             if (table.namespace, table.name) == (namespace, short):
@@ -188,6 +189,7 @@ class Catalog(ImportVerbs, ExportVerbs, MigrationVerbs):
                 table=name,
                 help="catalog.dropped() lists them.",
             )
+        refuse_return(self.store, table, self.config.storage)
         with self.store.change([table.table_id]) as (session, _):
             params = {
                 "namespace": namespace,

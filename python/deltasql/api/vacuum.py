@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogError
+from deltasql.migrate.foreign import refuse_foreign
 from deltasql.mirror.targets import all_targets
 from deltasql.operations.info import tell
 from deltasql.operations.vacuum import plan_vacuum, spare_needed
@@ -43,6 +44,8 @@ def vacuum(
     if table.is_following and not dry_run:
         catalog.writable(join_table_name(table.namespace, table.name))
     storage = open_storage(table.location, catalog.config.storage)
+    if not dry_run:
+        refuse_foreign(catalog.store, table, storage)
     snapshot = open_snapshot(catalog.store, table, catalog.cache)
     plan = plan_vacuum(
         snapshot,
@@ -60,6 +63,8 @@ def vacuum(
     # Whoever restores a file after this commit finds it in the history, and fails.
     spare_needed(plan, snapshot, storage)
     try:
+        # A writer by path may have come meanwhile, and brought a removed file back.
+        refuse_foreign(catalog.store, table, storage)
         storage.delete_many(plan.files)
     except (OSError, TxnLogError):
         commit(partial(_tell, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))

@@ -233,7 +233,7 @@ class _Cutover:
         data = self._storage.read(listing.commits[first].name)
         info = parse_commit(data, version=first).commit_info
         if info is not None and info.txn_id == token:
-            found = reject(store, self._table, self._storage)
+            found = reject(store, self._table, self._storage, last=first)
             self._report.notes += [f"kept aside: {name}" for name in found.aside]
 
     def _head(self) -> tuple[Head, TableState]:

@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING, Any
 from deltasql.commit.conflict import check_conflicts, isolation_for
 from deltasql.commit.staged import ReadSet, Staged
 from deltasql.commit.winners import load_winners
-from deltasql.exceptions import LogParseError, TxnLogTableNotFoundError
+from deltasql.exceptions import (
+    LogParseError,
+    MirrorDivergedError,
+    TxnLogMirrorError,
+    TxnLogTableNotFoundError,
+)
 from deltasql.migrate.check_foreign import ForeignChecker
 from deltasql.migrate.load_log import LogLoader, commit_id
 from deltasql.mirror import status
 from deltasql.mirror.aside import Aside
 from deltasql.mirror.content import same_content
 from deltasql.mirror.log_files import commit_bytes, commit_file
-from deltasql.mirror.log_listing import find_log
+from deltasql.mirror.log_listing import LOG_FOLDER, find_log, sort_files
 from deltasql.mirror.read_log import read_commits
 from deltasql.mirror.repair import set_aside_from
 from deltasql.mirror.targets import OWN, named, targets_of
@@ -98,14 +103,51 @@ def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage)
     return _open_again(store, table, storage, report)
 
 
-def reject(store: Store, table: TableRow, storage: Storage) -> ForeignReport:
-    """Keep the foreign commits of a table's log aside, so that SQL's can take their places."""
+def reject(
+    store: Store, table: TableRow, storage: Storage, *, last: int | None = None
+) -> ForeignReport:
+    """Keep the foreign commits of a table's log aside, so that SQL's can take their places.
+
+    Where they are known to end at version `last`, nothing is done if the log has gone on since.
+    """
     report = ForeignReport(table.full_name, storage.location)
     listing = find_log(storage)
+    if listing is not None and last is not None and listing.last_version > last:
+        return report
     first = None if listing is None else first_foreign(store, table, storage, listing)
     if first is not None:
-        report.rejected = _clear(storage, first, report)
+        report.rejected = _clear(storage, first, report, last=last)
     return _open_again(store, table, storage, report)
+
+
+def foreign_version(store: Store, table: TableRow, storage: Storage) -> int | None:
+    """Return the first version of the log that SQL does not know, by a listing of its end."""
+    listing = _list_end(storage, _published(store, table))
+    return first_foreign(store, table, storage, listing)
+
+
+def refuse_foreign(store: Store, table: TableRow, storage: Storage) -> None:
+    """Refuse to go on where the log may tell of files that SQL does not know."""
+    published = _published(store, table)
+    listing = _list_end(storage, published)
+    first = first_foreign(store, table, storage, listing)
+    if first is not None:
+        raise MirrorDivergedError(
+            f"version {first} of the log at {storage.location} was written past SQL, which does "
+            f"not know the files of {table.full_name} that it needs",
+            table=table.full_name,
+            version=first,
+            location=storage.location,
+            help="Import the table again, or use `deltasql mirror adopt` or `reject` first.",
+        )
+    if published >= 0 and not listing.commits and not listing.checkpoints:
+        raise TxnLogMirrorError(
+            f"the log of {table.full_name} at {storage.location} lacks version {published}: "
+            "others may need files that SQL does not know",
+            table=table.full_name,
+            location=storage.location,
+            help="Make the log reachable, or write it again with `deltasql mirror repair`.",
+        )
 
 
 def first_foreign(
@@ -183,13 +225,16 @@ def _is_blind(staged: Staged, info: CommitInfo) -> bool:
     return info.operation == "WRITE" and mode == "Append"
 
 
-def _clear(storage: Storage, first: int, report: ForeignReport) -> list[int]:
-    """Keep everything of the log from a version on aside."""
+def _clear(
+    storage: Storage, first: int, report: ForeignReport, *, last: int | None = None
+) -> list[int]:
+    """Keep everything of the log from a version on aside, up to a last one if that is known."""
     listing = find_log(storage)
     if listing is None:
         return []
     aside = Aside(storage)
-    moved = set_aside_from(storage, listing, first, aside)
+    chosen = listing if last is None else listing.up_to(last)
+    moved = set_aside_from(storage, chosen, first, aside)
     report.aside = aside.names
     return sorted(moved)
 
@@ -220,6 +265,12 @@ def _is_ours(store: Store, table: TableRow, storage: Storage, version: int) -> b
         return same_content(ours, theirs)
     except (FileNotFoundError, LogParseError):
         return False
+
+
+def _list_end(storage: Storage, version: int) -> LogListing:
+    """List a log from a version on."""
+    after = commit_file(version - 1) if version > 0 else None
+    return sort_files(storage.location, storage.list(LOG_FOLDER, start_after=after))
 
 
 def _published(store: Store, table: TableRow) -> int:

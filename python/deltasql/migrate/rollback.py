@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from deltasql import _core
 from deltasql.commit.transaction import ENGINE_INFO
 from deltasql.exceptions import (
+    MirrorDivergedError,
     RetriesExhaustedError,
     TableExistsError,
     TxnLogMirrorError,
@@ -32,6 +33,7 @@ from deltasql.migrate.authority import (
     serious,
 )
 from deltasql.migrate.follow import mark_in_place, refresh, table_at
+from deltasql.migrate.foreign import foreign_version
 from deltasql.mirror import status
 from deltasql.mirror.log_listing import list_log
 from deltasql.mirror.read_log import read_commits
@@ -138,6 +140,31 @@ def table_to_leave(store: Store, namespace: str, name: str) -> TableRow:
     raise TxnLogTableNotFoundError(
         f"table {full_name} does not exist", table=full_name, help="catalog.tables() lists them."
     )
+
+
+def refuse_return(store: Store, table: TableRow, settings: StorageSettings) -> None:
+    """Refuse to bring back a dropped table whose place, or whose log, is others' now."""
+    other = table_at(store, table.location)
+    if other is not None:
+        raise TableExistsError(
+            f"{table.full_name} cannot come back: its files are those of {other.full_name} now",
+            table=table.full_name,
+            help=f"Use {other.full_name}, or drop it first.",
+        )
+    if table.is_following:
+        return
+    head = store.head(table.table_id)
+    first = foreign_version(store, table, open_storage(table.location, settings))
+    # Where SQL has versions that the log lacks, it comes back to publish them, or to adopt others'.
+    if first is not None and head is not None and first > head.version:
+        raise MirrorDivergedError(
+            f"{table.full_name} cannot come back: its log went on with version {first}, which SQL "
+            "does not know",
+            table=table.full_name,
+            version=first,
+            location=table.location,
+            help=f"Import the log instead: `deltasql import {table.location}`.",
+        )
 
 
 class _Rollback:
