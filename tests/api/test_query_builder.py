@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import deltalake
@@ -11,6 +12,8 @@ import pytest
 from deltalake.exceptions import DeltaError
 
 from deltasql import DeltaTable, QueryBuilder, write_deltalake
+from deltasql.api.query import _duckdb_answer
+from deltasql.engine import duckdb_shared
 from deltasql.exceptions import TxnLogMirrorError
 
 if TYPE_CHECKING:
@@ -63,6 +66,20 @@ def test_a_table_that_is_not_published_is_queried_all_the_same(address: Address)
         builder.execute("SELECT FROM WHERE")
     with pytest.raises(TxnLogMirrorError, match="mirror is off"):
         table._table.published()
+
+
+def test_an_answer_that_nobody_reads_leaves_no_engine_open(sqlite_address: Address) -> None:
+    uri = sqlite_address("t")
+    write_deltalake(uri, numbers(1, 2))
+    tables = {"t": DeltaTable(uri)._table}
+    gc.collect()
+    before = sum(each.users for each in duckdb_shared._instances.values())
+    answer = _duckdb_answer("SELECT id FROM t ORDER BY id", tables)
+    del answer
+    gc.collect()
+    assert sum(each.users for each in duckdb_shared._instances.values()) == before
+    read = _duckdb_answer("SELECT id FROM t ORDER BY id", tables).read_all()
+    assert read["id"].to_pylist() == [1, 2]
 
 
 def test_a_version_that_waits_for_the_mirror_is_published_first(address: Address) -> None:

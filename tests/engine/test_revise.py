@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import tempfile
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -21,7 +22,8 @@ from deltasql.engine import revisable
 from deltasql.engine.base import DROPPED, FILE, ROW
 from deltasql.engine.parquet import write_batches
 from deltasql.engine.revise import revise_files
-from deltasql.engine.splice import Footer
+from deltasql.engine.splice import Footer, Splicer
+from deltasql.exceptions import TxnLogEngineError
 from tests.engine.support import listed, parquet, plan_for
 
 if TYPE_CHECKING:
@@ -278,6 +280,88 @@ def test_file_that_is_stored_otherwise_is_left_to_be_written_anew(
     pq.write_table(rows, tmp_path / add.path, **options)
     add = replace(add, size=(tmp_path / add.path).stat().st_size)
     assert revised(plan, [add], drop(0, 1)) == [None]
+
+
+def test_file_that_tells_of_an_old_calendar_is_left_to_be_written_anew(tmp_path: Path) -> None:
+    plan = plan_for(tmp_path, rows_of(1).schema)
+    add = written(plan, rows_of(5), 5)
+    for key, is_revised in {"other": True, "org.apache.spark.legacyDateTime": False}.items():
+        pq.write_table(rows_of(5).replace_schema_metadata({key: ""}), tmp_path / add.path)
+        here = replace(add, size=(tmp_path / add.path).stat().st_size)
+        assert (revised(plan, [here], drop(0, 1)) != [None]) == is_revised
+
+
+def test_bytes_in_the_place_of_text_are_left_to_be_written_anew(tmp_path: Path) -> None:
+    plan = plan_for(tmp_path, rows_of(1).schema)
+    add = written(plan, rows_of(5), 5)
+    raw = rows_of(5).set_column(1, "name", rows_of(5)["name"].cast(pa.binary()))
+    pq.write_table(raw, tmp_path / add.path)
+    add = replace(add, size=(tmp_path / add.path).stat().st_size)
+    assert revised(plan, [add], drop(0, 1)) == [None]
+
+
+def test_file_that_is_not_the_one_in_the_log_is_left_alone(tmp_path: Path) -> None:
+    plan = plan_for(tmp_path, rows_of(1).schema)
+    add = written(plan, rows_of(50), 50)
+    assert add.size is not None
+    assert revised(plan, [replace(add, size=add.size + 1)], drop(0, 1)) == [None]
+    path = tmp_path / add.path
+    whole = path.read_bytes()
+    path.write_bytes(whole[:40] + whole[60:])  # a column would end in the footer
+    assert revised(plan, [replace(add, size=add.size - 20)], drop(0, 1)) == [None]
+
+
+def test_file_that_is_cut_while_it_is_copied_is_an_error(tmp_path: Path) -> None:
+    plan = plan_for(tmp_path, rows_of(1).schema)
+    path = tmp_path / written(plan, rows_of(5), 5).path
+    footer = Footer(pa.OSFile(str(path)))
+    path.write_bytes(path.read_bytes()[:20])
+    splicer = Splicer(pa.BufferOutputStream(), footer)
+    with pytest.raises(TxnLogEngineError, match="not copied as it is"):
+        splicer.add(5, footer.groups[0].chunks)
+
+
+def test_change_of_a_row_that_a_file_does_not_have_is_an_error(tmp_path: Path) -> None:
+    plan = plan_for(tmp_path, rows_of(1).schema)
+    adds = [written(plan, rows_of(5), 5) for _ in range(2)]
+    here = set(tmp_path.iterdir())
+    with pytest.raises(TxnLogEngineError, match="a file does not have"):
+        revised(plan, adds, pa.concat_tables([drop(0, 1, 5), drop(1, 1)]))
+    assert set(tmp_path.iterdir()) == here
+
+
+def test_more_values_than_arrow_can_hold_are_left_to_be_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_for(tmp_path, rows_of(1).schema)
+    adds = [written(plan, rows_of(5), 5) for _ in range(4)]
+    here = set(tmp_path.iterdir())
+
+    def too_much(*_: object, **__: object) -> None:
+        raise pa.ArrowCapacityError("array cannot contain more than 2147483646 bytes")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pyarrow.compute.replace_with_mask", too_much)
+        changes = {(number, 1): 0.5 for number in range(4)}
+        assert revised(plan, adds, set_x(changes)) == [None] * 4
+    assert set(tmp_path.iterdir()) == here
+
+
+def test_files_are_not_all_open_at_once(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    plan = plan_for(tmp_path, rows_of(1).schema)
+    add = written(plan, rows_of(5), 5)
+    count = 300
+    everything = pa.concat_tables([drop(number, *range(5)) for number in range(count)])
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 150, before[1]))
+    try:
+        found = revised(plan, [add] * count, everything)
+        some = revised(plan, [add] * count, pa.concat_tables([drop(n, 1) for n in range(count)]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert found == [[]] * count
+    assert all(some)
 
 
 def test_failure_leaves_no_file(tmp_path: Path) -> None:

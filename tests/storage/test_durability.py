@@ -47,7 +47,7 @@ def test_a_durable_file_is_flushed_when_it_has_its_name(
     if unnamed:
         assert len(flushed) == 1
     else:
-        assert flushed == [f"{tmp_path}/day=a/part.parquet", f"{tmp_path}/day=a"]
+        assert flushed == [f"{tmp_path}/day=a/part.parquet", f"{tmp_path}/day=a", str(tmp_path)]
 
 
 def test_what_can_be_written_again_is_not_flushed(tmp_path: Path, flushed: list[str]) -> None:

@@ -149,9 +149,12 @@ def _duckdb_answer(sql: str, tables: Mapping[str, Any]) -> pa.RecordBatchReader:
         }
         answer = engine.stream(engine.query(query, **relations))
         rows = _while_open(stack.pop_all(), answer)
+        next(rows)  # begun, it closes the engine also when nobody reads it
     return pa.RecordBatchReader.from_batches(answer.schema, rows)
 
 
 def _while_open(engine: ExitStack, answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yield an empty batch, then those of an answer."""
     with engine:
+        yield pa.RecordBatch.from_pylist([], answer.schema)
         yield from answer

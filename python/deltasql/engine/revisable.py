@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _LEAST_BYTES = 1024 * 1024  # smaller files are better put together
 _LARGEST_GROUP = 512 * 1024 * 1024
+_MOST_ROWS = 64 * 1024 * 1024  # of a row group
+_OLD_CALENDAR = b"org.apache.spark.legacy"  # as are the keys by which Spark tells of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ def open_revisable(
         footer = Footer(source)
     except ValueError:
         return None
+    if source.size() != file.size:
+        return None
     parquet = pq.ParquetFile(source)
     found = Revisable(
         file.address,
@@ -66,8 +70,11 @@ def open_revisable(
     )
     fits = (
         footer.is_plain
+        and footer.is_whole
         and len(found.leaves) == len(found.schema)
         and all(0 < group.size <= _LARGEST_GROUP for group in footer.groups)
+        and all(group.rows <= _MOST_ROWS for group in footer.groups)
+        and not any(key.startswith(_OLD_CALENDAR) for key in parquet.metadata.metadata or ())
         and all(chunk.codec == options.codec for g in footer.groups for chunk in g.chunks)
         and all(_has_type(found.schema, shape.stored, name) for name in changed)
         and _tells_bounds(found, shape)
@@ -90,12 +97,24 @@ def _tells_bounds(found: Revisable, shape: FileShape) -> bool:
     """Tell whether the new statistics can be had from the footer."""
     for path, kind in indexed_leaves(shape):
         places = found.leaves.get(path[0])
-        if kind is None or places is None:
+        if kind is None or places is None or not _is_comparable(found.schema, path, kind):
             return False
         for group in found.footer.groups:
             if not all(group.chunks[place].tells_bounds for place in places):
                 return False
     return True
+
+
+def _is_comparable(schema: pa.Schema, path: tuple[str, ...], kind: pa.DataType) -> bool:
+    """Tell whether a file does not have bytes in the place of text."""
+    here = schema.field(path[0]).type
+    for name in path[1:]:
+        place = here.get_field_index(name) if pa.types.is_struct(here) else -1
+        if place < 0:
+            return False
+        here = here.field(place).type
+    is_text = pa.types.is_string(here) or pa.types.is_large_string(here)
+    return is_text or not pa.types.is_string(kind)
 
 
 def _is_stored_alike(found: Revisable) -> bool:

@@ -16,6 +16,8 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Self
 
+import pyarrow as pa
+
 from deltasql.engine.base import DROPPED, FILE, ROW
 from deltasql.engine.file_shape import file_shape
 from deltasql.engine.footer_stats import footer_statistics, indexed_leaves
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
-    import pyarrow as pa
-
     from deltasql.engine.base import WritePlan
     from deltasql.engine.live_files import LiveFiles
     from deltasql.engine.splice import RowGroup
@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 _ENDED_AT_ONCE = 4
 _AHEAD = 4  # parts of row groups that are encoded while one is written
+_STEPS_AHEAD = 64  # each may hold a file open
+_ENDING = 16  # files that are open until the disk has them
 _PART_BYTES = 1024 * 1024  # before compression: columns that are read and encoded together
+_ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowCapacityError)
 
 
 def revise_files(
@@ -56,13 +59,26 @@ def revise_files(
     # Threads that end files, since each of them waits for the disk.
     with _TwoHands() as hands, ThreadPoolExecutor(_ENDED_AT_ONCE) as ends:
         steps = _ahead(work.steps(places, hands))
-        ending = {
-            number: work.write(number, group, ends)
-            for number, group in groupby(steps, key=lambda step: step.number)
-        }
-        for number, each in ending.items():
-            done[number] = [] if each is None else [each.result()]
+        ending: deque[tuple[int, Future[AddFile]]] = deque()
+        for number, group in groupby(steps, key=lambda step: step.number):
+            try:
+                end = work.write(number, group, ends)
+            except _TooMuchError:
+                continue
+            if end is None:
+                done[number] = []
+                continue
+            ending.append((number, end))
+            if len(ending) > _ENDING:
+                first, ended = ending.popleft()
+                done[first] = [ended.result()]
+        for number, end in ending:
+            done[number] = [end.result()]
     return done
+
+
+class _TooMuchError(Exception):
+    """Arrow has no array for the values of a column in a row group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +139,7 @@ class _Work:
                     for names in (_parts(opened, group, every) if rows else ())
                 ]
                 yield _Step(number, opened, group, rows, parts)
+            self._changes.end(place)
 
     def write(
         self, number: int, steps: Iterable[_Step], ends: ThreadPoolExecutor
@@ -136,7 +153,7 @@ class _Work:
                     continue
                 chunks = list(step.group.chunks)
                 for part in step.parts:
-                    revised = part.result()
+                    revised = _revised(part)
                     unordered |= revised.unordered
                     for leaf, chunk in revised.chunks.items():
                         chunks[leaf] = chunk
@@ -205,8 +222,18 @@ class _TwoHands:
             self._last = self._other.submit(work)
             return self._last
         done: Future[RevisedColumns] = Future()
-        done.set_result(work())
+        try:
+            done.set_result(work())
+        except _ARROW_ERRORS as error:  # told by whoever asks for the result
+            done.set_exception(error)
         return done
+
+
+def _revised(part: Future[RevisedColumns]) -> RevisedColumns:
+    try:
+        return part.result()
+    except _ARROW_ERRORS as error:
+        raise _TooMuchError from error
 
 
 def _ahead(steps: Iterator[_Step]) -> Iterator[_Step]:
@@ -216,7 +243,7 @@ def _ahead(steps: Iterator[_Step]) -> Iterator[_Step]:
     for step in steps:
         waiting.append(step)
         running += len(step.parts)
-        while running > _AHEAD:
+        while running > _AHEAD or len(waiting) > _STEPS_AHEAD:
             first = waiting.popleft()
             running -= len(first.parts)
             yield first

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.engine.base import DROPPED, FILE, ROW
+from deltasql.exceptions import TxnLogEngineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,6 +61,15 @@ class RowChanges:
     def skip(self, file: int) -> None:
         """Leave out what happens to a file."""
         self._pass_by(file + 1, 0)
+
+    def end(self, file: int) -> None:
+        """Tell that all rows of a file were asked for: no change is left for it."""
+        if any(True for _ in self._until(file + 1, 0)):
+            raise TxnLogEngineError(
+                "rows are to be changed that a file does not have",
+                help="Nothing was committed. Something changes data files: `deltasql verify` "
+                "tells which.",
+            )
 
     def _pass_by(self, file: int, row: int) -> None:
         for _ in self._until(file, row):

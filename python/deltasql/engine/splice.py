@@ -22,6 +22,7 @@ from deltasql.engine.thrift import (
     read_struct,
     write_struct,
 )
+from deltasql.exceptions import TxnLogEngineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +56,7 @@ class Chunk:
     def start(self) -> int:
         places = [self.metadata[key][1] for key in (_DATA, _DICTIONARY) if key in self.metadata]
         # Some writers say 0 when there is no dictionary.
-        return int(min(place for place in places if place > 0))
+        return int(min((place for place in places if place > 0), default=0))
 
     @property
     def length(self) -> int:
@@ -103,7 +104,8 @@ class Footer:
         (length,) = struct.unpack("<I", tail[:4])
         if length > size - _TAIL - len(_MAGIC):
             raise ValueError("not a plain Parquet file")
-        self._found = read_struct(bytes(_read(source, size - _TAIL - length, length)))
+        self._start = size - _TAIL - length
+        self._found = read_struct(bytes(_read(source, self._start, length)))
         self.groups = [self._group(source, each) for each in self._found[_GROUPS][1].items]
 
     @property
@@ -120,6 +122,15 @@ class Footer:
             _CHUNK_ENCRYPTION in chunk or _CHUNK_FILE in chunk or _CHUNK_META not in chunk
             for group in self._found[_GROUPS][1].items
             for chunk in group[_COLUMNS][1].items
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all columns are where a file can have them; for a plain one."""
+        return all(
+            len(_MAGIC) <= chunk.start <= chunk.start + chunk.length <= self._start
+            for group in self.groups
+            for chunk in group.chunks
         )
 
     def columns(self) -> dict[str, tuple[list[Struct], range]]:
@@ -185,6 +196,8 @@ class Splicer:
 
     def finish(self) -> tuple[int, pq.FileMetaData]:
         """End the file; return its size and its footer."""
+        if self._sink.tell() != self._at:
+            raise _damaged(f"{self._sink.tell()} bytes were written in place of {self._at}")
         end = self._footer.written(self._groups, self._rows)
         self._sink.write(end)
         return self._at + len(end), pq.read_metadata(pa.BufferReader(_MAGIC + end))
@@ -219,4 +232,15 @@ def _bytes_of(chunk: Chunk) -> Iterator[pa.Buffer]:
 
 def _read(source: Any, at: int, length: int) -> pa.Buffer:
     source.seek(at)
-    return source.read_buffer(length)
+    found = source.read_buffer(length)
+    if len(found) != length:
+        raise _damaged(f"it has {len(found)} bytes in place of {length} at {at}")
+    return found
+
+
+def _damaged(what: str) -> TxnLogEngineError:
+    return TxnLogEngineError(
+        f"a file was not copied as it is: {what}",
+        help="Nothing was committed. Something changes or cuts data files: `deltasql verify` "
+        "tells which.",
+    )

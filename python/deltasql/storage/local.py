@@ -1,7 +1,7 @@
 """Files on a local disk, by calls of the operating system.
 
 Only data files are flushed to the platter: the log is written again from SQL when it is lost
-with the power.
+with the power. A log that is left to others is flushed first.
 """
 
 from __future__ import annotations
@@ -44,18 +44,33 @@ class LocalStorage:
         """The location, without secrets."""
         return self._place.text
 
-    def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Create a file whole; False when the name is taken, which changes nothing."""
+    def put_if_absent(self, name: str, data: bytes, *, durable: bool = False) -> bool:
+        """Create a file whole; False when the name is taken, which changes nothing.
+
+        One that is `durable` never appears in part, and survives a loss of power from then on.
+        """
         target = self._path(name, "put_if_absent")
         try:
-            return _link_new(target, data)
+            return _link_new(target, data, durable=durable)
         except FileNotFoundError:
             pass  # the folder is missing
         except OSError as error:
             raise self._fault("put_if_absent", name, error) from error
         with self._told("put_if_absent", name):
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            return _link_new(target, data)
+            return _link_new(target, data, durable=durable)
+
+    def flush(self, names: Iterable[str]) -> None:
+        """Let files that are there survive a loss of power; those that are gone are fine."""
+        folders: set[str] = set()
+        for name in names:
+            path = self._path(name, "flush")
+            with self._told("flush", name), suppress(FileNotFoundError):
+                _flush_path(path)
+                folders.add(os.path.dirname(path))
+        for folder in sorted(folders):
+            with self._told("flush", folder):
+                _flush_path(folder)
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file whole, in the place of what has the name."""
@@ -155,7 +170,7 @@ class LocalStorage:
                 else:
                     _link_over(file, target)
                 if durable:
-                    _flush(target, file)
+                    _flush(target, file, self._root)
         except BaseException:
             if file is None:
                 with suppress(OSError):
@@ -186,19 +201,31 @@ class LocalStorage:
         )
 
 
-def _link_new(target: str, data: bytes) -> bool:
+def _link_new(target: str, data: bytes, *, durable: bool = False) -> bool:
     """Link a finished file to its name: that fails when the name exists, and is never half done."""
+    is_new = _link_whole(target, data, durable=durable)
+    if is_new and durable:
+        _flush_path(target)
+        _flush_path(os.path.dirname(target))
+    return is_new
+
+
+def _link_whole(target: str, data: bytes, *, durable: bool) -> bool:
     folder = os.path.dirname(target)
     file = _open_unnamed(folder)
     if file is not None:
         try:
             _write_all(file, data)
+            if durable:
+                os.fsync(file)  # before the name is there: it must not outlive the content
             return _link(file, target)
         finally:
             os.close(file)
     temporary = _hidden_in(folder)
     try:
         _write_new(temporary, data)
+        if durable:
+            _flush_path(temporary)
         os.link(temporary, target)
     except FileExistsError:
         return False
@@ -260,18 +287,30 @@ def _link_over(file: int, target: str) -> None:
         raise
 
 
-def _flush(path: str, file: int | None) -> None:
+def _flush(path: str, file: int | None, root: str) -> None:
     """Wait until a file and its name are on the disk."""
     if file is not None:
         # Disks that know unnamed files keep a new name with the file: one wait is enough.
         os.fsync(file)
         return
-    for each in (path, os.path.dirname(path)):
+    places = [path]
+    while len(places[-1]) > max(1, len(root)):  # folders of partitions may be new
+        places.append(os.path.dirname(places[-1]))
+    for each in places:
         opened = os.open(each, os.O_RDONLY)
         try:
             os.fsync(opened)
         finally:
             os.close(opened)
+
+
+def _flush_path(path: str) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _path_to(file: int) -> str:
