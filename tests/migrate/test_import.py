@@ -13,6 +13,7 @@ import pytest
 import deltasql
 from deltasql.api.connect import is_new
 from deltasql.exceptions import (
+    InvalidActionError,
     MirrorDivergedError,
     TableExistsError,
     TxnLogConfigError,
@@ -130,6 +131,39 @@ def test_a_mirror_that_a_path_writer_shut_is_opened_by_the_import(
     report = opened.import_table(str(source))
     assert report.state == "continued"
     assert opened.mirror.status("events")[0].state == "ACTIVE"
+
+
+def test_a_mirror_stays_shut_while_the_log_has_more_than_was_loaded(
+    source: Path, opened: Catalog
+) -> None:
+    opened.import_table(str(source))
+    append(source, 30)
+    append(source, 31)
+    opened.mirror.verify("events")
+    for version in (HEAD, HEAD + 1):
+        report = opened.import_table(str(source), up_to_version=version)
+        assert f"the log goes on to version {HEAD + 2}" in report.summary()
+        assert opened.mirror.status("events")[0].state == "QUARANTINED"
+    assert "open again" in opened.import_table(str(source)).summary()
+    assert opened.mirror.status("events")[0].state == "ACTIVE"
+    assert "not in the log" not in opened.import_table(str(source), up_to_version=2).summary()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_after_a_cutover_a_commit_without_a_timestamp_of_its_own_is_not_imported(
+    source: Path, opened: Catalog, dry_run: bool
+) -> None:
+    opened.import_table(str(source))
+    version = opened.cutover("events").version
+    assert version is not None
+    foreign = {"commitInfo": {"timestamp": 1, "operation": "WRITE"}}
+    commit_path(source, version + 1).write_text(json.dumps(foreign) + "\n")
+    with pytest.raises(InvalidActionError, match="no in-commit timestamp"):
+        opened.import_table(str(source), dry_run=dry_run)
+    assert opened.table("events").version() == version
+    foreign["commitInfo"]["inCommitTimestamp"] = 2**41
+    commit_path(source, version + 1).write_text(json.dumps(foreign) + "\n")
+    assert opened.import_table(str(source)).last_version == version + 1
 
 
 def test_where_both_went_on_nothing_is_mixed(source: Path, catalog: Catalog) -> None:

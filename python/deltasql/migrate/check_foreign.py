@@ -8,8 +8,10 @@ from deltasql._core import path_key
 from deltasql.commit.staged import Staged
 from deltasql.commit.state import table_state
 from deltasql.commit.validate import validate_against, validate_staged, validate_table
-from deltasql.exceptions import InvalidActionError
+from deltasql.exceptions import InvalidActionError, UnsupportedFeatureError
 from deltasql.model.actions import CommitInfo
+from deltasql.model.protocol import check_writable
+from deltasql.model.schema import StructType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +35,17 @@ class ForeignChecker:
         )
         self._ended: set[bytes] = set()
         self._begun: set[bytes] = set()
+
+    @property
+    def is_of_sql(self) -> bool:
+        """Whether the table is one that SQL writes to and that shuts out who cannot know it."""
+        metadata, protocol = self._state.metadata, self._state.protocol
+        try:
+            schema = StructType.from_json(metadata.schema_string)
+            check_writable(protocol, schema, metadata.configuration)
+        except UnsupportedFeatureError:
+            return False
+        return self._state.in_commit_timestamps
 
     def check(self, commit: LogCommit) -> None:
         """Refuse a commit that SQL itself would not have made."""

@@ -20,6 +20,7 @@ from deltasql.exceptions import (
     VersionNotFoundError,
     VersionTakenError,
 )
+from deltasql.migrate.check_foreign import ForeignChecker
 from deltasql.migrate.import_checks import Beginning, check_same
 from deltasql.migrate.import_run import ImportOptions, ImportRun
 from deltasql.migrate.import_target import (
@@ -135,9 +136,10 @@ def _update(
         return
     run.report.state = "up to date"
     describe_table(run, live)
-    if last < head.version:
-        run.report.notes.append(f"versions {last + 1} to {head.version} are not in the log yet")
-    _open_mirror(run, live, last)
+    if listing.last_version < head.version:
+        first = listing.last_version + 1
+        run.report.notes.append(f"versions {first} to {head.version} are not in the log yet")
+    _open_mirror(run, listing, live, last, head.version)
 
 
 def _check_continues(
@@ -161,7 +163,7 @@ def _check_continues(
 def _catch_up(run: ImportRun, listing: LogListing, last: int, table: TableRow, head: Head) -> None:
     """Append what the log has more than SQL."""
     first = head.version + 1
-    look_ahead(run, listing, first, last)
+    look_ahead(run, listing, first, last, _checker(run, table, head))
     if run.options.dry_run:
         run.report.state = "would continue"
         return
@@ -173,22 +175,38 @@ def _catch_up(run: ImportRun, listing: LogListing, last: int, table: TableRow, h
         session.execute("set_published_version", **key, version=version)
 
     _append(run, LogLoader(run.store, table), listing, first, last, publish)
-    _open_mirror(run, table, last)
+    _open_mirror(run, listing, table, last, last)
     describe_table(run, table)
     run.count(run.loaded)
     verify_loaded(run, table, listing, last)
 
 
-def _open_mirror(run: ImportRun, table: TableRow, version: int) -> None:
-    """Say how far the log is SQL's, and open a mirror that a foreign commit had shut."""
+def _checker(run: ImportRun, table: TableRow, head: Head) -> ForeignChecker | None:
+    """Return what checks the commits of others, for a table that is SQL's to write."""
+    checker = ForeignChecker(run.store, table, head)
+    return None if table.is_following or not checker.is_of_sql else checker
+
+
+def _open_mirror(
+    run: ImportRun, listing: LogListing, table: TableRow, version: int, head: int
+) -> None:
+    """Say how far the log is SQL's, and open a mirror that a foreign commit had shut.
+
+    It stays shut where the log has more than SQL: that would be written over.
+    """
     if run.options.dry_run:
         return
     own = named(status.targets_with_own(run.store, table), OWN)
     if version > own.published_version:
         status.mark_published(run.store, table, version)
-    if own.is_quarantined:
-        status.release(run.store, table)
-        run.report.notes.append("the mirror is open again")
+    if not own.is_quarantined:
+        return
+    if listing.last_version > head:
+        note = f"the mirror stays shut: the log goes on to version {listing.last_version}"
+        run.report.notes.append(note)
+        return
+    status.release(run.store, table)
+    run.report.notes.append("the mirror is open again")
 
 
 def _import_new(

@@ -21,6 +21,7 @@ from deltasql.store.records import dump
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from deltasql.migrate.check_foreign import ForeignChecker
     from deltasql.migrate.import_checks import Start
     from deltasql.migrate.import_run import ImportRun
     from deltasql.mirror.compare import Difference
@@ -35,11 +36,19 @@ _COMPARED_WITH_STOCK = 20_000
 _BESIDE = {"checkpoint": "checkpoint", "crc": "checksum"}
 
 
-def look_ahead(run: ImportRun, listing: LogListing, first: int, last: int) -> None:
+def look_ahead(
+    run: ImportRun,
+    listing: LogListing,
+    first: int,
+    last: int,
+    checker: ForeignChecker | None = None,
+) -> None:
     """Read the commits that a table lacks: it is seen by all, so nothing of them may be wrong."""
     seen = Loaded()
     added: dict[str, str | None] = {}
     for commit in _read(run, listing, first, last, seen):
+        if checker is not None:
+            checker.check(commit)
         for gone in commit.actions.removes:
             added.pop(gone.path, None)
         added.update((each.path, _vector_text(each)) for each in commit.actions.adds)
