@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from deltasql.exceptions import (
@@ -32,8 +35,8 @@ from tests.migrate.handing_over import (
     sql_ids,
     theirs,
 )
-from tests.migrate.sources import HEAD, SCHEMA, copy_of, make_table, read_ids, rows
-from tests.mirror.support import commit_lines, commit_path
+from tests.migrate.sources import HEAD, SCHEMA, checkpoint_file, copy_of, make_table, read_ids, rows
+from tests.mirror.support import LOG, commit_lines, commit_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -397,6 +400,57 @@ def test_a_log_that_lacks_something_is_told_and_repaired(catalog: Catalog, place
     catalog.rollback(NAME)
     assert read_ids(place) == [*IDS, 11]
     theirs(place, 12)
+
+
+def test_a_checkpoint_that_lacks_a_file_is_told_and_repaired(catalog: Catalog, place: Path) -> None:
+    """Readers by path start from it, and SQL is not there any more to tell better."""
+    cut_over(catalog, place)
+    catalog.mirror.checkpoint(NAME)
+    written = checkpoint_file(place, HEAD + 2)
+    content = pq.read_table(written)
+    paths = pc.struct_field(content["add"], "path")
+    kept = pc.fill_null(pc.not_equal(paths, pc.max(paths)), fill_value=True)
+    pq.write_table(content.filter(kept), written)
+    before = everything_below(place)
+    assert not catalog.rollback(NAME, dry_run=True).ok
+    with pytest.raises(TxnLogMirrorError, match="mirror repair"):
+        catalog.rollback(NAME)
+    assert catalog.exists(NAME)
+    assert everything_below(place) == before
+    catalog.mirror.repair(NAME)
+    assert catalog.rollback(NAME).ok
+    assert read_ids(place) == [*IDS, 11]
+
+
+def test_a_checkpoint_of_others_past_sql_keeps_nobody(catalog: Catalog, place: Path) -> None:
+    cut_over(catalog, place)
+    catalog.rollback(NAME)
+    theirs(place, 12)
+    deltalake.DeltaTable(str(place)).create_checkpoint()
+    report = catalog.rollback(NAME)
+    assert (report.state, report.ok) == ("was rolled back", True)
+
+
+def test_all_of_the_log_is_on_the_disk_when_the_table_has_left(
+    catalog: Catalog, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_over(catalog, place)
+    catalog.mirror.checkpoint(NAME)
+    flushed: set[str] = set()
+    flush = os.fsync
+
+    def told(file: int) -> None:
+        flushed.add(os.readlink(f"/proc/self/fd/{file}"))
+        flush(file)
+
+    monkeypatch.setattr(os, "fsync", told)
+    seen: list[set[str]] = []
+    with hooked(once_at("left", lambda: seen.append(set(flushed)))):
+        report = catalog.rollback(NAME)
+    log = place / LOG
+    files = {str(path) for path in log.iterdir() if path.is_file()}
+    assert files - seen[0] == {str(commit_path(place, report.version or 0))}
+    assert {*files, str(log)} <= flushed
 
 
 def test_a_place_that_is_somebody_elses_now_is_left_alone(catalog: Catalog, place: Path) -> None:

@@ -74,8 +74,24 @@ def serious(found: VerifyReport) -> list[Difference]:
     return [each for each in ours if each.kind != "foreign-version"]
 
 
-def put_commit(storage: Storage, version: int, data: bytes) -> bool:
+def wrong_for_readers(found: VerifyReport) -> list[Difference]:
+    """Return the differences that readers by path would meet in a log that is left to them.
+
+    They start from its checkpoints, so those count as the commits do. What others wrote past SQL's
+    head is none, nor is a table that stock deltalake cannot read at all.
+    """
+
+    def is_others(each: Difference) -> bool:
+        if each.kind == "last-checkpoint":
+            return isinstance(each.log, int) and each.log > found.sql_version
+        by_deltalake = each.source == "deltalake" and each.kind == "unreadable"
+        return by_deltalake or each.kind == "foreign-version"
+
+    return [each for each in found.differences if not is_others(each)]
+
+
+def put_commit(storage: Storage, version: int, data: bytes, *, durable: bool = False) -> bool:
     """Put a commit into the log; False when another one has its place."""
     name = commit_file(version)
     # When an answer of an object store was lost, the file that is found may be our own.
-    return storage.put_if_absent(name, data) or storage.read(name) == data
+    return storage.put_if_absent(name, data, durable=durable) or storage.read(name) == data

@@ -30,12 +30,13 @@ from deltasql.migrate.authority import (
     enabled_by,
     is_in_place,
     put_commit,
-    serious,
+    wrong_for_readers,
 )
 from deltasql.migrate.follow import mark_in_place, refresh, table_at
 from deltasql.migrate.foreign import foreign_version
 from deltasql.mirror import status
-from deltasql.mirror.log_listing import list_log
+from deltasql.mirror.log_files import commit_file
+from deltasql.mirror.log_listing import LOG_FOLDER, list_log
 from deltasql.mirror.read_log import read_commits
 from deltasql.mirror.targets import OWN, named, targets_of
 from deltasql.mirror.verify import verify_table
@@ -78,7 +79,7 @@ class RollbackReport:
     @property
     def ok(self) -> bool:
         """Whether the log has all that SQL has."""
-        return self.verification is None or not serious(self.verification)
+        return self.verification is None or not wrong_for_readers(self.verification)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
@@ -205,6 +206,7 @@ class _Rollback:
             self._publish()
             if verify:
                 self._refuse_incomplete()
+            self._flush()
         self._give_back()
         return report
 
@@ -233,7 +235,7 @@ class _Rollback:
     def _refuse_incomplete(self) -> None:
         report = self._report
         report.verification = found = self._verify()
-        wrong = serious(found)
+        wrong = wrong_for_readers(found)
         if wrong:
             raise TxnLogMirrorError(
                 f"{self._table.full_name} was not rolled back: its log is not what SQL says: "
@@ -255,8 +257,9 @@ class _Rollback:
                 self._publish()
                 if verify and self._report.verification is None:
                     self._refuse_incomplete()
-            table = self._table
-            if self._drop():
+            table, flushed = self._table, self._head().version
+            self._flush()
+            if self._drop(flushed):
                 break
             if attempts >= _ATTEMPTS:
                 raise RetriesExhaustedError(
@@ -267,6 +270,7 @@ class _Rollback:
                 )
             time.sleep(_PAUSE_S)
         self._store.forget_table(table)
+        self._flush(flushed)  # a checkpoint may have been under way
         reached("left")
         head, last = self._head(), list_log(self._storage).last_version
         if last > head.version and not table.is_following:
@@ -279,7 +283,13 @@ class _Rollback:
         refresh(self._store, known, settings=self._settings)
         self._table = self._store.find_table(known.namespace, known.name, fresh=True) or known
 
-    def _drop(self) -> bool:
+    def _flush(self, first: int = 0) -> None:
+        """Let the log survive a loss of power, from a version on: SQL will not write it again."""
+        after = commit_file(first - 1) if first else None
+        found = self._storage.list(LOG_FOLDER, start_after=after)
+        self._storage.flush(each.name for each in found)
+
+    def _drop(self, flushed: int) -> bool:
         """Take the table out of the catalog, if its log has all of it."""
         store, table = self._store, self._table
         with store.change([table.table_id]) as (session, heads):
@@ -290,6 +300,7 @@ class _Rollback:
                 )
             if not is_in_place(store, session, table, self._storage, head.version):
                 return False
+            self._flush(flushed)  # what came since
             mark_in_place(session, table.table_id, head.version)
             session.execute("drop_table", table_id=table.table_id, dropped_at_ms=now_ms())
         return True
@@ -307,7 +318,7 @@ class _Rollback:
             metadata, protocol = found
             data = self._commit(metadata, protocol, report.version)
             reached("giving back")
-            if put_commit(self._storage, report.version + 1, data):
+            if put_commit(self._storage, report.version + 1, data, durable=True):
                 reached("given back")
                 report.version += 1
                 report.timestamps_dropped, report.state = True, "rolled back"

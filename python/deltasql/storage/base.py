@@ -45,11 +45,15 @@ class Storage(Protocol):
     def location(self) -> str:
         """The location, without secrets."""
 
-    def put_if_absent(self, name: str, data: bytes) -> bool:
+    def put_if_absent(self, name: str, data: bytes, *, durable: bool = False) -> bool:
         """Create a file whole; False when the name is taken, which changes nothing.
 
-        When an answer of an object store is lost, the file found may be our own: compare.
+        When an answer of an object store is lost, the file found may be our own: compare. One that
+        is `durable` never appears in part, and survives a loss of power from then on.
         """
+
+    def flush(self, names: Iterable[str]) -> None:
+        """Let files that are there survive a loss of power; those that are gone are fine."""
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file whole, in the place of what has the name."""

@@ -67,7 +67,10 @@ class LocalStorage:
             path = self._path(name, "flush")
             with self._told("flush", name), suppress(FileNotFoundError):
                 _flush_path(path)
-                folders.add(os.path.dirname(path))
+                # The folders may be new as well.
+                while len(path) > max(1, len(self._root)):
+                    path = os.path.dirname(path)
+                    folders.add(path)
         for folder in sorted(folders):
             with self._told("flush", folder):
                 _flush_path(folder)

@@ -50,7 +50,7 @@ class ObjectStorage:
         """The location, without secrets."""
         return self._place.text
 
-    def put_if_absent(self, name: str, data: bytes) -> bool:
+    def put_if_absent(self, name: str, data: bytes, *, durable: bool = False) -> bool:
         """Create a file whole; False when the name is taken, which changes nothing.
 
         When an answer of the store is lost, the file found may be our own: compare.
@@ -79,6 +79,9 @@ class ObjectStorage:
                     return False
             _wait(attempt)
         raise AssertionError("unreachable")
+
+    def flush(self, names: Iterable[str]) -> None:
+        """Do nothing: what an object store has taken is safe."""
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file whole, in the place of what has the name."""
