@@ -41,6 +41,7 @@ lent.connection.execute("CREATE TABLE t AS SELECT range AS n FROM range(1000000)
 child = os.fork()
 if not child:
     own = lend(EngineSettings(threads=2))
+    assert own._instance is not lent._instance
     assert own.connection.execute("SELECT sum(range) FROM range(1000000)").fetchone()
     own.give_back()
     lent.give_back()
