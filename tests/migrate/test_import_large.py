@@ -8,6 +8,7 @@ import deltalake
 import pyarrow.parquet as pq
 import pytest
 
+from deltasql.exceptions import TxnLogMirrorError
 from tests.migrate.sources import (
     CHECKPOINT,
     HEAD,
@@ -18,7 +19,7 @@ from tests.migrate.sources import (
     paths_at,
     stock_paths_at,
 )
-from tests.mirror.support import forget_commits_below
+from tests.mirror.support import commit_path, forget_commits_below
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,6 +84,35 @@ def test_a_checkpoint_that_breaks_off_among_its_files_gives_way(
     assert any(f"checkpoint {CHECKPOINT} cannot be used" in each for each in report.warnings)
     assert len(catalog.store.query("tables_with_location", location=str(source))) == 1
     assert paths_at(catalog, "events", HEAD) == stock_paths_at(source, HEAD)
+
+
+def test_cutover_and_rollback_of_a_large_table_compare_it_in_pieces(
+    source: Path, catalog: Catalog
+) -> None:
+    catalog.follow(str(source))
+    taken, left = catalog.cutover("events"), catalog.rollback("events")
+    for found in (taken.verification, left.verification):
+        assert found is not None
+        assert found.ok
+        assert "checkpoint by checkpoint" in found.notes[-1]
+
+
+@pytest.mark.parametrize("damage", ["a commit is gone", "a checkpoint lacks files"])
+def test_a_large_table_is_not_left_to_a_log_that_is_wrong(
+    source: Path, catalog: Catalog, damage: str
+) -> None:
+    catalog.follow(str(source))
+    catalog.cutover("events")
+    catalog.mirror.checkpoint("events")
+    if damage == "a commit is gone":
+        commit_path(source, HEAD).unlink()
+    else:
+        path = checkpoint_file(source, HEAD + 1)
+        content = pq.read_table(path)
+        pq.write_table(content.filter(content["add"].is_null()), path)
+    with pytest.raises(TxnLogMirrorError, match="mirror repair"):
+        catalog.rollback("events")
+    assert catalog.exists("events")
 
 
 def _with_broken_files(path: Path) -> bytes:

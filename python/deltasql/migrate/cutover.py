@@ -41,11 +41,11 @@ from deltasql.migrate.follow import mark_in_place, refresh
 from deltasql.migrate.foreign import first_foreign, reject
 from deltasql.migrate.import_run import ImportOptions
 from deltasql.migrate.import_table import import_table
+from deltasql.migrate.import_verify import verify_by_size
 from deltasql.migrate.load_log import LogLoader
 from deltasql.mirror.log_files import commit_file, encode_commit
 from deltasql.mirror.log_listing import list_log
 from deltasql.mirror.read_log import LogCommit
-from deltasql.mirror.verify import verify_table
 from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import now_ms
 from deltasql.model.protocol import upgraded_protocol
@@ -263,8 +263,8 @@ class _Cutover:
             )
 
     def _verify(self) -> VerifyReport:
-        options = self._settings.plain_options(self._storage.location)
-        return verify_table(self._store, self._table, self._storage, storage_options=options)
+        log = list_log(self._storage)
+        return verify_by_size(self._store, self._table, self._storage, log, self._settings)
 
     def _refuse_mismatch(self) -> None:
         report = self._report

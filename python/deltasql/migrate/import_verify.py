@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.exceptions import ImportMismatchError, LogParseError
+from deltasql.exceptions import ImportMismatchError, TxnLogProtocolError
 from deltasql.migrate.import_files import check_files, live_pages
 from deltasql.migrate.load_table import Loaded, pieces
 from deltasql.mirror.fingerprint import fingerprint, sql_pages
 from deltasql.mirror.read_log import read_commits, read_state, stream_state
 from deltasql.mirror.sql_state import SqlState
-from deltasql.mirror.verify import VerifyReport, verify_table
+from deltasql.mirror.targets import targets_of
+from deltasql.mirror.verify import VerifyReport, missing_versions, verify_table
 from deltasql.mirror.verify_checks import check_commits, compare_facts
 from deltasql.model.protocol import check_readable
 from deltasql.store.records import dump
@@ -21,13 +22,16 @@ from deltasql.store.records import dump
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from deltasql.config import StorageSettings
     from deltasql.migrate.check_foreign import ForeignChecker
     from deltasql.migrate.import_checks import Start
     from deltasql.migrate.import_run import ImportRun
     from deltasql.mirror.compare import Difference
     from deltasql.mirror.log_listing import LogListing
     from deltasql.mirror.read_log import LogCommit
+    from deltasql.storage import Storage
     from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
 
 # More files than these are not held twice to be compared; with deltalake each value costs time.
 _LARGE = 200_000
@@ -102,19 +106,7 @@ def verify_loaded(run: ImportRun, table: TableRow, listing: LogListing, last: in
         return
     run.tell("verifying")
     report, log = run.report, listing.up_to(last)
-    found = _verify_streamed(run, table, log) if report.live_files > _LARGE else None
-    if found is None:
-        options = run.settings.plain_options(run.storage.location)
-        found = verify_table(
-            run.store,
-            table,
-            run.storage,
-            log=log,
-            storage_options=options,
-            with_deltalake=report.live_files <= _COMPARED_WITH_STOCK,
-        )
-        if report.live_files > _COMPARED_WITH_STOCK:
-            found.notes.append("too many files to be compared with deltalake")
+    found = verify_by_size(run.store, table, run.storage, log, run.settings)
     report.verification = found
     ours, theirs = whose(found.differences)
     report.warnings += _told(theirs)
@@ -125,6 +117,29 @@ def verify_loaded(run: ImportRun, table: TableRow, listing: LogListing, last: in
             location=run.storage.location,
             differences=tuple(str(each) for each in ours),
         )
+
+
+def verify_by_size(
+    store: Store, table: TableRow, storage: Storage, log: LogListing, settings: StorageSettings
+) -> VerifyReport:
+    """Compare a table with its log: by what all its files come to, where it has very many."""
+    high = store.query("version_bounds", table_id=table.table_id)[0][1]
+    last = min(high, log.last_version)
+    files = SqlState(store, table, last).totals.num_files
+    found = _verify_streamed(store, table, storage, log.up_to(last)) if files > _LARGE else None
+    if found is not None:
+        return found
+    found = verify_table(
+        store,
+        table,
+        storage,
+        log=log,
+        storage_options=settings.plain_options(storage.location),
+        with_deltalake=files <= _COMPARED_WITH_STOCK,
+    )
+    if files > _COMPARED_WITH_STOCK:
+        found.notes.append("too many files to be compared with deltalake")
+    return found
 
 
 def whose(differences: Sequence[Difference]) -> tuple[list[Difference], list[Difference]]:
@@ -142,20 +157,23 @@ def whose(differences: Sequence[Difference]) -> tuple[list[Difference], list[Dif
     return ours, theirs
 
 
-def _verify_streamed(run: ImportRun, table: TableRow, log: LogListing) -> VerifyReport | None:
+def _verify_streamed(
+    store: Store, table: TableRow, storage: Storage, log: LogListing
+) -> VerifyReport | None:
     """Compare a table that is too large to be held twice; None when it has to be looked at whole.
 
     Every commit is compared, and the files at the last version by what all of them come to.
     """
-    store, storage, last = run.store, run.storage, log.last_version
+    last, low = log.last_version, store.query("version_bounds", table_id=table.table_id)[0][0]
+    if missing_versions(log, low, max(last, _published(store, table))):
+        return None
     sql = SqlState(store, table, last)
     try:
         state = stream_state(storage, last, listing=log)
         if fingerprint(state.files) != fingerprint(sql_pages(store, sql.snapshot)):
             return None
-    except (LogParseError, FileNotFoundError):
+    except (TxnLogProtocolError, FileNotFoundError):
         return None  # by a checkpoint that SQL was not loaded from
-    low = store.query("version_bounds", table_id=table.table_id)[0][0]
     report = VerifyReport(table.full_name, storage.location, last, last, low, [last])
     report.commits, report.foreign_bytes = check_commits(
         store, table, storage, log, range(low + 1 if low else 0, last + 1), report.found
@@ -165,6 +183,10 @@ def _verify_streamed(run: ImportRun, table: TableRow, log: LogListing) -> Verify
         "too many files to be compared with deltalake, and checkpoint by checkpoint"
     )
     return report
+
+
+def _published(store: Store, table: TableRow) -> int:
+    return max((t.published_version for t in targets_of(store, table) if t.is_own), default=-1)
 
 
 def _read(

@@ -34,12 +34,12 @@ from deltasql.migrate.authority import (
 )
 from deltasql.migrate.follow import mark_in_place, refresh, table_at
 from deltasql.migrate.foreign import foreign_version
+from deltasql.migrate.import_verify import verify_by_size
 from deltasql.mirror import status
 from deltasql.mirror.log_files import commit_file
 from deltasql.mirror.log_listing import LOG_FOLDER, list_log
 from deltasql.mirror.read_log import read_commits
 from deltasql.mirror.targets import OWN, named, targets_of
-from deltasql.mirror.verify import verify_table
 from deltasql.model.actions import CommitInfo, Metadata, Protocol
 from deltasql.model.clock import now_ms
 from deltasql.model.properties import TableProperties
@@ -224,13 +224,8 @@ class _Rollback:
     def _verify(self) -> VerifyReport:
         """Compare SQL with the log, whatever others have put there after it."""
         head, listing = self._head(), list_log(self._storage)
-        return verify_table(
-            self._store,
-            self._table,
-            self._storage,
-            log=listing.up_to(min(head.version, listing.last_version)),
-            storage_options=self._settings.plain_options(self._storage.location),
-        )
+        log = listing.up_to(min(head.version, listing.last_version))
+        return verify_by_size(self._store, self._table, self._storage, log, self._settings)
 
     def _refuse_incomplete(self) -> None:
         report = self._report
