@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import click
 import deltalake
 import pyarrow as pa
 import pytest
@@ -18,7 +19,8 @@ from click.testing import CliRunner, Result
 from deltalake.exceptions import DeltaError
 
 import deltasql
-from deltasql.cli.main import main
+from deltasql.cli.main import Commands, main
+from deltasql.exceptions import ImportMismatchError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,6 +172,27 @@ def test_bad_input_ends_with_3_and_says_where(run_sqlite: Run, tmp_path: Path, s
     assert damaged.name in result.stderr
     assert "line 2" in result.stderr
     assert result.stdout == ""
+
+
+def test_a_dry_run_ends_with_1_where_data_files_are_missing(run_sqlite: Run, sales: Path) -> None:
+    next(sales.glob("*.parquet")).unlink()
+    found = report(run_sqlite, "import", str(sales), "--dry-run", wanted=1)
+    assert (found["ok"], found["missing"]) == (False, 1)
+    assert report(run_sqlite, "import", str(sales), "--dry-run", "--force")["ok"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(ImportMismatchError(), 1), (FileNotFoundError(2, "gone", "log"), 3)]
+)
+def test_errors_end_with_their_codes_and_without_a_traceback(error: Exception, code: int) -> None:
+    @click.command()
+    def fail() -> None:
+        raise error
+
+    result = CliRunner().invoke(Commands(commands={"fail": fail}), ["fail"])
+    assert result.exit_code == code
+    assert result.stderr.startswith("Error: ")
+    assert "Help:" in result.stderr
 
 
 def test_verify_finds_what_is_wrong_with_the_data(run_sqlite: Run, sales: Path) -> None:

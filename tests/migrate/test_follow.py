@@ -287,6 +287,24 @@ def test_a_table_that_was_made_anew_is_loaded_anew(catalog: Catalog, place: Path
     assert catalog.refresh(NAME).state == "up to date"
 
 
+def test_what_is_loaded_anew_keeps_its_name(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place), name="seen", namespace="lake")
+    shutil.rmtree(place)
+    theirs(place, 1)
+    report = catalog.refresh("lake.seen")
+    assert (report.state, report.table) == ("loaded anew", "lake.seen")
+    assert [table.full_name for table in catalog.tables()] == ["lake.seen"]
+
+
+def test_a_log_with_a_gap_is_followed_from_the_checkpoint_after_it(
+    catalog: Catalog, place: Path
+) -> None:
+    commit_path(place, CHECKPOINT - 1).unlink()
+    report = catalog.follow(str(place))
+    assert (report.first_version, report.last_version) == (CHECKPOINT, HEAD)
+    assert "before it commits are missing" in report.summary()
+
+
 def test_a_shorter_log_is_loaded_anew(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     shutil.rmtree(place)

@@ -13,6 +13,7 @@ from deltasql.exceptions import (
     LogParseError,
     MissingDataFilesError,
     TxnLogProtocolError,
+    TxnLogStorageError,
     TxnLogTableNotFoundError,
     UnsupportedFeatureError,
     VersionGapError,
@@ -32,6 +33,7 @@ from tests.mirror.support import LOG, commit_path, forget_commits_below
 
 if TYPE_CHECKING:
     from deltasql import Catalog
+    from deltasql.migrate.import_report import ImportProgress
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +93,28 @@ def test_a_gap_after_the_last_checkpoint_is_not_passed_over(source: Path, catalo
     refused(catalog, source, VersionGapError, "version 5 is missing")
 
 
-def test_a_gap_that_a_checkpoint_stands_for_is_told(source: Path, catalog: Catalog) -> None:
-    commit_path(source, 3).unlink()
-    report = catalog.import_table(str(source))
-    assert report.first_version == CHECKPOINT
-    assert "before it commits are missing" in report.summary()
+@pytest.mark.parametrize("lost", [(3,), (2, 3), (CHECKPOINT,)])
+def test_a_gap_that_a_checkpoint_stands_for_is_passed_over_only_when_asked(
+    source: Path, catalog: Catalog, lost: tuple[int, ...]
+) -> None:
+    for version in lost:
+        commit_path(source, version).unlink()
+    error = refused(catalog, source, VersionGapError, f"--since {CHECKPOINT}")
+    assert (error.first_missing, error.last_missing) == (lost[0], lost[-1])
+    refused(catalog, source, VersionGapError, "has a gap", since=1)
+    report = catalog.import_table(str(source), since=CHECKPOINT)
+    assert (report.first_version, report.last_version) == (CHECKPOINT, HEAD)
+
+
+def test_a_file_of_the_log_that_goes_away_meanwhile_is_told(source: Path, catalog: Catalog) -> None:
+    def lose(progress: ImportProgress) -> None:
+        if progress.phase == "loading":
+            commit_path(source, 3).unlink(missing_ok=True)
+
+    with pytest.raises(TxnLogStorageError, match=commit_path(source, 3).name) as failure:
+        catalog.import_table(str(source), on_progress=lose)
+    assert "\nHelp: " in str(failure.value)
+    assert nothing_is_there(catalog)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +188,8 @@ def test_missing_data_files_are_listed_and_forgiven_only_when_asked(
     for path in gone:
         (source / path).unlink()
     dry = catalog.import_table(str(source), dry_run=True)
-    assert (dry.missing, sorted(dry.missing_files)) == (2, gone)
+    assert (dry.missing, sorted(dry.missing_files), dry.ok) == (2, gone, False)
+    assert catalog.import_table(str(source), dry_run=True, force=True).ok
     assert gone[0] in dry.summary()
     with pytest.raises(MissingDataFilesError, match="2 data files") as failure:
         catalog.import_table(str(source))
@@ -177,7 +197,7 @@ def test_missing_data_files_are_listed_and_forgiven_only_when_asked(
     assert gone[0] in str(failure.value)
     assert nothing_is_there(catalog)
     report = catalog.import_table(str(source), force=True)
-    assert (report.state, report.missing) == ("imported", 2)
+    assert (report.state, report.missing, report.ok) == ("imported", 2, True)
     assert report.to_dict()["missing_files"] == report.missing_files
     assert catalog.table("events").version() == HEAD
 

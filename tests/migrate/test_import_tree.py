@@ -81,6 +81,28 @@ def test_into_one_namespace_where_names_clash_the_second_is_told(
     assert len(catalog.tables("all")) == 3
 
 
+def test_a_table_that_is_there_under_another_name_keeps_it(lake: Path, catalog: Catalog) -> None:
+    catalog.import_table(str(lake / "crm" / "orders"), name="bought", namespace="shop")
+    append(lake / "crm" / "orders", 9)
+    summary = catalog.import_tables(str(lake))
+    assert summary.ok, summary.summary()
+    states = {each.table: each.state for each in summary.tables}
+    assert states["shop.bought"] == "continued"
+    assert "crm.orders" not in states
+
+
+def test_force_replaces_no_table_of_the_same_tree(lake: Path, catalog: Catalog) -> None:
+    append(lake.parent / "elsewhere" / "events", 1)
+    catalog.import_table(str(lake.parent / "elsewhere" / "events"), namespace="all")
+    for _ in range(2):
+        summary = catalog.import_tables(str(lake), namespace="all", force=True)
+        (clash,) = [each for each in summary.tables if not each.ok]
+        assert type(clash.error).__name__ == "TableExistsError"
+        assert "below" in str(clash.error)
+        assert catalog.table("all.orders").location == str(lake / "crm" / "orders")
+        assert catalog.table("all.events").location == str(lake / "events")
+
+
 def test_a_dry_run_over_a_tree(lake: Path, sqlite_uri: DeltaSqlUri) -> None:
     summary = deltasql.import_tables(str(lake), sqlite_uri, dry_run=True)
     assert {each.state for each in summary.tables} == {"would import"}

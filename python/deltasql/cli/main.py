@@ -11,7 +11,7 @@ try:
 except ImportError:  # pragma: no cover - the console script of an installation without the extra
     sys.exit("the command line needs click and rich: pip install 'deltasql[cli]'")
 
-from deltasql.cli.context import EXIT_FAILED, Context
+from deltasql.cli.context import EXIT_FAILED, EXIT_WRONG, Context
 from deltasql.cli.cutover import cutover, rollback
 from deltasql.cli.export import export
 from deltasql.cli.follow import follow
@@ -20,7 +20,8 @@ from deltasql.cli.mirror import mirror
 from deltasql.cli.output import FORMATS
 from deltasql.cli.rebuild import rebuild
 from deltasql.cli.verify import verify
-from deltasql.exceptions import TxnLogError
+from deltasql.exceptions import ImportMismatchError, TxnLogError, TxnLogStorageError
+from deltasql.exceptions.redaction import redact
 
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
@@ -45,6 +46,9 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except TxnLogError as error:
             click.echo(f"Error: {error}", err=True)
+            ctx.exit(EXIT_WRONG if isinstance(error, ImportMismatchError) else EXIT_FAILED)
+        except FileNotFoundError as error:
+            click.echo(f"Error: {TxnLogStorageError(redact(str(error)))}", err=True)
             ctx.exit(EXIT_FAILED)
 
 

@@ -57,8 +57,10 @@ class Beginning:
         since: int | None,
         last: int,
         log: Callable[[LogListing], LogSource],
+        over_gaps: bool = False,
     ) -> None:
         self._storage, self._since, self._last, self._log = storage, since, last, log
+        self._over_gaps = over_gaps
         self._damage: Damage | None = None
         self.listing = listing
         self.warnings = _check_hint(storage, listing)
@@ -104,6 +106,8 @@ class Beginning:
                 location=listing.location,
                 help=f"Ask for version {version} or a later one.",
             )
+        if not self._over_gaps and (since is None or since < first):
+            _refuse_gap(listing, first)
         return version
 
 
@@ -139,6 +143,24 @@ def check_same(
     for version in range(begin, common + 1):
         if version in listing.commits and not is_same(store, table, storage, listing, version):
             raise _diverged(table, listing, version, head.version)
+
+
+def _refuse_gap(listing: LogListing, first: int) -> None:
+    """Refuse to leave out commits that are there, before others that are lost."""
+    oldest = min(listing.commits, default=first)
+    missing = [each for each in range(oldest, first + 1) if each not in listing.commits]
+    # Where no checkpoint stands in either, to read it says so.
+    if missing and any(each.version == first for each in listing.checkpoints):
+        low, high = missing[0], missing[-1]
+        lost = f"version {low} is" if low == high else f"commits from {low} to {high} are"
+        raise VersionGapError(
+            f"the log at {listing.location} has a gap: {lost} missing",
+            location=listing.location,
+            first_missing=low,
+            last_missing=high,
+            help="Restore the files from a copy; or begin after the gap with "
+            f"since={first} (--since {first}).",
+        )
 
 
 def _diverged(table: TableRow, listing: LogListing, version: int, head: int) -> MirrorDivergedError:

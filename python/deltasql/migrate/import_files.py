@@ -49,6 +49,7 @@ def check_files(run: ImportRun, pages: Iterable[pa.Table], total: int) -> None:
             count=missing.count,
             files=tuple(missing.files),
         )
+    run.report.accepts_missing = run.options.force
     run.report.missing, run.report.missing_files = missing.count, missing.files
     run.report.warnings.append(f"{missing.count} data files are missing")
 

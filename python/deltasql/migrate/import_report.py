@@ -76,6 +76,7 @@ class ImportReport:
     protocol: dict[str, Any] | None = None
     missing_files: list[str] = field(default_factory=list)
     missing: int = 0
+    accepts_missing: bool = False
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     verification: VerifyReport | None = None
@@ -85,7 +86,7 @@ class ImportReport:
     @property
     def ok(self) -> bool:
         """Whether the table is in the catalog, or could be, as its log says."""
-        return self.state != "failed"
+        return self.state != "failed" and (self.accepts_missing or not self.missing)
 
     @property
     def files_per_second(self) -> float:

@@ -14,6 +14,7 @@ from deltasql.migrate.log_source import open_log
 from deltasql.model.protocol import check_writable
 from deltasql.model.schema import StructType
 from deltasql.storage import absolute_location, open_storage
+from deltasql.uri import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from deltasql.config import StorageSettings
@@ -30,13 +31,16 @@ Tell = Callable[[ImportProgress], None]
 class ImportOptions:
     """How a table is taken over.
 
-    `name` and `namespace` are those of the table, else the log and its folder tell them;
+    `name` and `namespace` are those of the table, else the log and its folder tell them, with
+    `default_namespace` for one that is new; what lies below `root` does not give way to it;
     `properties` are the catalog's own of a new table; `batch_size` is how many actions one SQL
     transaction takes.
     """
 
     name: str | None = None
     namespace: str | None = None
+    default_namespace: str = DEFAULT_NAMESPACE
+    root: str | None = None
     force: bool = False
     dry_run: bool = False
     up_to_version: int | None = None

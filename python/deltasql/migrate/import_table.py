@@ -16,10 +16,12 @@ from deltasql.exceptions import (
     TxnLogError,
     TxnLogMirrorError,
     TxnLogProtocolError,
+    TxnLogStorageError,
     VersionGapError,
     VersionNotFoundError,
     VersionTakenError,
 )
+from deltasql.exceptions.redaction import redact
 from deltasql.migrate.check_foreign import ForeignChecker
 from deltasql.migrate.import_checks import Beginning, check_same
 from deltasql.migrate.import_run import ImportOptions, ImportRun
@@ -55,6 +57,7 @@ from deltasql.mirror import status
 from deltasql.mirror.log_listing import list_log
 from deltasql.mirror.targets import OWN, named
 from deltasql.store.dialect import Fault
+from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
@@ -66,7 +69,7 @@ if TYPE_CHECKING:
     from deltasql.migrate.import_run import Tell
     from deltasql.mirror.log_listing import LogListing
     from deltasql.store.dialect import Session
-    from deltasql.store.records import Head, TableRow
+    from deltasql.store.records import Head
     from deltasql.store.store import Store
 
 _ATTEMPTS = 10
@@ -94,6 +97,8 @@ def import_table(
             if attempt >= _ATTEMPTS:
                 raise
             continue
+        except FileNotFoundError as error:
+            raise TxnLogStorageError(redact(str(error)), location=run.storage.location) from error
         _log_done(run.report)
         return run.report
 
@@ -219,7 +224,15 @@ def _import_new(
 ) -> None:
     """Load a table from the beginning of its log, and give it its name."""
     since = run.options.since
-    beginning = Beginning(run.storage, listing, since=since, last=last, log=run.log)
+    beginning = Beginning(
+        run.storage,
+        listing,
+        since=since,
+        last=last,
+        log=run.log,
+        # What others write is read as far as it can be.
+        over_gaps=TableRow.FOLLOWING in run.options.properties,
+    )
     half = loading
     while True:
         start = beginning.find()

@@ -12,7 +12,7 @@ from deltasql.mirror.targets import targets_of
 from deltasql.storage import parse_location
 from deltasql.storage.location import location_url
 from deltasql.store.records import TableRow
-from deltasql.uri import DEFAULT_NAMESPACE, join_table_name, split_table_name
+from deltasql.uri import join_table_name, split_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ def name_for(run: ImportRun, metadata: Metadata, instead_of: TableRow | None) ->
     options = run.options
     if instead_of is not None:
         return instead_of.namespace, instead_of.name
-    namespace = options.namespace or DEFAULT_NAMESPACE
+    namespace = options.namespace or options.default_namespace
     if options.name is not None:
         return namespace, options.name
     told = told_name(metadata, run.storage.location)
@@ -71,9 +71,28 @@ def lawful_name(namespace: str, told: str) -> str:
 def holder_of(run: ImportRun, namespace: str, name: str) -> TableRow | None:
     """Return the table that has a name and gives way; an error unless that is wanted."""
     found = run.store.find_table(namespace, name, fresh=True)
-    if found is not None and not run.options.force:
-        raise name_taken(join_table_name(namespace, name), found.location)
+    if found is None:
+        return None
+    full_name, root = join_table_name(namespace, name), run.options.root
+    if root is not None and _is_below(found.location, root):
+        raise TableExistsError(
+            f"table {full_name} already exists, with its files at {found.location}",
+            table=full_name,
+            help=f"Both lie below {root}: import one of them alone, under another name.",
+        )
+    if not run.options.force:
+        raise name_taken(full_name, found.location)
     return found
+
+
+def _is_below(location: str, root: str) -> bool:
+    """Tell whether a place is in a folder, or is that folder.
+
+    >>> _is_below("file:///data/a", "/data/"), _is_below("/data2/a", "/data")
+    (True, False)
+    """
+    folders = tuple(f"{each.rstrip('/')}/" for each in spellings(root))
+    return any(f"{each.rstrip('/')}/".startswith(folders) for each in spellings(location))
 
 
 def name_taken(name: str, location: str | None = None) -> TableExistsError:

@@ -32,14 +32,13 @@ def import_tables(
     tell: Tell | None = None,
     on_table: Callable[[ImportReport], None] | None = None,
 ) -> ImportSummary:
-    """Import the tables below a folder, each into the namespace that the folder above it names."""
+    """Import the tables below a folder, new ones into the namespace that their folders name."""
     started = time.monotonic()
     place = absolute_location(root)
     summary = ImportSummary(place)
     for folder in find_tables(open_storage(place, settings)):
         location = join_location(place, *folder.split("/")) if folder else place
-        namespace = options.namespace or _namespace(folder)
-        chosen = replace(options, name=None, namespace=namespace)
+        chosen = replace(options, name=None, default_namespace=_namespace(folder), root=place)
         report = _import_one(store, location, chosen, settings, tell)
         summary.tables.append(report)
         if on_table is not None:
