@@ -54,8 +54,8 @@ def import_table(
 
     SOURCE is a folder or an address such as s3://bucket/table. URI names a catalog, or a table in
     it; without it the catalog is the one of --uri. Repeat the command to catch up with what was
-    committed since, or after a crash. Exit code 1: the result differs from the log, or some of
-    several tables could not be imported.
+    committed since, or after a crash. Exit code 1: the result differs from the log, a dry run
+    found that data files are missing, or some of several tables could not be imported.
 
     \b
     Example:
