@@ -108,6 +108,20 @@ def test_query_builder_mixes_our_tables_with_plain_ones(uri: str, tmp_path: Path
     assert sorted(answer["id"].to_pylist()) == [1, 2]
 
 
+def test_query_builder_of_others_keeps_its_methods(uri: str) -> None:
+    class Theirs(QueryBuilder):
+        def count(self, name: str) -> int:
+            answer = pa.table(self.execute(f"select count(*) as n from {name}"))
+            return int(answer["n"][0].as_py())
+
+    write_deltalake(uri, ROWS)
+    builder = Theirs()
+    builder.register("ours", DeltaTable(uri))
+    builder.register("again", DeltaTable(uri))
+    assert isinstance(builder, Theirs)
+    assert (builder.count("ours"), builder.count("again")) == (ROWS.num_rows, ROWS.num_rows)
+
+
 def test_storage_handler_reads_files_of_our_table(uri: str) -> None:
     write_deltalake(uri, ROWS)
     table = DeltaTable(uri)

@@ -38,13 +38,26 @@ class QueryBuilder(deltalake.QueryBuilder):
 
     def __init__(self, session_config: dict[str, str] | None = None) -> None:
         super().__init__(session_config)
-        self._session_config = session_config
-        self._tables: dict[str, Any] = {}
-        self._waiting: dict[str, RawTable] = {}
-        self._shown: dict[str, Any] = {}
-        self._unpublished: dict[str, RawTable] = {}
+        self._begin(session_config, {})
         # DataFusion's session has nothing but tables: no views, and none was dropped.
         self._has_only_tables = not any(key.startswith(_MEANINGS) for key in session_config or {})
+
+    @classmethod
+    def take_over(cls, stock: Any, shown: Mapping[str, Any]) -> None:
+        """Make an object of the stock class one of ours; what else its session has is not known."""
+        theirs = type(stock)
+        is_stock = theirs is deltalake.QueryBuilder
+        # A subclass of others keeps its methods, before ours.
+        stock.__class__ = cls if is_stock else type(theirs.__name__, (theirs, cls), {})
+        stock._begin(None, shown)
+        stock._has_only_tables = False
+
+    def _begin(self, session_config: dict[str, str] | None, shown: Mapping[str, Any]) -> None:
+        self._session_config = session_config
+        self._tables: dict[str, Any] = dict(shown)
+        self._shown: dict[str, Any] = dict(shown)
+        self._waiting: dict[str, RawTable] = {}
+        self._unpublished: dict[str, RawTable] = {}
 
     def register(self, table_name: str, delta_table: deltalake.DeltaTable) -> QueryBuilder:
         """Give a table a name in queries, at the version that its handle has now."""

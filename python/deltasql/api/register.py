@@ -130,13 +130,10 @@ def _patch_queries(stock: type[Any]) -> None:
 
     @wraps(register_before)
     def named(self: Any, table_name: str, delta_table: Any) -> Any:
-        known = self.__dict__.setdefault("_tables", {})
         if not isinstance(delta_table._table, RawTable):
-            known[table_name] = delta_table._table
+            self.__dict__.setdefault("_plain_tables", {})[table_name] = delta_table._table
             return register_before(self, table_name, delta_table)
-        if type(self) is stock:
-            self.__class__ = QueryBuilder
-        self.__dict__.setdefault("_unpublished", {})
+        QueryBuilder.take_over(self, self.__dict__.get("_plain_tables", {}))
         return QueryBuilder.register(self, table_name, delta_table)
 
     _replace(stock, "register", named)
