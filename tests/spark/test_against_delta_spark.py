@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ STEP = st.one_of(
     parts=st.sampled_from([[], ["g"]]),
 )
 @settings(
-    max_examples=5,
+    max_examples=20 if os.environ.get("DELTASQL_EVERYTHING") else 3,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
