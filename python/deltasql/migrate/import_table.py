@@ -8,6 +8,8 @@ with a log, nobody sees anything of it.
 from __future__ import annotations
 
 import logging
+import random
+import time
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
@@ -72,7 +74,8 @@ if TYPE_CHECKING:
     from deltasql.store.records import Head
     from deltasql.store.store import Store
 
-_ATTEMPTS = 10
+_ATTEMPTS = 12
+_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 20.0
 _log = logging.getLogger(__name__)
 
 
@@ -96,6 +99,8 @@ def import_table(
             # Somebody else imports it too, or commits: what is there now is looked at again.
             if attempt >= _ATTEMPTS:
                 raise
+            # Longer and longer, and none like the other: one of them gets to its end.
+            time.sleep(random.uniform(0.5, 1) * min(_LONGEST_PAUSE_S, _PAUSE_S * 2**attempt))
             continue
         except FileNotFoundError as error:
             raise TxnLogStorageError(redact(str(error)), location=run.storage.location) from error
