@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from deltasql.exceptions import TableExistsError, TxnLogUriError
+from deltasql.exceptions import TableExistsError, TxnLogUriError, VersionTakenError
 from deltasql.migrate.names import told_name
 from deltasql.mirror import status
 from deltasql.mirror.targets import targets_of
@@ -71,6 +71,9 @@ def lawful_name(namespace: str, told: str) -> str:
 def holder_of(run: ImportRun, namespace: str, name: str) -> TableRow | None:
     """Return the table that has a name and gives way; an error unless that is wanted."""
     found = run.store.find_table(namespace, name, fresh=True)
+    if found is not None and found.location in spellings(run.storage.location):
+        # Nobody had this place a moment ago: another process was faster with the same table.
+        raise VersionTakenError(table=join_table_name(namespace, name))
     if found is None:
         return None
     full_name, root = join_table_name(namespace, name), run.options.root
