@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.cold import _memory
+from benchmarks.fresh_process import ask, memory_mb
 from benchmarks.rows import merge_source, rows
-from benchmarks.workspace import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,27 +45,20 @@ class Answer:
 
 def measure(work: Work) -> Answer:
     """Do the work in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "benchmarks.apart"],
-        input=pickle.dumps(work),
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        check=True,
-    )
-    return Answer(**json.loads(done.stdout.splitlines()[-1]))
+    return Answer(**ask("benchmarks.apart", work))
 
 
 def _answer(work: Work) -> dict[str, Any]:
     system: Any = work.system
     system.prepare()
     calls = {name: _call(system, name, given) for name, given in work.steps.items()}
-    imports_mb = _memory("VmRSS")
+    imports_mb = memory_mb("VmRSS")
     seconds, sums, peak_mb = {}, {}, 0.0
     for name, call in calls.items():
         start = time.perf_counter()
         call()
         seconds[name] = time.perf_counter() - start
-        peak_mb = max(peak_mb, _memory("VmHWM"))
+        peak_mb = max(peak_mb, memory_mb("VmHWM"))
         sums[name] = list(system.sum())
         if work.base is not None:
             system.restore(work.base)

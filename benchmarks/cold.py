@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.workspace import ROOT
+from benchmarks.fresh_process import ask, memory_mb
 
 if TYPE_CHECKING:
     from benchmarks.harness import Contender
@@ -45,26 +43,19 @@ class Answer:
 
 def measure(request: Request) -> Answer:
     """Run a request in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "benchmarks.cold"],
-        input=pickle.dumps(request),
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        check=True,
-    )
-    return Answer(**json.loads(done.stdout.splitlines()[-1]))
+    return Answer(**ask("benchmarks.cold", request))
 
 
 def _answer(request: Request) -> dict[str, Any]:
     contender = request.contender
     contender.prepare()
-    imports_mb = _memory("VmRSS")
+    imports_mb = memory_mb("VmRSS")
     start = time.perf_counter()
     handle = contender.open()
     opened = time.perf_counter()
     files = _act(request, handle)
     done = time.perf_counter()
-    peak_mb = _memory("VmHWM")
+    peak_mb = memory_mb("VmHWM")
     warm = []
     for _ in range(request.warm_rounds):
         again = time.perf_counter()
@@ -87,14 +78,6 @@ def _act(request: Request, handle: object) -> int:
     if request.action == "plan":
         return request.contender.plan(handle, request.predicate)
     return 0
-
-
-def _memory(key: str) -> float:
-    # Not getrusage: its maximum may be the parent's, carried over by fork and exec.
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(key):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError(f"no {key} in /proc/self/status")
 
 
 if __name__ == "__main__":

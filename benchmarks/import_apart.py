@@ -9,14 +9,12 @@ from __future__ import annotations
 import importlib
 import json
 import pickle
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.cold import _memory
-from benchmarks.workspace import ROOT
+from benchmarks.fresh_process import ask, memory_mb
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +37,7 @@ class Answer:
 
 def measure(request: Request) -> Answer:
     """Import in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "benchmarks.import_apart"],
-        input=pickle.dumps(request),
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
-        check=True,
-    )
-    return Answer(**json.loads(done.stdout.splitlines()[-1]))
+    return Answer(**ask("benchmarks.import_apart", request))
 
 
 def _answer(request: Request) -> dict[str, Any]:
@@ -54,11 +45,11 @@ def _answer(request: Request) -> dict[str, Any]:
 
     for name in ("pandas", "pyarrow.parquet", "deltalake", "deltasql.migrate.import_table"):
         importlib.import_module(name)
-    imports_mb = _memory("VmRSS")
+    imports_mb = memory_mb("VmRSS")
     start = time.perf_counter()
     # No data file is there, so what is loaded is not verified.
     deltasql.import_table(request.source, request.uri, name="t0", verify=False)
-    seconds, peak_mb = time.perf_counter() - start, _memory("VmHWM")
+    seconds, peak_mb = time.perf_counter() - start, memory_mb("VmHWM")
     with deltasql.connect(request.uri) as catalog:
         files = len(catalog.table("t0").snapshot().files())
     return {"seconds": seconds, "imports_mb": imports_mb, "peak_mb": peak_mb, "files": files}

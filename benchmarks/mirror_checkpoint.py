@@ -15,8 +15,8 @@ import time
 from typing import TYPE_CHECKING
 
 import deltasql
-from benchmarks.cold import _memory
 from benchmarks.datasets import deltalake_table, deltasql_table
+from benchmarks.fresh_process import memory_mb
 from benchmarks.harness import result, say
 from benchmarks.peers import Deltalake
 from benchmarks.workspace import ROOT
@@ -91,7 +91,7 @@ def _answer(contender: Contender) -> tuple[float, float]:
         ours: Deltasql = contender  # type: ignore[assignment]
         with deltasql.connect(ours.uri) as catalog:
             catalog.mirror.checkpoint("t0")
-    return time.perf_counter() - start, _memory("VmHWM")
+    return time.perf_counter() - start, memory_mb("VmHWM")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from tests.migrate.handing_over import (
     sql_ids,
     theirs,
 )
-from tests.migrate.sources import HEAD, SCHEMA, copy_of, make_table, read_ids, rows
+from tests.migrate.sources import HEAD, SCHEMA, read_ids, rows
 from tests.mirror.support import commit_lines, commit_path
 
 if TYPE_CHECKING:
@@ -46,17 +46,6 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 IDS = [1, 2, 4, 5, 6, 7, 8]
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_table(tmp_path_factory.mktemp("pristine") / NAME)
-
-
-@pytest.fixture
-def place(pristine: Path, tmp_path: Path) -> Path:
-    """A table that others write by its path."""
-    return copy_of(pristine, tmp_path / NAME)
 
 
 @pytest.fixture

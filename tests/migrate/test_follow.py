@@ -37,7 +37,6 @@ from tests.migrate.sources import (
     HEAD,
     SCHEMA,
     copy_of,
-    make_table,
     paths_at,
     read_ids,
     rows,
@@ -50,17 +49,6 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_table(tmp_path_factory.mktemp("pristine") / NAME)
-
-
-@pytest.fixture
-def place(pristine: Path, tmp_path: Path) -> Path:
-    """A table that others write by its path."""
-    return copy_of(pristine, tmp_path / NAME)
 
 
 @pytest.fixture

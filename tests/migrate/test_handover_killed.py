@@ -27,7 +27,7 @@ from tests.migrate.handing_over import (
     sql_ids,
     theirs,
 )
-from tests.migrate.sources import HEAD, copy_of, make_table, read_ids
+from tests.migrate.sources import HEAD, copy_of, read_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,16 +41,6 @@ pytestmark = pytest.mark.heavy
 IDS = [1, 2, 4, 5, 6, 7, 8]
 LEFT = HAND_OVER_PHASES.index("left")
 CUTOVER, ROLLBACK = HAND_OVER_PHASES[:LEFT], HAND_OVER_PHASES[LEFT:]
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_table(tmp_path_factory.mktemp("pristine") / NAME)
-
-
-@pytest.fixture
-def place(pristine: Path, tmp_path: Path) -> Path:
-    return copy_of(pristine, tmp_path / NAME)
 
 
 def written_by(act: Callable[[], object], *refusals: type[Exception]) -> bool:

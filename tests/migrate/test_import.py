@@ -25,7 +25,6 @@ from tests.migrate.sources import (
     HEAD,
     append,
     copy_of,
-    make_table,
     paths_at,
     read_ids,
     rows,
@@ -39,12 +38,6 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.migrate.import_report import ImportProgress
     from deltasql.uri import DeltaSqlUri
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table that no test changes."""
-    return make_table(tmp_path_factory.mktemp("pristine") / "events")
 
 
 @pytest.fixture

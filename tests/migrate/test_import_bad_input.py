@@ -25,7 +25,6 @@ from tests.migrate.sources import (
     change_actions,
     checkpoint_file,
     copy_of,
-    make_table,
     paths_at,
     stock_paths_at,
 )
@@ -34,18 +33,6 @@ from tests.mirror.support import LOG, commit_path, forget_commits_below
 if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.migrate.import_report import ImportProgress
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table that no test changes."""
-    return make_table(tmp_path_factory.mktemp("pristine") / "events")
-
-
-@pytest.fixture
-def source(pristine: Path, tmp_path: Path) -> Path:
-    """A table that a test may damage."""
-    return copy_of(pristine, tmp_path / "events")
 
 
 def nothing_is_there(catalog: Catalog) -> bool:

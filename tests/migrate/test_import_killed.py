@@ -14,7 +14,7 @@ import deltasql
 from deltasql.store.store import Store
 from tests.commit.support import run, values
 from tests.conftest import new_catalog_uri
-from tests.migrate.sources import CHECKPOINT, HEAD, append, copy_of, make_table
+from tests.migrate.sources import CHECKPOINT, HEAD, append, copy_of
 from tests.mirror.support import forget_commits_below, log_bytes
 
 if TYPE_CHECKING:
@@ -31,11 +31,6 @@ MANY = 40
 
 class Died(BaseException):
     """The end of a process, for all that it still has to do."""
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_table(tmp_path_factory.mktemp("pristine") / "events")
 
 
 @pytest.fixture(scope="module")

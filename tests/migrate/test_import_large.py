@@ -14,8 +14,6 @@ from tests.migrate.sources import (
     HEAD,
     append,
     checkpoint_file,
-    copy_of,
-    make_table,
     paths_at,
     stock_paths_at,
 )
@@ -25,16 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deltasql import Catalog
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_table(tmp_path_factory.mktemp("pristine") / "events")
-
-
-@pytest.fixture
-def source(pristine: Path, tmp_path: Path) -> Path:
-    return copy_of(pristine, tmp_path / "events")
 
 
 @pytest.fixture(autouse=True)

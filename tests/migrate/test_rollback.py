@@ -35,7 +35,7 @@ from tests.migrate.handing_over import (
     sql_ids,
     theirs,
 )
-from tests.migrate.sources import HEAD, SCHEMA, checkpoint_file, copy_of, make_table, read_ids, rows
+from tests.migrate.sources import HEAD, SCHEMA, checkpoint_file, read_ids, rows
 from tests.mirror.support import LOG, commit_lines, commit_path
 
 if TYPE_CHECKING:
@@ -45,16 +45,6 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 IDS = [1, 2, 4, 5, 6, 7, 8]
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_table(tmp_path_factory.mktemp("pristine") / NAME)
-
-
-@pytest.fixture
-def place(pristine: Path, tmp_path: Path) -> Path:
-    return copy_of(pristine, tmp_path / NAME)
 
 
 @pytest.fixture

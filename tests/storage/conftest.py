@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,3 +40,17 @@ def storage(
 def s3_storage(s3_location: str, s3_settings: StorageSettings) -> Storage:
     """An empty storage in the S3 server."""
     return open_storage(s3_location, s3_settings)
+
+
+@pytest.fixture
+def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that files have by the time they are flushed."""
+    seen: list[str] = []
+    flush = os.fsync
+
+    def told(file: int) -> None:
+        seen.append(os.readlink(f"/proc/self/fd/{file}"))
+        flush(file)
+
+    monkeypatch.setattr(os, "fsync", told)
+    return seen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,20 +16,6 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 ROWS = pa.table({"id": [1, 2, 3], "day": ["a", "b", "b"]})
-
-
-@pytest.fixture
-def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names that files have by the time they are flushed."""
-    seen: list[str] = []
-    flush = os.fsync
-
-    def told(file: int) -> None:
-        seen.append(os.readlink(f"/proc/self/fd/{file}"))
-        flush(file)
-
-    monkeypatch.setattr(os, "fsync", told)
-    return seen
 
 
 @pytest.mark.parametrize("unnamed", [True, False], ids=["unnamed", "hidden"])

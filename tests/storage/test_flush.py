@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,20 +10,6 @@ from deltasql.storage import local, open_storage
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@pytest.fixture
-def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names that files have by the time they are flushed."""
-    seen: list[str] = []
-    flush = os.fsync
-
-    def told(file: int) -> None:
-        seen.append(os.readlink(f"/proc/self/fd/{file}"))
-        flush(file)
-
-    monkeypatch.setattr(os, "fsync", told)
-    return seen
 
 
 @pytest.mark.parametrize("unnamed", [True, False], ids=["unnamed", "hidden"])

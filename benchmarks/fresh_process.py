@@ -1,0 +1,34 @@
+"""Requests that are answered by a fresh process: nothing is cached but the files' pages."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.workspace import ROOT
+
+
+def ask(module: str, request: object) -> dict[str, Any]:
+    """Run a module that reads a pickled request on stdin and prints its answer as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", module],
+        input=pickle.dumps(request),
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        check=True,
+    )
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def memory_mb(key: str) -> float:
+    """Return what the system tells of this process: VmRSS is now, VmHWM the most so far."""
+    # Not getrusage: its maximum may be the parent's, carried over by fork and exec.
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(key):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"no {key} in /proc/self/status")

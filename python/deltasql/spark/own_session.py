@@ -1,0 +1,40 @@
+"""A Spark session of our own, for work that nobody gave one for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from deltasql.engine.spark_session import is_connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def own_session() -> Iterator[None]:
+    """Start Spark with the settings of its own configuration, unless there is a session."""
+    known = SparkSession.getActiveSession()
+    # Its own bars would be drawn over ours, and where nobody looks.
+    builder = SparkSession.builder.appName("deltasql").config(
+        "spark.ui.showConsoleProgress", "false"
+    )
+    session = known or builder.getOrCreate()
+    _use_this_python(session)
+    try:
+        yield
+    finally:
+        if known is None:
+            session.stop()
+
+
+def _use_this_python(session: SparkSession) -> None:
+    """Let workers on this machine run the Python that has deltasql, not the first on the path."""
+    if is_connect(session) or "PYSPARK_PYTHON" in os.environ:
+        return
+    if (session.sparkContext.master or "").startswith("local"):
+        session.sparkContext.pythonExec = sys.executable
