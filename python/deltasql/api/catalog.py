@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from deltasql import telemetry
-from deltasql.api.changes import ChangeCursor, changes
 from deltasql.api.export_verbs import ExportVerbs
 from deltasql.api.import_verbs import ImportVerbs
 from deltasql.api.migration import MigrationVerbs
 from deltasql.api.mirror import Mirror
+from deltasql.api.query_verbs import QueryVerbs
 from deltasql.api.table import CatalogTable
 from deltasql.api.transaction import MultiTableTransaction
 from deltasql.api.vacuum import vacuum
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
-    import pyarrow as pa
-
     from deltasql.commit.staged import Staged
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.uri import DeltaSqlUri
@@ -69,7 +67,7 @@ class Health:
     pool: Mapping[str, int]
 
 
-class Catalog(ImportVerbs, ExportVerbs, MigrationVerbs):
+class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
     """Every table whose log lives in one database; use it as a context manager.
 
     >>> import tempfile, pyarrow as pa
@@ -242,39 +240,6 @@ class Catalog(ImportVerbs, ExportVerbs, MigrationVerbs):
         """Return every table as it was at one moment."""
         snapshots = snapshots_as_of(self.store, self.cache, timestamp)
         return {join_table_name(s.table.namespace, s.table.name): s for s in snapshots}
-
-    # Changes
-
-    def changes(
-        self,
-        table: str,
-        from_version: int,
-        to_version: int | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        predicate: str | None = None,
-    ) -> pa.RecordBatchReader:
-        """Stream the rows that versions inserted and deleted; no table has to opt in to it.
-
-        The first and the last version are included. See `deltasql.api.changes.changes`.
-        """
-        row = self.resolve(table, fresh=True)
-        return changes(self, row, from_version, to_version, columns=columns, predicate=predicate)
-
-    def cursor(
-        self,
-        table: str,
-        start: str | int = "snapshot",
-        *,
-        columns: Sequence[str] | None = None,
-        predicate: str | None = None,
-    ) -> ChangeCursor:
-        """Return a cursor over a table's rows and, from there on, over its changes.
-
-        `start` is "snapshot", the first version wanted, or the `position` of another cursor.
-        """
-        row = self.resolve(table, fresh=True)
-        return ChangeCursor(self, row, start, columns=columns, predicate=predicate)
 
     # Care
 

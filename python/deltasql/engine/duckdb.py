@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from deltasql.engine.live_files import LiveFile, LiveFiles
     from deltasql.model.actions import AddFile
 
-_BATCH_ROWS = 122_880  # a row group of DuckDB
+BATCH_ROWS = 122_880  # a row group of DuckDB
 _PLAIN = WriteOptions()
 
 
@@ -147,21 +147,21 @@ class DuckDbEngine:
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> Relation:
         """Return the answer to a query, computed when it is needed."""
-        used = {name: self._narrowed(_own(each), sql) for name, each in relations.items()}
+        used = {name: self._narrowed(own_relation(each), sql) for name, each in relations.items()}
         names = {name: relation.name for name, relation in used.items()}
-        renamed = sql.transform(partial(_renamed, names=names))
+        placed = sql.transform(partial(renamed, names=names))
         needs = tuple(relation.hold for relation in used.values())
         selected = sql.named_selects
         columns = None if "*" in selected or "" in selected else tuple(selected)
-        return self._view(renamed.sql(dialect=self.dialect, identify=True), columns, needs=needs)
+        return self._view(placed.sql(dialect=self.dialect, identify=True), columns, needs=needs)
 
     def keep(self, relation: Relation) -> Relation:
         """Compute rows once; large ones go to disk."""
-        return self._table(f"FROM {_own(relation).name}")
+        return self._table(f"FROM {own_relation(relation).name}")
 
     def numbered(self, relation: Relation, name: str) -> Relation:
         """Give every row a number in a new column; what is a table already has one."""
-        own = _own(relation)
+        own = own_relation(relation)
         if self._kinds.get(own.name) != "TABLE":
             return self.numbered(self.keep(own), name)
         query = f"FROM {own.name} SELECT *, rowid AS {identifier(name)}"
@@ -170,7 +170,7 @@ class DuckDbEngine:
     def collect(self, relation: Relation) -> pa.Table:
         """Return rows as Arrow: for small results."""
         with told():
-            found = self._connection.execute(f"FROM {_own(relation).name}").to_arrow_table()
+            found = self._connection.execute(f"FROM {own_relation(relation).name}").to_arrow_table()
         return found.cast(delta_types(found.schema))
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
@@ -178,7 +178,9 @@ class DuckDbEngine:
         # On a connection of its own, since one connection has one open answer.
         cursor = self._cursor()
         with told():
-            reader = cursor.execute(f"FROM {_own(relation).name}").to_arrow_reader(_BATCH_ROWS)
+            reader = cursor.execute(f"FROM {own_relation(relation).name}").to_arrow_reader(
+                BATCH_ROWS
+            )
         schema = delta_types(reader.schema)
 
         def read(_: Relation = relation) -> Iterator[pa.RecordBatch]:
@@ -351,19 +353,19 @@ class DuckDbEngine:
         return cursor
 
 
-def _own(relation: Relation) -> DuckDbRelation:
+def own_relation(relation: Relation) -> DuckDbRelation:
     assert isinstance(relation, DuckDbRelation), "a relation of another engine"
     return relation
 
 
-def _renamed(node: exp.Expression, names: dict[str, str]) -> exp.Expression:
+def renamed(node: exp.Expression, names: dict[str, str]) -> exp.Expression:
     """Put the name that a relation has here in the place of the one in the query."""
     if not isinstance(node, exp.Table) or node.args.get("db") or node.name not in names:
         return node
-    renamed = exp.to_table(names[node.name])
+    placed = exp.to_table(names[node.name])
     for key, value in node.args.items():
         if key not in ("this", "alias") and value is not None:
-            renamed.set(key, value)
+            placed.set(key, value)
     alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
-    renamed.set("alias", alias)
-    return renamed
+    placed.set("alias", alias)
+    return placed

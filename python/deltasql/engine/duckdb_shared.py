@@ -17,8 +17,11 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from deltasql.engine.duckdb_connection import connect, prepare, told
+from deltasql.engine.duckdb_scan import literal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import duckdb
 
     from deltasql.config import EngineSettings
@@ -92,6 +95,18 @@ def lend(settings: EngineSettings) -> Lent:
         folder = os.path.join(tempfile.gettempdir(), f"deltasql-{uuid.uuid4()}")
         _instances[key] = _Instance(connect(folder, settings), folder)
         return _lend(_instances[key])
+
+
+def lend_confined(settings: EngineSettings, folders: Sequence[str]) -> Lent:
+    """Lend a DuckDB that nobody else has and that opens files only in some folders."""
+    folder = os.path.join(tempfile.gettempdir(), f"deltasql-{uuid.uuid4()}")
+    with told():
+        instance = _Instance(connect(folder, settings), folder)
+        allowed = ", ".join(map(literal, folders))
+        instance.root.execute(f"SET GLOBAL allowed_directories = [{allowed}]")
+        # It cannot be turned on again. What is put on disk for want of memory is still allowed.
+        instance.root.execute("SET GLOBAL enable_external_access = false")
+        return _lend(instance)
 
 
 def _lend(instance: _Instance) -> Lent:

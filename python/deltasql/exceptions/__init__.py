@@ -41,6 +41,7 @@
     │   ├── UnsupportedFeatureError
     │   └── InvalidActionError
     ├── TxnLogEngineError
+    │   ├── InvalidQueryError              ValueError
     │   └── UnreadableRowsError            ValueError
     └── TxnLogStorageError                 OSError
 
@@ -57,6 +58,7 @@ Help: ask for a version from the oldest retained to the latest; history() lists 
 """
 
 from deltasql.exceptions.base import (
+    InvalidQueryError,
     MirrorDivergedError,
     TxnLogConfigError,
     TxnLogEngineError,
@@ -125,6 +127,7 @@ __all__ = [
     "ImportMismatchError",
     "InvalidActionError",
     "InvalidDataError",
+    "InvalidQueryError",
     "LogParseError",
     "MergeAmbiguityError",
     "MetadataChangedError",

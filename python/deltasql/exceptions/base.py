@@ -120,6 +120,13 @@ class TxnLogEngineError(TxnLogError):
     table: str | None = None
 
 
+class InvalidQueryError(TxnLogEngineError, ValueError):
+    """A text is no query over the tables of a catalog, or asks for more than to read them."""
+
+    default_message = "this is no query that can be answered"
+    default_help = "write one SELECT over the catalog's own tables, in DuckDB's SQL."
+
+
 class UnreadableRowsError(TxnLogEngineError, ValueError):
     """Something was given to be written that holds no rows we can read."""
 

@@ -1,0 +1,138 @@
+"""Queries that people write: a DuckDB of their own, which opens only the files of their tables.
+
+DuckDB itself refuses every other file, the network and extensions; what is not a query is refused
+before it comes here (`deltasql.model.query_text`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from deltasql.engine.addresses import root_address
+from deltasql.engine.duckdb import BATCH_ROWS, DuckDbEngine, own_relation, renamed
+from deltasql.engine.duckdb_connection import told
+from deltasql.engine.duckdb_shared import Lent, lend_confined
+from deltasql.engine.duckdb_types import delta_types
+from deltasql.exceptions import TxnLogEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import duckdb
+    from sqlglot import exp
+
+    from deltasql.config import Config
+    from deltasql.engine.base import Relation
+    from deltasql.engine.live_files import LiveFiles
+
+_FORMS = {
+    "query": "{sql}",
+    "explain": "EXPLAIN {sql}",
+    "explain analyze": "EXPLAIN ANALYZE {sql}",
+    "describe": 'SELECT column_name, column_type, "null" AS nullable FROM (DESCRIBE {sql})',
+    "summarize": "SELECT * FROM (SUMMARIZE {sql})",
+}
+
+
+class ConfinedDuckDb(DuckDbEngine):
+    """An engine for one query over files that are known before."""
+
+    def __init__(self, config: Config, files: Sequence[LiveFiles]) -> None:
+        super().__init__(config)
+        self._folders = sorted({folder for each in files for folder in _folders(each)})
+
+    def answer(
+        self,
+        kind: str,
+        sql: exp.Query,
+        relations: Mapping[str, Relation],
+        *,
+        timeout: float | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return the answer, computed while it is read; a query that takes too long is ended."""
+        deadline = _Deadline(timeout)
+        used = {name: self._narrowed(own_relation(each), sql) for name, each in relations.items()}
+        names = {name: relation.name for name, relation in used.items()}
+        placed = sql.transform(lambda node: renamed(node, names))
+        text = _FORMS[kind].format(sql=placed.sql(dialect=self.dialect, identify=True))
+        cursor = self._cursor()
+        with deadline.ends(cursor), _told_shortly():
+            reader = cursor.execute(text).to_arrow_reader(BATCH_ROWS)
+        schema = delta_types(reader.schema)
+
+        def read(_: object = used) -> Iterator[pa.RecordBatch]:
+            with cursor:
+                while True:
+                    with deadline.ends(cursor), _told_shortly():
+                        batch = next(reader, None)
+                    if batch is None:
+                        return
+                    yield batch.cast(schema)
+
+        return pa.RecordBatchReader.from_batches(schema, read())
+
+    @property
+    def _database(self) -> Lent:
+        if self._lent is None:
+            self._lent = lend_confined(self._config.engine, self._folders)
+        return self._lent
+
+
+class _Deadline:
+    """The moment by which an answer has to be there."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    @contextmanager
+    def ends(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """Interrupt what a cursor does in the block when the time is over."""
+        if self._end is None:
+            yield
+            return
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise self._error()
+        timer = threading.Timer(left, cursor.interrupt)
+        timer.start()
+        try:
+            yield
+        except TxnLogEngineError as error:
+            if time.monotonic() >= self._end:
+                raise self._error() from error
+            raise
+        finally:
+            timer.cancel()
+
+    def _error(self) -> TxnLogEngineError:
+        return TxnLogEngineError(
+            f"the query was ended: it took longer than {self._seconds:g} s",
+            engine="duckdb",
+            help="Ask for less, or give it more time.",
+        )
+
+
+@contextmanager
+def _told_shortly() -> Iterator[None]:
+    """Raise DuckDB's errors without the query, which is not the one that was written."""
+    try:
+        with told():
+            yield
+    except TxnLogEngineError as error:
+        raise TxnLogEngineError(error.message.partition("\n\nLINE ")[0], engine="duckdb") from error
+
+
+def _folders(files: LiveFiles) -> Iterator[str]:
+    """Yield the folders that hold the local files of a table."""
+    root = f"{root_address(files.location).rstrip('/')}/"
+    for file in files.files:
+        if file.address.startswith("/"):
+            inside = file.address.startswith(root)
+            yield root if inside else f"{PurePosixPath(file.address).parent}/"

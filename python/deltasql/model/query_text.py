@@ -1,0 +1,265 @@
+"""The text of a query over tables by name: what it asks for, and that it asks for nothing else.
+
+The SQL is DuckDB's. A table is `sales` or `crm.sales`; `sales@3` is its version 3 and
+`sales@'2024-05-01'` what it was at that moment, as `sales AT (VERSION => 3)` also says. Only what
+reads is let through: a query, EXPLAIN, DESCRIBE, SUMMARIZE and SHOW TABLES. What is run is written
+again from the parsed tree, so nothing runs that was not looked at here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from deltasql.exceptions import InvalidQueryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DIALECT = "duckdb"
+# Rows that are made of nothing but arguments.
+_TABLE_FUNCTIONS = (exp.GenerateSeries, exp.Unnest, exp.Explode)
+# They tell of this process, or of how its tables are read.
+_REFUSED_FUNCTIONS = frozenset(
+    {"current_setting", "getenv", "getvariable", "nextval", "currval", "query", "query_table"}
+    | {"write_log", "which_secret", "json_execute_serialized_sql", "pragma_version"}
+)
+_REFUSED_NODES = (
+    *(exp.Into, exp.DDL, exp.DML, exp.Command, exp.Set, exp.Attach, exp.Detach, exp.Copy),
+    *(exp.Pragma, exp.Use, exp.Parameter, exp.Placeholder, exp.SessionParameter, exp.Lock),
+)
+_LEADING = re.compile(r"\s*(explain)(\s+analyze)?\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTable:
+    """A table that a query names, at its head, at a version or at a moment."""
+
+    place: str
+    """Its name in `Query.tree`, of its own for each mention."""
+    namespace: str | None
+    name: str
+    is_quoted: bool
+    version: int | None = None
+    timestamp: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryText:
+    """What was asked."""
+
+    kind: str
+    """`query`, `explain`, `explain analyze`, `describe`, `summarize` or `show tables`."""
+    tree: exp.Query | None = field(repr=False)
+    tables: tuple[AskedTable, ...] = ()
+
+
+def parse_query(sql: str) -> QueryText:
+    """Parse a query and give every table it names a place of its own.
+
+    >>> asked = parse_query("SELECT count(*) FROM crm.sales@3 WHERE id > 5")
+    >>> asked.tree.sql(dialect="duckdb")
+    'SELECT COUNT(*) FROM asked_0 AS sales WHERE id > 5'
+    >>> asked.tables[0].version
+    3
+    """
+    leading = _LEADING.match(sql)
+    kind = "query"
+    if leading is not None:
+        kind = "explain analyze" if leading[2] else "explain"
+    parsed = _parsed(sql[leading.end() :] if leading else sql)
+    if kind == "query" and isinstance(parsed, exp.Show) and parsed.name.upper() == "TABLES":
+        return QueryText("show tables", None)
+    if kind == "query" and isinstance(parsed, exp.Describe | exp.Summarize):
+        kind = "describe" if isinstance(parsed, exp.Describe) else "summarize"
+        parsed = parsed.this
+        if isinstance(parsed, exp.Table):
+            parsed = exp.select("*").from_(parsed)
+    if isinstance(parsed, exp.Subquery):
+        parsed = parsed.unnest()
+    if isinstance(parsed, exp.Values):
+        parsed = exp.select("*").from_(exp.Subquery(this=parsed))
+    if not isinstance(parsed, exp.Query):
+        raise _refused(f"only reading is possible here, not {_first_word(sql)}")
+    for node in parsed.walk():
+        _look_at(node)
+    tables = tuple(_place(node, number) for number, node in enumerate(_catalog_tables(parsed)))
+    return QueryText(kind, parsed, tables)
+
+
+def limited(query: exp.Query, rows: int) -> exp.Query:
+    """Return a query for no more than so many rows, in its own order."""
+    given = query.args.get("limit")
+    if given is None and not query.args.get("fetch"):
+        return query.limit(rows)
+    amount = given.expression if isinstance(given, exp.Limit) else None
+    is_number = isinstance(amount, exp.Literal) and amount.is_int
+    if is_number and int(amount.this) <= rows:  # type: ignore[union-attr]
+        return query
+    return exp.select("*").from_(query.subquery("answer")).limit(rows)
+
+
+def _parsed(text: str) -> exp.Expr:
+    try:
+        found = [
+            each for each in sqlglot.parse(_with_moments(text), read=DIALECT) if each is not None
+        ]
+    except SqlglotError as error:
+        raise InvalidQueryError(
+            f"cannot parse the query{_position(error)}",
+            help="Write a SELECT over tables of the catalog, in DuckDB's SQL.",
+        ) from error
+    if len(found) != 1:
+        told = "no query" if not found else f"{len(found)} statements"
+        raise _refused(f"one query is answered at a time, this is {told}")
+    return found[0]
+
+
+def _with_moments(text: str) -> str:
+    """Write `sales@3` as the standard has it."""
+    tokens = sqlglot.tokenize(text, read=DIALECT)
+    parts: list[str] = []
+    done = 0
+    for name, at, moment in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if at.text != "@" or at.start != name.end + 1 or moment.start != at.end + 1:
+            continue
+        kind = _moment_kind(name, moment)
+        if kind is not None:
+            value = text[moment.start : moment.end + 1]
+            parts += [text[done : name.end + 1], f" AT ({kind} => {value})"]
+            done = moment.end + 1
+    return "".join([*parts, text[done:]])
+
+
+def _moment_kind(name: Token, moment: Token) -> str | None:
+    if not (name.token_type is TokenType.IDENTIFIER or name.text.replace("_", "a").isalnum()):
+        return None
+    if moment.token_type is TokenType.NUMBER:
+        return "VERSION"
+    return "TIMESTAMP" if moment.token_type is TokenType.STRING else None
+
+
+def _look_at(node: exp.Expr) -> None:
+    """Refuse a part that does more than read the tables of the catalog."""
+    if isinstance(node, _REFUSED_NODES):
+        raise _refused(f"{node.sql(dialect=DIALECT)[:80]} is not possible in a query")
+    if isinstance(node, exp.Anonymous) and node.name.casefold() in _REFUSED_FUNCTIONS:
+        raise _refused(f"the function {node.name} is not available here")
+    if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
+        inner = node.this
+        if not isinstance(inner, _TABLE_FUNCTIONS):
+            name = inner.name if isinstance(inner, exp.Anonymous) else inner.sql_name()
+            raise _refused(f"the table function {name.lower()} is not available here")
+    if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Anonymous):
+        raise _refused(f"the table function {node.this.name} is not available here")
+
+
+def _catalog_tables(query: exp.Query) -> Iterator[exp.Table]:
+    """Yield the tables that are not made by a WITH of the query itself."""
+    for node in list(query.find_all(exp.Table)):
+        if isinstance(node.this, exp.Identifier) and (node.db or not _is_defined(node)):
+            yield node
+
+
+def _is_defined(table: exp.Table) -> bool:
+    inside: exp.Expr = table
+    scope = table.parent
+    while scope is not None:
+        defined = scope.args.get("with_") if isinstance(scope, exp.Query) else None
+        if isinstance(scope, exp.With):
+            defined = scope
+        # From inside of a WITH, its own query is seen only as far as it was defined before.
+        if defined is not None and defined is not inside and _defines(defined, table, inside):
+            return True
+        inside, scope = scope, scope.parent
+    return False
+
+
+def _defines(given: exp.With, table: exp.Table, inside: exp.Expr) -> bool:
+    """Tell whether a name is defined before, or around, the place where it is used."""
+    name = table.name.casefold()
+    for each in given.expressions:
+        if each is inside:
+            return bool(given.recursive) and each.alias.casefold() == name
+        if each.alias.casefold() == name:
+            return True
+    return False
+
+
+def _place(table: exp.Table, number: int) -> AskedTable:
+    if table.catalog:
+        raise InvalidQueryError(
+            f"{table.sql(dialect=DIALECT)} has too many parts",
+            help="A table is called `name` or `namespace.name`.",
+        )
+    version, timestamp = _moment(table)
+    place = f"asked_{number}"
+    asked = AskedTable(
+        place=place,
+        namespace=table.db or None,
+        name=table.name,
+        is_quoted=bool(table.this.args.get("quoted")),
+        version=version,
+        timestamp=timestamp,
+    )
+    if not table.alias:
+        columns = table.args.get("alias")
+        named = exp.TableAlias(this=exp.to_identifier(table.name))
+        if isinstance(columns, exp.TableAlias):
+            named.set("columns", columns.args.get("columns"))
+        table.set("alias", named)
+    for part in ("db", "when", "version"):
+        table.set(part, None)
+    table.set("this", exp.to_identifier(place))
+    return asked
+
+
+def _moment(table: exp.Table) -> tuple[int | None, datetime | None]:
+    given = table.args.get("when") or table.args.get("version")
+    if given is None:
+        return None, None
+    kind = str(given.args["kind"] if table.args.get("when") else given.this).upper()
+    value: Any = given.expression
+    if isinstance(value, exp.Cast):
+        value = value.this
+    text = value.this if isinstance(value, exp.Literal) else None
+    if text is not None and kind == "VERSION" and text.isdecimal():
+        return int(text), None
+    if text is not None and kind == "TIMESTAMP":
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            pass
+        else:
+            return None, found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    raise InvalidQueryError(
+        f"{given.sql(dialect=DIALECT)} names no version and no moment of {table.name}",
+        help=f"Write {table.name}@3 or {table.name}@'2024-05-01T12:00:00Z'.",
+    )
+
+
+def _refused(message: str) -> InvalidQueryError:
+    return InvalidQueryError(
+        message,
+        help="Write one SELECT, WITH, EXPLAIN, DESCRIBE, SUMMARIZE or SHOW TABLES "
+        "over the catalog's own tables.",
+    )
+
+
+def _first_word(sql: str) -> str:
+    return (sql.split() or ["nothing"])[0].upper()[:40]
+
+
+def _position(error: SqlglotError) -> str:
+    if not isinstance(error, ParseError) or not error.errors:
+        return ""
+    first = error.errors[0]
+    near = first.get("highlight")
+    return f" near {near!r}, line {first.get('line')}" if near else ""
