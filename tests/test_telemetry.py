@@ -242,15 +242,17 @@ def test_off_costs_nothing_beside_a_commit(tmp_path: Path) -> None:
 
 def test_off_keeps_no_memory() -> None:
     use_everything()
+    grown = []
     tracemalloc.start()
     try:
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(2000):
-            use_everything()
-        grown = tracemalloc.get_traced_memory()[0] - before
+        for _ in range(3):  # other threads of the process are counted too
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(2000):
+                use_everything()
+            grown.append(tracemalloc.get_traced_memory()[0] - before)
     finally:
         tracemalloc.stop()
-    assert grown < 2000
+    assert min(grown) < 2000
     assert telemetry.span("a") is telemetry.span("b") is telemetry.timed("mirror_latency_ms")
 
 

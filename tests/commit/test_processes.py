@@ -290,7 +290,7 @@ def wait_for_a_waiter(catalog: Catalog) -> None:
         time.sleep(0.2)
         return
     with psycopg.connect(os.environ["TEST_DATABASE_URL"], autocommit=True) as admin:
-        for _ in range(500):
+        for _ in range(3000):
             rows = admin.execute(
                 "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
                 "AND application_name = %s",

@@ -147,6 +147,8 @@ def test_processes_that_update_it_at_once_lose_nothing(
     deltasql.mirror_duckdb(lake, path)
     code = (
         "import deltasql, pyarrow as pa, sys\n"
+        "from deltasql.mirror import duckdb_catalog\n"
+        "duckdb_catalog._WAIT_S = 200\n"  # three processes take turns on a busy machine
         "with deltasql.connect(sys.argv[1]) as catalog:\n"
         "    for number in range(4):\n"
         "        with catalog.begin() as tx: tx.write(sys.argv[2], pa.table({'id': [number]}))"

@@ -98,7 +98,8 @@ class Random:
 
     def _rewrite(self, tx: MultiTableTransaction, name: str) -> tuple[set[str], list[Row]]:
         """Put a file in the place of another without a change of data."""
-        path = sorted(self._some_paths(name))[0]
+        chosen = self._some_paths(name)
+        path = next(each for each in self.contents[name] if each in chosen)
         (old,) = [add for add in self.written[name].live() if add.path == path]
         rows = self.contents[name][path]
         new = self._file(name, *rows, partition=old.partition_values, data_change=False)
@@ -171,7 +172,7 @@ class Random:
         return table.file(data, partition=values, name=name_of_file, **fields)
 
     def _some_paths(self, name: str) -> set[str]:
-        paths = st.sampled_from(sorted(self.contents[name]))
+        paths = st.sampled_from(list(self.contents[name]))
         return self._draw(st.sets(paths, min_size=1, max_size=3), "paths")
 
     def _has_domains(self, name: str) -> bool:

@@ -198,9 +198,11 @@ def test_a_commit_over_tables_is_seen_whole_or_not_at_all(catalog: Catalog) -> N
 def test_tables_created_later_or_dropped_earlier_are_absent(catalog: Catalog) -> None:
     catalog.create_table("early", SCHEMA)
     first = catalog.table("early").snapshot().committed_at
+    while datetime.now(UTC) <= first + TICK:  # a moment has a millisecond
+        pass
     catalog.create_table("crm.late", SCHEMA)
     second = catalog.table("crm.late").snapshot().committed_at
-    while datetime.now(UTC) <= second + TICK:  # a moment has a millisecond
+    while datetime.now(UTC) <= second + TICK:
         pass
     catalog.drop("early")
     dropped = from_ms(catalog.dropped()[0].dropped_at_ms or 0)

@@ -19,7 +19,7 @@ KINDS = ("local", "local with names", "s3")
 @pytest.fixture
 def s3_settings(s3_options: dict[str, str]) -> StorageSettings:
     """Settings that reach the S3 server."""
-    return StorageSettings(options=s3_options, timeout_s=10, retries=2)
+    return StorageSettings(options=s3_options, timeout_s=60, retries=2)
 
 
 @pytest.fixture(params=KINDS)

@@ -31,7 +31,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str
 
 
 def opened(place: tuple[str, dict[str, str]]) -> Storage:
-    return open_storage(place[0], StorageSettings(options=place[1], timeout_s=10, retries=2))
+    return open_storage(place[0], StorageSettings(options=place[1], timeout_s=60, retries=2))
 
 
 def race(place: tuple[str, dict[str, str]], me: int, gate: Any, results: Any) -> None:
