@@ -28,7 +28,7 @@ from deltasql.exceptions import (
 )
 from deltasql.migrate.rollback import refuse_return
 from deltasql.model.clock import now_ms
-from deltasql.operations.create import stage_create
+from deltasql.operations.create import refuse_log_of_others, stage_create
 from deltasql.snapshot.cache import FileCache
 from deltasql.snapshot.snapshot import snapshots_as_of
 from deltasql.storage import absolute_location, join_location
@@ -320,6 +320,8 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         namespace, short = split_table_name(name)
         place = absolute_location(location or self._default_location(namespace, short))
         self._refuse_taken(place)
+        if self.config.mirror.mode != "off":
+            refuse_log_of_others(place, self.config)
         return stage_create(namespace, short, schema, location=place, config=self.config, **options)
 
     def _refuse_taken(self, location: str) -> None:

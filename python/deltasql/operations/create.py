@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from deltasql.commit.staged import Staged
-from deltasql.exceptions import TxnLogSchemaError
+from deltasql.exceptions import TableExistsError, TxnLogSchemaError, TxnLogStorageError
+from deltasql.mirror.log_listing import LOG_FOLDER
 from deltasql.model.actions import CommitInfo, Metadata
 from deltasql.model.clock import now_ms
 from deltasql.model.column_mapping import with_new_columns_mapped
@@ -18,6 +19,7 @@ from deltasql.model.protocol import protocol_for, upgraded_protocol
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.model.schema_rules import validate_schema
 from deltasql.operations.info import tell
+from deltasql.storage import open_storage
 from deltasql.storage.location import location_url
 from deltasql.store.records import TableRow
 
@@ -84,6 +86,19 @@ def stage_create(
             operation_parameters=_parameters("ErrorIfExists", location, metadata, protocol),
         ),
     )
+
+
+def refuse_log_of_others(location: str, config: Config) -> None:
+    """Raise an error when a folder has a log: its commits would be in the way of the mirror's."""
+    try:
+        found = next(iter(open_storage(location, config.storage).list(LOG_FOLDER)), None)
+    except TxnLogStorageError:
+        return  # a store out of reach does not hinder a commit, and the mirror looks again
+    if found is not None:
+        raise TableExistsError(
+            f"{location} holds a Delta table already ({found.name})",
+            help="Bring it in with its history (deltasql import), or give another location.",
+        )
 
 
 def replace_table(
