@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from deltasql import telemetry
 from deltasql.api.export_verbs import ExportVerbs
 from deltasql.api.import_verbs import ImportVerbs
+from deltasql.api.inspect.inspector import Inspect
 from deltasql.api.migration import MigrationVerbs
 from deltasql.api.mirror import Mirror
 from deltasql.api.query_verbs import QueryVerbs
@@ -88,6 +89,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         self.committer = Committer(self.store, self.config)
         self.cache = FileCache(self.config.cache.max_bytes, self.config.cache.max_entries)
         self.mirror = Mirror(self)
+        self.inspect = Inspect(self)
 
     def __repr__(self) -> str:
         return f"Catalog({str(self.uri)!r})"

@@ -20,7 +20,7 @@ from deltasql.operations.info import tell
 from deltasql.operations.target import STAGED_VERSION, names_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from deltasql.model.actions import AddFile
     from deltasql.operations.target import Target
@@ -180,7 +180,16 @@ def file_size(target: Target, asked: int | None) -> int:
         if not 1 <= asked <= _LARGEST:
             raise ValueError(f"target_file_size must be between 1 and {_LARGEST}")
         return asked
-    text = target.configuration.get("delta.targetFileSize")
+    return wanted_file_size(target.configuration)
+
+
+def wanted_file_size(configuration: Mapping[str, str]) -> int:
+    """Return the bytes a file should have as the properties of its table say, or the default.
+
+    >>> wanted_file_size({"delta.targetFileSize": "32mb"}), wanted_file_size({})
+    (33554432, 104857600)
+    """
+    text = configuration.get("delta.targetFileSize")
     found = _SIZE.fullmatch(text.strip()) if text else None
     if found is None:
         return DEFAULT_FILE_SIZE

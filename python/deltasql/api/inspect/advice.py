@@ -1,0 +1,127 @@
+"""What care a table needs: what a compaction and a vacuum would do, counted in SQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from deltasql.api.inspect.page import Shown
+from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.properties import TableProperties
+from deltasql.operations.optimize import wanted_file_size
+from deltasql.operations.vacuum import KEPT, MARK, RETAINED
+from deltasql.store.records import load
+
+if TYPE_CHECKING:
+    from deltasql.api.inspect.stats import Measured
+    from deltasql.snapshot.snapshot import Snapshot
+
+_HOUR = timedelta(hours=1)
+# A compaction is worth a commit when it takes at least so many files away, and this share of all.
+_WORTHWHILE_FILES, _WORTHWHILE_SHARE = 8, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeAdvice(Shown):
+    """What OPTIMIZE would do, about: files are put together within their partition."""
+
+    small_files: int
+    small_bytes: int
+    target_size: int
+    new_files: int
+    rewritten_files: int
+    rewritten_bytes: int
+    partitions: int
+    worthwhile: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumAdvice(Shown):
+    """What VACUUM would delete, at most: a file that was restored since stays."""
+
+    files: int
+    bytes: int
+    retention_hours: float
+    last_vacuum: datetime | None
+    overdue: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceAdvice(Shown):
+    """The care a table needs now, and what to do in words."""
+
+    name: str
+    version: int
+    optimize: OptimizeAdvice
+    vacuum: VacuumAdvice
+    suggestions: tuple[str, ...]
+
+
+def advice(measured: Measured, name: str) -> MaintenanceAdvice:
+    """Look at a table."""
+    optimize, vacuum = optimize_advice(measured), vacuum_advice(measured.snapshot)
+    suggestions = []
+    if optimize.worthwhile:
+        suggestions.append(
+            f"deltasql optimize {name}: {optimize.rewritten_files:,} small files become about "
+            f"{optimize.new_files:,}"
+        )
+    if vacuum.overdue:
+        suggestions.append(
+            f"deltasql vacuum {name}: {vacuum.files:,} files of {vacuum.bytes:,} bytes are no "
+            "longer needed"
+        )
+    return MaintenanceAdvice(name, measured.snapshot.version, optimize, vacuum, tuple(suggestions))
+
+
+def optimize_advice(measured: Measured) -> OptimizeAdvice:
+    """Count what a compaction would put together."""
+    wanted = wanted_file_size(measured.snapshot.metadata.configuration)
+    live = measured.live
+    small = live.filter(pc.or_(pc.less(live["size"], wanted), pc.equal(live["has_vector"], 1)))
+    sums = small.group_by("partition_id").aggregate(
+        [("size", "count"), ("size", "sum"), ("has_vector", "sum")]
+    )
+    columns = [sums[each].to_pylist() for each in ("size_count", "size_sum", "has_vector_sum")]
+    groups = [*zip(*columns, strict=True)]
+    # A file that is alone stays, unless some of its rows are marked as deleted.
+    rewritten = [group for group in groups if group[0] > 1 or group[2]]
+    count = sum(group[0] for group in rewritten)
+    made = sum(max(1, -(-group[1] // wanted)) for group in rewritten)
+    return OptimizeAdvice(
+        small_files=sum(group[0] for group in groups),
+        small_bytes=sum(group[1] for group in groups),
+        target_size=wanted,
+        new_files=made,
+        rewritten_files=count,
+        rewritten_bytes=sum(group[1] for group in rewritten),
+        partitions=len(rewritten),
+        worthwhile=count - made >= max(_WORTHWHILE_FILES, len(live) * _WORTHWHILE_SHARE),
+    )
+
+
+def vacuum_advice(snapshot: Snapshot) -> VacuumAdvice:
+    """Count what no retained version needs."""
+    retention = TableProperties(snapshot.metadata.configuration).deleted_file_retention
+    table_id = snapshot.table.table_id
+    before_ms = now_ms() - retention // timedelta(milliseconds=1)
+    rows = snapshot.store.query("last_operation_at", table_id=table_id, operation="VACUUM END")
+    told = (load(rows[0][2]) or {}) if rows else {}
+    is_marked = MARK in told and not told.get(KEPT)
+    files, size = snapshot.store.query(
+        "tombstone_totals",
+        table_id=table_id,
+        before_ms=before_ms,
+        after_version=int(told.get(RETAINED, -1)) if is_marked else -1,
+        after_ms=int(told[MARK]) if is_marked else -1,
+    )[0]
+    return VacuumAdvice(
+        files=int(files),
+        bytes=int(size),
+        retention_hours=retention / _HOUR,
+        last_vacuum=from_ms(rows[0][1]) if rows else None,
+        overdue=int(files) > 0 and (not rows or rows[0][1] < before_ms),
+    )

@@ -1,0 +1,213 @@
+"""The checks of `doctor` that look at the database: its answers, versions, schema and rows."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deltasql.api.inspect.page import Shown
+from deltasql.store.health import (
+    altered_migrations,
+    ledger,
+    missing_indexes,
+    newer_migrations,
+    pending_migrations,
+)
+from deltasql.uri import join_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.store.store import Store
+
+OK, WARNING, FAILURE = "ok", "warning", "failure"
+_SLOW_MS = 100.0
+_LONG_TRANSACTION_S = 300.0
+_DRIVERS = {"sqlite": (), "duckdb": ("duckdb",), "postgres": ("psycopg", "psycopg-pool")}
+_PACKAGES = ("deltasql", "deltalake", "pyarrow", "pyspark")
+# SQLite has STRICT tables since 3.37, PostgreSQL unnest of several arrays in FROM for long.
+_OLDEST = {"sqlite": (3, 37), "postgres": (12,), "duckdb": (1, 4)}
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Shown):
+    """One thing that was looked at: ok, warning or failure; what was found, and what to do."""
+
+    name: str
+    status: str
+    detail: str
+    suggestion: str | None = None
+    table: str | None = None
+
+
+def connectivity(store: Store) -> Check:
+    """Measure how long the database takes to answer."""
+    took = []
+    for _ in range(5):
+        start = time.perf_counter()
+        store.query("database_version")
+        took.append((time.perf_counter() - start) * 1000)
+    best = min(took)
+    if best > _SLOW_MS:
+        return Check(
+            "connectivity",
+            WARNING,
+            f"{store.dialect.name} answers in {best:.1f} ms",
+            "Every commit takes some of these: run close to the database.",
+        )
+    return Check("connectivity", OK, f"{store.dialect.name} answers in {best:.2f} ms")
+
+
+def versions(store: Store) -> Iterator[Check]:
+    """Tell the versions of the database, its driver and the libraries."""
+    name = store.dialect.name
+    found = str(store.query("database_version")[0][0])
+    oldest = _OLDEST[name]
+    if _numbers(found)[: len(oldest)] < oldest:
+        wanted = ".".join(map(str, oldest))
+        yield Check("database version", FAILURE, f"{name} {found}", f"Use {wanted} or later.")
+    else:
+        yield Check("database version", OK, f"{name} {found}")
+    told = []
+    for package in (*_DRIVERS[name], *_PACKAGES):
+        try:
+            told.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            told.append(f"{package} not installed")
+    yield Check("library versions", OK, ", ".join(told))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers at the beginning of a version.
+
+    >>> _numbers("v1.5.5"), _numbers("15.18 (Debian)")
+    ((1, 5, 5), (15, 18))
+    """
+    found = []
+    for part in version.lstrip("v").split(" ")[0].split("."):
+        digits = "".join(each for each in part if each.isdigit())
+        if not digits:
+            break
+        found.append(int(digits))
+    return tuple(found)
+
+
+def schema(store: Store) -> Check:
+    """Compare the migrations of the catalog with those of this release."""
+    name, applied = "schema", ledger(store)
+    if applied is None:
+        return Check(name, FAILURE, "the database holds no catalog", "deltasql init makes one.")
+    if newer := newer_migrations(applied):
+        told = f"the catalog was migrated to {newer[-1]} by a later release"
+        return Check(name, FAILURE, told, "Upgrade deltasql.")
+    if altered := altered_migrations(applied):
+        return Check(
+            name,
+            FAILURE,
+            f"migrations {_list(altered)} have another checksum than in this release",
+            "The schema was changed by hand or by an unreleased build: restore a backup, or "
+            "rebuild the catalog from the lake.",
+        )
+    if pending := pending_migrations(applied):
+        told = f"migrations {_list(pending)} are not applied"
+        return Check(name, FAILURE, told, "deltasql migrate applies them.")
+    return Check(name, OK, f"version {max(applied)}, all checksums agree")
+
+
+def indexes(store: Store) -> Check:
+    """Look for the indexes that keep answers fast."""
+    if missing := missing_indexes(store):
+        return Check(
+            "indexes",
+            FAILURE,
+            f"missing or not valid: {', '.join(missing)}",
+            "Make them again as the migrations do; without them commits and reads get slow.",
+        )
+    return Check("indexes", OK, "all there")
+
+
+def pool(store: Store) -> Iterator[Check]:
+    """Look at the connections in use, and for transactions that stay open."""
+    usage = store.dialect.usage()
+    told = ", ".join(f"{number} {state}" for state, number in usage.items())
+    yield Check("pool", OK, told)
+    if store.dialect.name == "postgres":
+        age = float(store.query("longest_transaction")[0][0])
+        if age > _LONG_TRANSACTION_S:
+            yield Check(
+                "long transactions",
+                WARNING,
+                f"a transaction has been open for {age:,.0f} s",
+                "It holds back vacuuming of the database: see pg_stat_activity.",
+            )
+        else:
+            yield Check("long transactions", OK, "none")
+
+
+def integrity(store: Store, only: str | None) -> Iterator[Check]:
+    """Compare each head with the rows of its table; `only` looks at one table."""
+    looked, problems = 0, 0
+    for row in store.query("head_facts"):
+        name = join_table_name(row[1], row[2])
+        if only is not None and name != only:
+            continue
+        looked += 1
+        for problem in _head_problems(row[3:]):
+            problems += 1
+            yield Check(
+                "integrity",
+                FAILURE,
+                problem,
+                "Restore a backup, or rebuild the catalog from the lake (deltasql rebuild).",
+                name,
+            )
+    if not problems:
+        yield Check("integrity", OK, f"heads of {looked:,} tables looked at")
+
+
+def _head_problems(facts: tuple[int | None, ...]) -> Iterator[str]:
+    version, next_file_id, newest, oldest, count, last_file, last_end, metadata, protocol = facts
+    if version is None or next_file_id is None:
+        yield "the table has no head"
+        return
+    if newest != version:
+        yield f"the head is at version {version}, the latest commit is {newest}"
+    if newest is not None and oldest is not None and count != newest - oldest + 1:
+        yield f"of the versions {oldest} to {newest} only {count} are there"
+    if last_file is not None and last_file >= next_file_id:
+        yield f"file {last_file} is beyond the head, which ends before {next_file_id}"
+    if last_end is not None and last_end > version:
+        yield f"a file was removed by version {last_end}, which is beyond the head"
+    if not metadata:
+        yield "the head names metadata that is not there"
+    if not protocol:
+        yield "the head names a protocol that is not there"
+
+
+def orphans(store: Store) -> Check:
+    """Look for rows of tables that are not there."""
+    found = {row[0]: f"{row[1]:,} rows" for row in store.query("orphan_rows") if row[1]}
+    for place, _ in store.query("orphan_logs"):
+        found.setdefault(place, "a whole table")
+    if found:
+        told = ", ".join(f"{place}: {what}" for place, what in found.items())
+        return Check(
+            "orphan rows",
+            WARNING,
+            f"rows of tables that are not there: {told}",
+            "Nothing reads them; a database administrator may delete them.",
+        )
+    return Check("orphan rows", OK, "none")
+
+
+def unreachable(error: BaseException) -> Check:
+    """Tell that there is no answer, and why."""
+    return Check(
+        "connectivity", FAILURE, str(error).splitlines()[0], "Check the URI and the database."
+    )
+
+
+def _list(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))

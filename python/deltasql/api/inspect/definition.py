@@ -1,0 +1,228 @@
+"""What a table is made of, and how that changed: columns, properties, protocol."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
+from deltasql.model.clock import from_ms
+from deltasql.model.schema import (
+    PHYSICAL_NAME,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.model.actions import Metadata, Protocol
+    from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.store.dialect import Row
+
+_NEVER = 2**62
+_COMMENT = "comment"
+_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Shown):
+    """A column of a table; its type as SQL reads it."""
+
+    name: str
+    type: str
+    nullable: bool
+    comment: str | None
+    partition: bool
+    metadata: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange(Shown):
+    """How a column changed: added, dropped, renamed, type, nullability, metadata, reordered."""
+
+    kind: str
+    column: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChange(Shown):
+    """How a property changed; None where there was, or is, no value."""
+
+    key: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange(Shown):
+    """A version that changed what the table is."""
+
+    version: int
+    committed_at: datetime | None
+    operation: str | None
+    changes: tuple[ColumnChange, ...]
+    properties: tuple[ValueChange, ...]
+    protocol: tuple[ValueChange, ...]
+    partition_columns: tuple[str, ...]
+
+
+def columns_of(snapshot: Snapshot) -> list[Column]:
+    """Return the columns of a version."""
+    return [
+        Column(
+            name=each.name,
+            type=sql_name(each.type),
+            nullable=each.nullable,
+            comment=each.metadata.get(_COMMENT),
+            partition=each.name in snapshot.partition_columns,
+            metadata={k: v for k, v in each.metadata.items() if k != _COMMENT},
+        )
+        for each in snapshot.schema.fields
+    ]
+
+
+def schema_changes(
+    catalog: Catalog, name: str, *, limit: int, cursor: str | None
+) -> Page[SchemaChange]:
+    """Return versions that changed columns, properties or the protocol, newest first."""
+    table_id = catalog.resolve(name, fresh=True).table_id
+    before = _NEVER if cursor is None else read_cursor("schema", cursor, int)[0]
+    rows = catalog.store.query(
+        "definition_versions", table_id=table_id, before=before, limit=page_size(limit) + 1
+    )
+    found, more = cut(rows, limit)
+    changes = tuple(_change(catalog, table_id, row) for row in found)
+    return Page(changes, write_cursor("schema", found[-1][0]) if more else None)
+
+
+def _change(catalog: Catalog, table_id: int, row: Row) -> SchemaChange:
+    version, committed_at_ms, operation = row
+    old = _definition(catalog, table_id, version)
+    new = _definition(catalog, table_id, version + 1)
+    assert new is not None
+    return SchemaChange(
+        version=version,
+        committed_at=None if committed_at_ms is None else from_ms(committed_at_ms),
+        operation=operation,
+        changes=tuple(column_changes(old and old[0], new[0])),
+        properties=tuple(metadata_changes(old and old[0], new[0])),
+        protocol=tuple(protocol_changes(old and old[1], new[1])),
+        partition_columns=tuple(new[0].partition_columns),
+    )
+
+
+def _definition(catalog: Catalog, table_id: int, before: int) -> tuple[Metadata, Protocol] | None:
+    store = catalog.store
+    found = store.query("definitions_before", table_id=table_id, before=before)[0]
+    if None in found:
+        return None
+    return store.metadata(table_id, found[0]), store.protocol(table_id, found[1])
+
+
+def column_changes(old: Metadata | None, new: Metadata) -> Iterator[ColumnChange]:
+    """Tell how the columns of a table changed, those inside of structs too."""
+    before = StructType() if old is None else StructType.from_json(old.schema_string)
+    yield from _struct_changes(before, StructType.from_json(new.schema_string), "")
+
+
+def metadata_changes(old: Metadata | None, new: Metadata) -> Iterator[ValueChange]:
+    """Tell how properties, partitioning, name and description changed."""
+    yield from _value_changes(_facts(old), _facts(new))
+
+
+def protocol_changes(old: Protocol | None, new: Protocol) -> Iterator[ValueChange]:
+    """Tell how the versions and features changed that readers and writers must know."""
+    yield from _value_changes({} if old is None else old.body(), new.body())
+
+
+def _facts(metadata: Metadata | None) -> dict[str, Any]:
+    if metadata is None:
+        return {}
+    facts = {
+        "name": metadata.name,
+        "description": metadata.description,
+        "partition columns": list(metadata.partition_columns) or None,
+        "format": metadata.format.provider,
+    }
+    told = {key: value for key, value in facts.items() if value is not None}
+    return {**told, **metadata.configuration}
+
+
+def _value_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[ValueChange]:
+    for key in dict.fromkeys((*old, *new)):
+        before, after = _text(old.get(key)), _text(new.get(key))
+        if before != after:
+            yield ValueChange(key, before, after)
+
+
+def _struct_changes(old: StructType, new: StructType, path: str) -> Iterator[ColumnChange]:
+    was = {_identity(each): each for each in old.fields}
+    now = {_identity(each): each for each in new.fields}
+    for key, field in was.items():
+        if key not in now:
+            yield ColumnChange("dropped", path + field.name, sql_name(field.type), None)
+    for key, field in now.items():
+        if key not in was:
+            yield ColumnChange("added", path + field.name, None, sql_name(field.type))
+        else:
+            yield from _field_changes(was[key], field, path)
+    kept = [key for key in was if key in now], [key for key in now if key in was]
+    if kept[0] != kept[1]:
+        names = [
+            ", ".join(each[key].name for key in keys)
+            for each, keys in zip((was, now), kept, strict=True)
+        ]
+        yield ColumnChange("reordered", path.rstrip("."), *names)
+
+
+def _identity(field: StructField) -> str:
+    """Return what a column keeps when it is renamed: its name in the files."""
+    return str(field.metadata.get(PHYSICAL_NAME, field.name))
+
+
+def _field_changes(old: StructField, new: StructField, path: str) -> Iterator[ColumnChange]:
+    name = path + new.name
+    if old.name != new.name:
+        yield ColumnChange("renamed", name, old.name, new.name)
+    if isinstance(old.type, StructType) and isinstance(new.type, StructType):
+        yield from _struct_changes(old.type, new.type, f"{name}.")
+    elif sql_name(old.type) != sql_name(new.type):
+        yield ColumnChange("type", name, sql_name(old.type), sql_name(new.type))
+    if old.nullable != new.nullable:
+        words = ["null" if each.nullable else "not null" for each in (old, new)]
+        yield ColumnChange("nullability", name, *words)
+    if dict(old.metadata) != dict(new.metadata):
+        for each in _value_changes(old.metadata, new.metadata):
+            told = [None if v is None else f"{each.key}={v}" for v in (each.before, each.after)]
+            yield ColumnChange("metadata", name, *told)
+
+
+def sql_name(data_type: DataType) -> str:
+    """Return a type as SQL reads it.
+
+    >>> sql_name(ArrayType(StructType((StructField("a", "long"),))))
+    'array<struct<a:bigint>>'
+    """
+    if isinstance(data_type, StructType):
+        inside = ",".join(f"{each.name}:{sql_name(each.type)}" for each in data_type.fields)
+        return f"struct<{inside}>"
+    if isinstance(data_type, ArrayType):
+        return f"array<{sql_name(data_type.element_type)}>"
+    if isinstance(data_type, MapType):
+        return f"map<{sql_name(data_type.key_type)},{sql_name(data_type.value_type)}>"
+    return _NAMES.get(data_type, data_type)
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,143 @@
+"""What is different between two versions of a table: definition, files and, if wanted, rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deltasql.api.inspect.definition import (
+    ColumnChange,
+    ValueChange,
+    column_changes,
+    metadata_changes,
+    protocol_changes,
+)
+from deltasql.api.inspect.page import Shown, page_size
+from deltasql.api.inspect.stats import partition_names, partition_of
+from deltasql.engine.choose import open_engine
+from deltasql.operations.row_diff import row_difference
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.store.dialect import Row
+
+
+@dataclass(frozen=True, slots=True)
+class FileTotals(Shown):
+    """What some files add up to; `rows` is None when one of them does not tell."""
+
+    files: int
+    bytes: int
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange(Shown):
+    """A file that one of the versions has alone, and the version that brought or removed it."""
+
+    path: str
+    partition: dict[str, str | None]
+    bytes: int
+    rows: int | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowDiff(Shown):
+    """Rows that came and went, of the columns that both versions have."""
+
+    columns: tuple[str, ...]
+    inserted: tuple[dict[str, Any], ...]
+    deleted: tuple[dict[str, Any], ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDiff(Shown):
+    """The way from one version to another, forth or back."""
+
+    name: str
+    first: int
+    last: int
+    commits: int
+    protocol: tuple[ValueChange, ...]
+    metadata: tuple[ValueChange, ...]
+    schema: tuple[ColumnChange, ...]
+    added: FileTotals
+    removed: FileTotals
+    added_files: tuple[FileChange, ...]
+    removed_files: tuple[FileChange, ...]
+    more_files: bool
+    rows: RowDiff | None
+
+
+def diff(
+    catalog: Catalog,
+    name: str,
+    first: int,
+    last: int,
+    *,
+    files_limit: int,
+    rows: bool,
+    rows_limit: int,
+) -> VersionDiff:
+    """Compare two versions; from a later to an earlier one, everything is turned around."""
+    table = catalog.table(name)
+    old, new = table.snapshot(min(first, last)), table.snapshot(max(first, last))
+    came = _files(new, old, "came", page_size(files_limit))
+    went = _files(new, old, "went", files_limit)
+    found = None
+    if rows:
+        with open_engine(catalog.config) as engine:
+            told = row_difference(engine, catalog.config, old, new, limit=page_size(rows_limit))
+        sides = (told.inserted, told.deleted)
+        found = RowDiff(told.columns, *(sides if first <= last else sides[::-1]), told.more)
+    if first > last:
+        came, went = went, came
+    start, end = (old, new) if first <= last else (new, old)
+    return VersionDiff(
+        name=table.full_name,
+        first=first,
+        last=last,
+        commits=abs(last - first),
+        protocol=tuple(protocol_changes(start.protocol, end.protocol)),
+        metadata=tuple(metadata_changes(start.metadata, end.metadata)),
+        schema=tuple(column_changes(start.metadata, end.metadata)),
+        added=came[0],
+        removed=went[0],
+        added_files=came[1],
+        removed_files=went[1],
+        more_files=came[2] or went[2],
+        rows=found,
+    )
+
+
+def _files(
+    new: Snapshot, old: Snapshot, way: str, limit: int
+) -> tuple[FileTotals, tuple[FileChange, ...], bool]:
+    """Return the totals and the first files of those that came, or went, between two versions."""
+    key = {
+        "table_id": new.table.table_id,
+        "first_file_id": old.next_file_id,
+        "last": new.version,
+    }
+    if way == "came":
+        key["next_file_id"] = new.next_file_id
+        sums = new.store.query("came_sums", **key)[0]
+        rows = new.store.query("came_page", limit=limit + 1, **key)
+    else:
+        key["first"] = old.version
+        sums = new.store.query("went_sums", **key)[0]
+        rows = new.store.query("went_page", limit=limit + 1, **key)
+    files, size, records, counted = (int(each) for each in sums)
+    names = partition_names((new if way == "came" else old).metadata)
+    place = 5 if way == "came" else 6
+    changes = tuple(_change(row, row[place], names) for row in rows[:limit])
+    return FileTotals(files, size, records if counted == files else None), changes, files > limit
+
+
+def _change(row: Row, version: int, names: Mapping[str, str]) -> FileChange:
+    return FileChange(row[1], partition_of(row[2], names), row[3], row[4], version)

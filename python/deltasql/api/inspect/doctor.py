@@ -1,0 +1,200 @@
+"""`doctor`: everything that can be wrong with a catalog, looked at once. It never writes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deltasql.api.inspect import checks
+from deltasql.api.inspect.advice import vacuum_advice
+from deltasql.api.inspect.checks import FAILURE, OK, WARNING, Check
+from deltasql.api.inspect.page import Shown
+from deltasql.api.inspect.stats import SMALL_BELOW
+from deltasql.api.inspect.totals import TotalsCache
+from deltasql.exceptions import TxnLogError
+from deltasql.exceptions.redaction import redact
+from deltasql.mirror.checksum import checksum_file
+from deltasql.mirror.status import status_of
+from deltasql.mirror.targets import FAILED, QUARANTINED, all_targets
+from deltasql.model.clock import from_ms, now_ms
+from deltasql.snapshot.snapshot import open_snapshot
+from deltasql.storage import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.inspect.totals import TableTotals
+    from deltasql.api.table import CatalogTable
+    from deltasql.mirror.targets import Target
+
+_DAY_MS = 86_400_000
+# Every table is looked at more closely only where there are not too many.
+_CLOSELY = 100
+_MANY_FILES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorReport(Shown):
+    """What was looked at; `ok` while nothing failed."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    @property
+    def failures(self) -> int:
+        return sum(each.status == FAILURE for each in self.checks)
+
+    @property
+    def warnings(self) -> int:
+        return sum(each.status == WARNING for each in self.checks)
+
+
+def doctor(catalog: Catalog, table: str | None = None) -> DoctorReport:
+    """Look at a catalog, or closely at one table of it."""
+    return DoctorReport(tuple(_run(catalog, table)))
+
+
+def _run(catalog: Catalog, table: str | None) -> Iterator[Check]:
+    store = catalog.store
+    try:
+        yield checks.connectivity(store)
+        yield from checks.versions(store)
+        schema = checks.schema(store)
+        yield schema
+        if schema.status != OK:
+            return  # what follows would ask for what is not there
+        yield checks.indexes(store)
+        yield from checks.pool(store)
+    except TxnLogError as error:
+        yield checks.unreachable(error)
+        return
+    chosen = [catalog.table(table)] if table is not None else catalog.tables()
+    yield from checks.integrity(store, None if table is None else chosen[0].full_name)
+    yield checks.orphans(store)
+    yield from _mirror(catalog, {each.row.table_id for each in chosen})
+    yield _intents(catalog)
+    yield from _tables(catalog, chosen)
+
+
+def _mirror(catalog: Catalog, table_ids: set[int]) -> Iterator[Check]:
+    problems = 0
+    targets = [each for each in all_targets(catalog.store) if each.table.table_id in table_ids]
+    for target in targets:
+        check = _mirror_problem(catalog, target)
+        if check is not None:
+            problems += 1
+            yield check
+    if not problems:
+        yield Check("mirror", OK, f"{len(targets):,} targets, none behind or failing")
+
+
+def _mirror_problem(catalog: Catalog, target: Target) -> Check | None:
+    found = status_of(target, catalog.config.mirror)
+    place = "" if target.is_own else f" at {target.name}"
+    error = redact((found.last_error or "").partition("\n")[0])
+    if found.state == QUARANTINED:
+        return Check(
+            "mirror",
+            FAILURE,
+            f"shut{place} at version {found.published_version}: {error}",
+            f"deltasql verify {found.table}, then mirror adopt, reject or repair.",
+            found.table,
+        )
+    if found.state == FAILED and found.pending:
+        return Check(
+            "mirror",
+            FAILURE,
+            f"{found.attempts} attempts failed{place} at version "
+            f"{found.published_version + 1}: {error}",
+            f"Mend the cause, then deltasql mirror publish {found.table}.",
+            found.table,
+        )
+    if found.is_unhealthy:
+        return Check(
+            "mirror",
+            WARNING,
+            f"{found.pending:,} versions wait{place}, the oldest for {found.lag_s:,.0f} s",
+            "deltasql mirror run publishes them.",
+            found.table,
+        )
+    return None
+
+
+def _intents(catalog: Catalog) -> Check:
+    count, oldest = catalog.store.query("staged_count", before_ms=now_ms() - _DAY_MS)[0]
+    if not count:
+        return Check("intents", OK, "no file waits for its commit for longer than a day")
+    return Check(
+        "intents",
+        WARNING,
+        f"{count:,} files were announced and never committed, the oldest "
+        f"{from_ms(oldest):%Y-%m-%d}",
+        "deltasql vacuum deletes them once they are older than the retention.",
+    )
+
+
+def _tables(catalog: Catalog, chosen: list[CatalogTable]) -> Iterator[Check]:
+    """Look at sizes and care of tables; of very many, at those that were changed last."""
+    rows = {row[0]: row for row in catalog.store.query("live_heads")}
+    latest = sorted(
+        (each for each in chosen if each.row.table_id in rows),
+        key=lambda each: -int(rows[each.row.table_id][9]),
+    )[:_CLOSELY]
+    heads = {each.row.table_id: rows[each.row.table_id][8] for each in latest}
+    totals = TotalsCache(catalog.store).of(heads) if heads else {}
+    found = [check for each in latest for check in _table(catalog, each, totals[each.row.table_id])]
+    yield from found
+    for name in ("totals", "small files", "vacuum"):
+        if not any(each.name == name for each in found):
+            yield Check(name, OK, f"{len(latest):,} tables looked at")
+
+
+def _table(catalog: Catalog, table: CatalogTable, totals: TableTotals) -> Iterator[Check]:
+    check = _published_totals(catalog, table, totals)
+    if check is not None:
+        yield check
+    sums, name = totals.sums, table.full_name
+    if sums.files >= _MANY_FILES and sums.bytes / sums.files < SMALL_BELOW / 4:
+        yield Check(
+            "small files",
+            WARNING,
+            f"{sums.files:,} files have {sums.bytes // sums.files:,} bytes on average",
+            f"deltasql optimize {name} makes fewer, larger ones.",
+            name,
+        )
+    if not table.is_following:
+        vacuum = vacuum_advice(open_snapshot(catalog.store, table.row, catalog.cache))
+        if vacuum.overdue:
+            yield Check(
+                "vacuum",
+                WARNING,
+                f"{vacuum.files:,} files of {vacuum.bytes:,} bytes are older than the retention",
+                f"deltasql vacuum {name} deletes them.",
+                name,
+            )
+
+
+def _published_totals(catalog: Catalog, table: CatalogTable, totals: TableTotals) -> Check | None:
+    """Compare the live files with what the checksum of the same version tells, if there is one."""
+    storage = open_storage(table.location, catalog.config.storage)
+    try:
+        told = json.loads(storage.read(checksum_file(totals.version)))
+        published = int(told["numFiles"]), int(told["tableSizeBytes"])
+    except (OSError, TxnLogError, ValueError, KeyError, TypeError):
+        return None  # not published yet, or published by somebody who writes none
+    ours = totals.sums.files, totals.sums.bytes
+    if ours == published:
+        return None
+    return Check(
+        "totals",
+        FAILURE,
+        f"SQL has {ours[0]:,} live files of {ours[1]:,} bytes, the published checksum of version "
+        f"{totals.version} tells {published[0]:,} of {published[1]:,}",
+        f"deltasql verify {table.full_name} finds the difference.",
+        table.full_name,
+    )

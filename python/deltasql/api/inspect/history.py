@@ -1,0 +1,221 @@
+"""Commits: those of a table, those that span tables, and the latest of all tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
+from deltasql.exceptions import TxnLogTransactionError, VersionNotFoundError
+from deltasql.model.clock import from_ms, now_ms
+from deltasql.store.records import VersionRow, load
+from deltasql.uri import join_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.store.dialect import Row
+
+_NEVER = 2**62
+_HOUR_MS = 3_600_000
+# How far back to look for the latest commits of a catalog: further when there are too few.
+_SPANS_MS = (_HOUR_MS, 24 * _HOUR_MS, 30 * 24 * _HOUR_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEntry(Shown):
+    """One version of a table."""
+
+    version: int
+    committed_at: datetime
+    operation: str | None
+    parameters: dict[str, Any]
+    metrics: dict[str, Any]
+    user_metadata: str | None
+    engine: str | None
+    txn_id: str
+    group_size: int  # tables in the transaction
+    is_blind_append: bool | None
+    read_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Participant(Shown):
+    """What a transaction did to one of its tables."""
+
+    table: str
+    version: int
+    operation: str | None
+    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEvent(Shown):
+    """One transaction with every table it changed."""
+
+    txn_id: str
+    committed_at: datetime
+    tables: int
+    participants: tuple[Participant, ...]
+    user_metadata: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecentCommit(Shown):
+    """A version of any table."""
+
+    table: str
+    version: int
+    committed_at: datetime
+    operation: str | None
+    metrics: dict[str, Any]
+    txn_id: str
+    group_size: int
+
+
+def history(
+    catalog: Catalog, name: str, *, operation: str | None, limit: int, cursor: str | None
+) -> Page[CommitEntry]:
+    """Return the commits of a table, newest first, those of one operation if wanted."""
+    last = _NEVER if cursor is None else read_cursor("history", cursor, int)[0]
+    key = {"table_id": catalog.resolve(name, fresh=True).table_id, "last": last}
+    size = page_size(limit) + 1
+    if operation is None:
+        rows = catalog.store.query("history", first=0, limit=size, **key)
+    else:
+        rows = catalog.store.query("history_of_operation", operation=operation, limit=size, **key)
+    found, more = cut([_entry(row) for row in rows], limit)
+    return Page(found, write_cursor("history", found[-1].version - 1) if more else None)
+
+
+def commit(catalog: Catalog, name: str, version: int) -> CommitEntry:
+    """Return one commit of a table."""
+    table = catalog.resolve(name, fresh=True)
+    span = {"first": version, "last": version, "limit": 1}
+    for row in catalog.store.query("history", table_id=table.table_id, **span):
+        return _entry(row)
+    latest = catalog.store.query("version_bounds", table_id=table.table_id)[0][1]
+    raise VersionNotFoundError(f"{name} has no version {version}", version=version, latest=latest)
+
+
+def _entry(row: Row) -> CommitEntry:
+    found = VersionRow.from_row(row)
+    info = found.info
+    return CommitEntry(
+        version=found.version,
+        committed_at=from_ms(found.committed_at_ms),
+        operation=info.operation,
+        parameters=dict(info.operation_parameters or {}),
+        metrics=dict(info.operation_metrics or {}),
+        user_metadata=info.user_metadata,
+        engine=info.engine_info,
+        txn_id=found.txn_id,
+        group_size=found.group_size,
+        is_blind_append=info.is_blind_append,
+        read_version=info.read_version,
+    )
+
+
+def transactions(
+    catalog: Catalog, *, hours: int | None, table: str | None, limit: int, cursor: str | None
+) -> Page[TransactionEvent]:
+    """Return transactions over several tables, newest first, each as one event."""
+    before = (_NEVER, "") if cursor is None else read_cursor("transactions", cursor, int, str)
+    key = {
+        "since_ms": 0 if hours is None else now_ms() - hours * _HOUR_MS,
+        "before_ms": before[0],
+        "before_txn": before[1],
+        "limit": page_size(limit) + 1,
+    }
+    if table is None:
+        rows = catalog.store.query("group_page", **key)
+    else:
+        table_id = catalog.resolve(table, fresh=True).table_id
+        rows = catalog.store.query("group_page_of", table_id=table_id, **key)
+    found, more = cut(rows, limit)
+    place = write_cursor("transactions", found[-1][1], found[-1][0]) if more else None
+    return Page(tuple(_events(catalog, [row[0] for row in found])), place)
+
+
+def transaction(catalog: Catalog, txn_id: str) -> TransactionEvent:
+    """Return a transaction with all its tables."""
+    for event in _events(catalog, [txn_id]):
+        return event
+    raise TxnLogTransactionError(
+        f"no transaction has the id {txn_id!r}",
+        help="The history of a table tells the transaction of each version.",
+    )
+
+
+def _events(catalog: Catalog, txn_ids: Sequence[str]) -> list[TransactionEvent]:
+    members: dict[str, list[Row]] = defaultdict(list)
+    if txn_ids:
+        for row in catalog.store.query("participants", txn_ids=list(txn_ids)):
+            members[row[0]].append(row)
+    return [_event(txn_id, members[txn_id]) for txn_id in txn_ids if members[txn_id]]
+
+
+def _event(txn_id: str, rows: Sequence[Row]) -> TransactionEvent:
+    return TransactionEvent(
+        txn_id=txn_id,
+        committed_at=from_ms(max(row[4] for row in rows)),
+        tables=len(rows),
+        participants=tuple(
+            Participant(join_table_name(row[1], row[2]), row[3], row[5], load(row[6]) or {})
+            for row in rows
+        ),
+        user_metadata=next((row[7] for row in rows if row[7] is not None), None),
+    )
+
+
+def recent(catalog: Catalog, *, limit: int) -> tuple[RecentCommit, ...]:
+    """Return the latest commits of all tables, newest first."""
+    rows: list[Row] = []
+    for span in (*_SPANS_MS, None):
+        since_ms = 0 if span is None else now_ms() - span
+        rows = catalog.store.query("recent_commits", since_ms=since_ms, limit=page_size(limit))
+        if len(rows) == limit:
+            break
+    return tuple(map(_recent, rows))
+
+
+class CommitWatch:
+    """Tells of the commits of all tables as they come; nothing is left out, nothing told twice.
+
+    It goes by the version of each table: times of different writers need not be in order.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._seen = {row[0]: row[8] for row in self._heads()}
+
+    def poll(self, *, limit: int = 1000) -> tuple[RecentCommit, ...]:
+        """Return what was committed since the last call, oldest first; the rest comes later."""
+        found: list[Row] = []
+        for table_id, _, namespace, name, *_, version in (row[:9] for row in self._heads()):
+            after = self._seen.get(table_id, -1)
+            if version > after and len(found) < limit:
+                rows = self._catalog.store.query(
+                    "commits_after", table_id=table_id, after=after, limit=limit - len(found)
+                )
+                found += [(namespace, name, *row) for row in rows]
+                self._seen[table_id] = max((row[0] for row in rows), default=after)
+        return tuple(map(_recent, sorted(found, key=lambda row: row[3])))
+
+    def _heads(self) -> list[Row]:
+        return self._catalog.store.query("live_heads")
+
+
+def _recent(row: Row) -> RecentCommit:
+    return RecentCommit(
+        table=join_table_name(row[0], row[1]),
+        version=row[2],
+        committed_at=from_ms(row[3]),
+        operation=row[4],
+        metrics=load(row[5]) or {},
+        txn_id=row[6],
+        group_size=row[7],
+    )

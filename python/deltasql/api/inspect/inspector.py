@@ -1,0 +1,246 @@
+"""`catalog.inspect`: what the command line and the console show of a catalog. It only reads."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from deltasql.api.inspect import (
+    advice,
+    definition,
+    diff,
+    doctor,
+    files,
+    history,
+    overview,
+    publishing,
+    stats,
+)
+from deltasql.api.inspect.totals import TotalsCache
+from deltasql.mirror.targets import OWN
+
+if TYPE_CHECKING:
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.inspect.advice import MaintenanceAdvice
+    from deltasql.api.inspect.definition import Column, SchemaChange
+    from deltasql.api.inspect.diff import VersionDiff
+    from deltasql.api.inspect.doctor import DoctorReport
+    from deltasql.api.inspect.files import FileEntry
+    from deltasql.api.inspect.history import (
+        CommitEntry,
+        CommitWatch,
+        RecentCommit,
+        TransactionEvent,
+    )
+    from deltasql.api.inspect.overview import HourCount, Overview, TableSummary
+    from deltasql.api.inspect.page import Page
+    from deltasql.api.inspect.publishing import MirrorVersion
+    from deltasql.api.inspect.stats import Measured, PartitionStats, TableStats
+    from deltasql.mirror.status import MirrorStatus
+
+# Numbers of so many large tables are kept: 48 bytes for each file.
+_KEPT = 4
+
+
+class Inspect:
+    """Looks at a catalog: lists come in pages, each costs the same wherever it is.
+
+    >>> import tempfile, deltasql, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with deltasql.connect(f"deltasql://sqlite/{folder.name}/meta.db") as catalog:
+    ...     with catalog.begin() as tx:
+    ...         _ = tx.write("sales", pa.table({"id": [1, 2, 3]}))
+    ...     found = catalog.inspect.table("sales")
+    ...     (found.version, found.files, found.rows)
+    (0, 1, 3)
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._totals = TotalsCache(catalog.store)
+        self._numbers: dict[int, Measured] = {}
+        self._guard = threading.Lock()
+
+    # The catalog
+
+    def overview(
+        self, *, hours: int = 24, namespace: str | None = None, limit: int = 100
+    ) -> Overview:
+        """Show a catalog: its first tables, the totals of all, and the commits of each hour."""
+        return overview.overview(
+            self._catalog, self._totals, hours=hours, namespace=namespace, limit=limit
+        )
+
+    def tables(
+        self, *, namespace: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> Page[TableSummary]:
+        """Return tables by namespace and name."""
+        return overview.tables(
+            self._catalog, self._totals, namespace=namespace, limit=limit, cursor=cursor
+        )
+
+    def table(self, name: str) -> TableSummary:
+        """Return one table in a line."""
+        return overview.table(self._catalog, self._totals, name)
+
+    def activity(self, *, hours: int = 24, table: str | None = None) -> tuple[HourCount, ...]:
+        """Count the commits of each of the last hours, oldest first."""
+        return overview.activity(self._catalog, hours=hours, table=table)
+
+    def doctor(self, *, table: str | None = None) -> DoctorReport:
+        """Look for what is wrong, in the catalog or with one table."""
+        return doctor.doctor(self._catalog, table)
+
+    # Sizes
+
+    def stats(self, name: str, *, days: int = 30, partitions: int = 100) -> TableStats:
+        """Return sizes, growth and skew of a table, with its largest partitions."""
+        full_name = self._catalog.table(name).full_name
+        return stats.table_stats(self._catalog, full_name, self._measured(name), days, partitions)
+
+    def partitions(
+        self, name: str, *, order: str = "bytes", limit: int = 100, cursor: str | None = None
+    ) -> Page[PartitionStats]:
+        """Return partitions by "bytes", "files" or "rows", most first, or by "partition"."""
+        return stats.partition_page(self._measured(name), order=order, limit=limit, cursor=cursor)
+
+    def files(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        predicate: str | None = None,
+        order: str = "added",
+        descending: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[FileEntry]:
+        """Return the files of a version in the order they were "added", by "size" or "path".
+
+        With a predicate those that can hold a row for which it is true.
+        """
+        return files.files(
+            self._catalog.table(name),
+            version=version,
+            predicate=predicate,
+            order=order,
+            descending=descending,
+            limit=limit,
+            cursor=cursor,
+        )
+
+    def advice(self, name: str) -> MaintenanceAdvice:
+        """Tell what a compaction and a vacuum would do; nothing is changed."""
+        return advice.advice(self._measured(name), self._catalog.table(name).full_name)
+
+    # Time
+
+    def history(
+        self,
+        name: str,
+        *,
+        operation: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[CommitEntry]:
+        """Return the commits of a table, newest first, those of one operation if wanted."""
+        return history.history(self._catalog, name, operation=operation, limit=limit, cursor=cursor)
+
+    def commit(self, name: str, version: int) -> CommitEntry:
+        """Return one commit of a table."""
+        return history.commit(self._catalog, name, version)
+
+    def schema(self, name: str, *, version: int | None = None) -> list[Column]:
+        """Return the columns of a version."""
+        return definition.columns_of(self._catalog.table(name).snapshot(version))
+
+    def schema_changes(
+        self, name: str, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[SchemaChange]:
+        """Return versions that changed columns, properties or the protocol, newest first."""
+        return definition.schema_changes(self._catalog, name, limit=limit, cursor=cursor)
+
+    def diff(
+        self,
+        name: str,
+        first: int,
+        last: int,
+        *,
+        files_limit: int = 100,
+        rows: bool = False,
+        rows_limit: int = 100,
+    ) -> VersionDiff:
+        """Compare two versions; `rows` reads the data of files that are not in both."""
+        return diff.diff(
+            self._catalog,
+            name,
+            first,
+            last,
+            files_limit=files_limit,
+            rows=rows,
+            rows_limit=rows_limit,
+        )
+
+    def transactions(
+        self,
+        *,
+        hours: int | None = None,
+        table: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[TransactionEvent]:
+        """Return transactions over several tables, newest first, each as one event."""
+        return history.transactions(
+            self._catalog, hours=hours, table=table, limit=limit, cursor=cursor
+        )
+
+    def transaction(self, txn_id: str) -> TransactionEvent:
+        """Return a transaction with every table it changed."""
+        return history.transaction(self._catalog, txn_id)
+
+    def recent(self, *, limit: int = 50) -> tuple[RecentCommit, ...]:
+        """Return the latest commits of all tables, newest first."""
+        return history.recent(self._catalog, limit=limit)
+
+    def watch(self) -> CommitWatch:
+        """Return what tells of commits that come from now on."""
+        return history.CommitWatch(self._catalog)
+
+    # The mirror
+
+    def mirror(self, name: str | None = None) -> list[MirrorStatus]:
+        """Return how far every target of a table, or of all, has got."""
+        return self._catalog.mirror.status(name)
+
+    def mirror_versions(
+        self,
+        name: str,
+        *,
+        target: str = OWN,
+        only: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[MirrorVersion]:
+        """Return what became of versions at a target: failures first, each part newest first."""
+        return publishing.mirror_versions(
+            self._catalog, name, target=target, only=only, limit=limit, cursor=cursor
+        )
+
+    def retry(self, name: str, *, target: str = OWN) -> int:
+        """Publish at once what failed; returns how many versions were. The one call that writes."""
+        return publishing.retry(self._catalog, name, target=target)
+
+    def _measured(self, name: str) -> Measured:
+        """Return the numbers of a table's files as of its head, read again when it moved."""
+        snapshot = self._catalog.table(name).snapshot()
+        table_id = snapshot.table.table_id
+        with self._guard:
+            known = self._numbers.get(table_id)
+        if known is None or known.snapshot.version != snapshot.version:
+            known = stats.Measured(snapshot)
+            with self._guard:
+                self._numbers.pop(table_id, None)
+                self._numbers[table_id] = known
+                while len(self._numbers) > _KEPT:
+                    self._numbers.pop(next(iter(self._numbers)))
+        return known

@@ -1,0 +1,193 @@
+"""A catalog at a glance: its tables, what they add up to, and how busy it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
+from deltasql.mirror.targets import ACTIVE, FOLLOWING, QUARANTINED
+from deltasql.model.clock import from_ms, now_ms
+from deltasql.store.records import TableRow
+from deltasql.uri import join_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.inspect.totals import TableTotals, TotalsCache
+    from deltasql.store.dialect import Row
+
+HOUR_MS = 3_600_000
+MOST_HOURS = 24 * 366
+
+
+@dataclass(frozen=True, slots=True)
+class HourCount(Shown):
+    """How many versions were committed in an hour."""
+
+    hour: datetime
+    commits: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableSummary(Shown):
+    """One table in a line."""
+
+    name: str
+    namespace: str
+    short_name: str
+    location: str
+    version: int
+    files: int
+    bytes: int
+    rows: int | None  # None: a file has no statistics
+    committed_at: datetime
+    last_operation: str | None
+    is_following: bool
+    mirror_state: str  # ACTIVE, FAILED, QUARANTINED or FOLLOWING
+    published_version: int  # -1: nothing is published
+    pending: int
+    lag_s: float
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTotals(Shown):
+    """What the tables of a catalog add up to; commits are those of the hours asked for."""
+
+    tables: int
+    files: int
+    bytes: int
+    rows: int | None
+    commits: int
+    pending: int
+    worst_lag_s: float
+    unhealthy: int  # mirrors that are shut, or further behind than mirror.alert_lag_s
+
+
+@dataclass(frozen=True, slots=True)
+class Overview(Shown):
+    """A catalog: the first tables, the totals of all, and the commits of each hour."""
+
+    backend: str
+    uri: str
+    tables: tuple[TableSummary, ...]
+    next: str | None
+    totals: CatalogTotals
+    commits_per_hour: tuple[HourCount, ...]
+
+
+def overview(
+    catalog: Catalog, cache: TotalsCache, *, hours: int, namespace: str | None, limit: int
+) -> Overview:
+    """Show a catalog; the totals are of all its tables, also of those on later pages."""
+    summaries: list[TableSummary] = []
+    cursor: str | None = None
+    first: Page[TableSummary] | None = None
+    while first is None or cursor is not None:
+        size = limit if first is None else 1000
+        page = tables(catalog, cache, namespace=namespace, limit=size, cursor=cursor)
+        first = first or page
+        summaries += page.items
+        cursor = page.next
+    rows = [each.rows for each in summaries]
+    busy = activity(catalog, hours=hours, namespace=namespace)
+    alert = catalog.config.mirror.alert_lag_s
+    totals = CatalogTotals(
+        tables=len(summaries),
+        files=sum(each.files for each in summaries),
+        bytes=sum(each.bytes for each in summaries),
+        rows=None if None in rows else sum(each or 0 for each in rows),
+        commits=sum(each.commits for each in busy),
+        pending=sum(each.pending for each in summaries),
+        worst_lag_s=max((each.lag_s for each in summaries), default=0.0),
+        unhealthy=sum(each.mirror_state == QUARANTINED or each.lag_s > alert for each in summaries),
+    )
+    return Overview(
+        catalog.store.dialect.name, str(catalog.uri), first.items, first.next, totals, busy
+    )
+
+
+def tables(
+    catalog: Catalog,
+    cache: TotalsCache,
+    *,
+    namespace: str | None,
+    limit: int,
+    cursor: str | None,
+) -> Page[TableSummary]:
+    """Return tables by namespace and name."""
+    after = ("", "") if cursor is None else read_cursor("tables", cursor, str, str)
+    rows = catalog.store.query(
+        "summaries_page",
+        namespace=namespace,
+        after_namespace=after[0],
+        after_name=after[1],
+        limit=page_size(limit) + 1,
+    )
+    found, more = cut(rows, limit)
+    last = write_cursor("tables", found[-1][2], found[-1][3]) if more else None
+    return Page(tuple(_summaries(catalog, cache, found)), last)
+
+
+def table(catalog: Catalog, cache: TotalsCache, name: str) -> TableSummary:
+    """Return one table."""
+    row = catalog.resolve(name, fresh=True)
+    rows = catalog.store.query("summary_of", table_id=row.table_id)
+    (found,) = _summaries(catalog, cache, rows)
+    return found
+
+
+def _summaries(catalog: Catalog, cache: TotalsCache, rows: Sequence[Row]) -> list[TableSummary]:
+    totals = cache.of({row[0]: row[8] for row in rows})
+    moment = now_ms()
+    return [_summary(row, totals[row[0]], moment) for row in rows]
+
+
+def _summary(row: Row, totals: TableTotals, moment: int) -> TableSummary:
+    found = TableRow.from_row(row[:8])
+    version, committed_at_ms, operation = row[8], row[9], row[13]
+    state, published, last_error, waiting_since = row[14:18]
+    pending = max(0, version - published)
+    sums = totals.sums
+    lag_ms = 0 if waiting_since is None or not pending else max(0, moment - waiting_since)
+    return TableSummary(
+        name=join_table_name(found.namespace, found.name),
+        namespace=found.namespace,
+        short_name=found.name,
+        location=found.location,
+        version=version,
+        files=sums.files,
+        bytes=sums.bytes,
+        rows=totals.rows,
+        committed_at=from_ms(committed_at_ms),
+        last_operation=operation,
+        is_following=found.is_following,
+        mirror_state=FOLLOWING if found.is_following else state or ACTIVE,
+        published_version=published,
+        pending=pending,
+        lag_s=lag_ms / 1000,
+        last_error=last_error,
+    )
+
+
+def activity(
+    catalog: Catalog, *, hours: int, table: str | None = None, namespace: str | None = None
+) -> tuple[HourCount, ...]:
+    """Count the commits of the last hours, oldest first; an hour without any counts, too."""
+    if not 1 <= hours <= MOST_HOURS:
+        raise ValueError(f"hours is a number from 1 to {MOST_HOURS:,}, got {hours}")
+    end = (now_ms() // HOUR_MS + 1) * HOUR_MS
+    span = {"since_ms": end - hours * HOUR_MS, "until_ms": end}
+    if table is None:
+        rows = catalog.store.query("commits_per_hour", namespace=namespace, **span)
+    else:
+        table_id = catalog.resolve(table, fresh=True).table_id
+        rows = catalog.store.query("commits_per_hour_of", table_id=table_id, **span)
+    counted: dict[int, int] = dict(rows)
+    return tuple(
+        HourCount(from_ms(hour), counted.get(hour, 0))
+        for hour in range(span["since_ms"], end, HOUR_MS)
+    )

@@ -1,0 +1,77 @@
+"""What every inspection returns: frozen objects that become plain values, a page at a time.
+
+A list goes on after the last item of the page before it, so a page costs the same wherever it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+LONGEST_PAGE = 10_000
+
+
+class Shown:
+    """An object that is shown: its fields as plain values."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return names and values; objects inside of it are dictionaries, too."""
+        assert is_dataclass(self)
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Shown, Generic[T]):
+    """Some of a list, and where the rest begins; `next` is None at the end."""
+
+    items: tuple[T, ...]
+    next: str | None = None
+
+
+def page_size(limit: int) -> int:
+    """Return a limit that is one."""
+    if not 1 <= limit <= LONGEST_PAGE:
+        raise ValueError(f"limit is a number from 1 to {LONGEST_PAGE:,}, got {limit}")
+    return limit
+
+
+def write_cursor(kind: str, *place: object) -> str:
+    """Return where a list goes on, as text that can stand in a URL.
+
+    >>> read_cursor("files", write_cursor("files", "a/b", 7), str, int)
+    ('a/b', 7)
+    """
+    text = json.dumps([kind, *place], separators=(",", ":"), ensure_ascii=False)
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def read_cursor(kind: str, cursor: str, *types: type) -> tuple[Any, ...]:
+    """Return the place that `write_cursor` wrote down; ValueError for anything else."""
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        found, *place = json.loads(text)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"not a cursor: {cursor!r}") from error
+    if found != kind or [type(each) for each in place] != list(types):
+        raise ValueError(f"not a cursor of this list: {cursor!r}")
+    return tuple(place)
+
+
+def cut(items: list[T], limit: int) -> tuple[tuple[T, ...], bool]:
+    """Take a page off a list that was asked for one more, and tell whether there is more."""
+    return tuple(items[:limit]), len(items) > limit
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Shown):
+        return value.to_dict()
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return value

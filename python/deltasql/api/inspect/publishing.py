@@ -1,0 +1,111 @@
+"""What became of each version at a target of the mirror, failures first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from deltasql.api.inspect.page import Page, Shown, page_size, read_cursor, write_cursor
+from deltasql.mirror.status import release
+from deltasql.mirror.targets import named
+from deltasql.model.clock import from_ms, now_ms
+
+if TYPE_CHECKING:
+    from deltasql.api.catalog import Catalog
+    from deltasql.mirror.targets import Target
+    from deltasql.store.dialect import Row
+
+STATUSES = ("PENDING", "IN_FLIGHT", "COMPLETE", "FAILED")
+_NEVER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorVersion(Shown):
+    """One version at one target: PENDING, IN_FLIGHT, COMPLETE or FAILED."""
+
+    version: int
+    target: str
+    status: str
+    attempts: int
+    last_error: str | None
+    updated_at: datetime | None
+    committed_at: datetime | None
+
+
+def mirror_versions(
+    catalog: Catalog,
+    name: str,
+    *,
+    target: str,
+    only: str | None,
+    limit: int,
+    cursor: str | None,
+) -> Page[MirrorVersion]:
+    """Return versions, those that failed first, each part newest first."""
+    if only is not None and only not in STATUSES:
+        raise ValueError(f"only is one of {', '.join(STATUSES)}; got {only!r}")
+    place = named(catalog.mirror.targets(name), target)
+    is_failing, before = (1, _NEVER) if cursor is None else read_cursor("mirror", cursor, int, int)
+    wanted = page_size(limit) + 1
+    found: list[tuple[int, MirrorVersion]] = []
+    key = {"table_id": place.table.table_id, "target": place.name}
+    if is_failing:
+        if only in (None, "FAILED"):
+            rows = catalog.store.query("failed_versions", before=before, limit=wanted, **key)
+            found += [(1, _version(row, place)) for row in rows]
+        before = _NEVER
+    if only != "FAILED" and len(found) < wanted:
+        low, high = _span(place, only)
+        rows = catalog.store.query(
+            "versions_at_target",
+            first=low,
+            before=min(before, high),
+            limit=wanted - len(found),
+            **key,
+        )
+        found += [(0, _version(row, place)) for row in rows]
+    page = found[:limit]
+    last = write_cursor("mirror", page[-1][0], page[-1][1].version) if len(found) > limit else None
+    return Page(tuple(each for _, each in page), last)
+
+
+def _span(place: Target, only: str | None) -> tuple[int, int]:
+    """Return the versions that can have a status: from the first up to, not including, the last."""
+    following = place.published_version + 1
+    is_claimed = place.claimed_until_ms > now_ms()
+    if only == "COMPLETE":
+        return 0, following
+    if only == "IN_FLIGHT":
+        return (following, following + 1) if is_claimed else (0, 0)
+    if only == "PENDING":
+        return following + is_claimed, _NEVER
+    return 0, _NEVER
+
+
+def _version(row: Row, place: Target) -> MirrorVersion:
+    version, told, attempts, error, updated_at_ms, committed_at_ms = row
+    following = place.published_version + 1
+    status = told if told == "FAILED" else "COMPLETE" if version < following else "PENDING"
+    if status == "PENDING" and version == following and place.claimed_until_ms > now_ms():
+        status = "IN_FLIGHT"
+    return MirrorVersion(
+        version=version,
+        target=place.name,
+        status=status,
+        attempts=attempts or 0,
+        last_error=error,
+        updated_at=None if updated_at_ms is None else from_ms(updated_at_ms),
+        committed_at=None if committed_at_ms is None else from_ms(committed_at_ms),
+    )
+
+
+def retry(catalog: Catalog, name: str, *, target: str) -> int:
+    """Forget the wait after a failure and publish at once; returns how many versions were.
+
+    A target that was shut because another writer's commit lies in its log opens again, and shuts
+    again when it still lies there.
+    """
+    place = named(catalog.mirror.targets(name), target)
+    release(catalog.store, place.table, place.name)
+    return catalog.mirror.publish(name)

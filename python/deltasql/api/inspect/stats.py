@@ -1,0 +1,327 @@
+"""The sizes of a table: how large its files are, where they lie, and how fast it grows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date, datetime
+from statistics import median_low
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.api.inspect.page import Page, Shown, page_size, read_cursor, write_cursor
+from deltasql.engine.base import DEFAULT_FILE_SIZE
+from deltasql.model.clock import from_ms, now_ms
+from deltasql.operations.change_log import physical_partitioning
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.model.actions import Metadata
+    from deltasql.snapshot.snapshot import Snapshot
+
+SMALL_BELOW = DEFAULT_FILE_SIZE // 4
+_BOUNDS = (0, 2**16, 2**20, 2**22, 2**24, 2**26, 2**27, 2**28, 2**30)
+_DAY_MS = 86_400_000
+MOST_DAYS = 3660
+ORDERS = ("bytes", "files", "rows", "partition")
+
+
+@dataclass(frozen=True, slots=True)
+class SizeBucket(Shown):
+    """Files of at least `low` bytes and of less than `high`."""
+
+    low: int
+    high: int | None
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DayGrowth(Shown):
+    """What came and went on a day (UTC), and the bytes at the end of it."""
+
+    day: date
+    commits: int
+    files_added: int
+    bytes_added: int
+    rows_added: int | None
+    files_removed: int
+    bytes_removed: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStats(Shown):
+    """The live files of one partition."""
+
+    values: dict[str, str | None]
+    label: str
+    files: int
+    bytes: int
+    rows: int | None
+    share: float  # of the table's bytes, from 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class Skew(Shown):
+    """How uneven the partitions are: the largest against the one in the middle."""
+
+    partitions: int
+    largest: PartitionStats | None
+    median_bytes: int
+    ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableStats(Shown):
+    """What a version of a table consists of."""
+
+    name: str
+    version: int
+    committed_at: datetime
+    first_version: int
+    commits: int
+    files: int
+    bytes: int
+    rows: int | None
+    average_bytes: float
+    smallest: int
+    largest: int
+    small_files: int
+    small_bytes: int
+    small_below: int
+    histogram: tuple[SizeBucket, ...]
+    growth: tuple[DayGrowth, ...]
+    partition_columns: tuple[str, ...]
+    partitions: tuple[PartitionStats, ...]  # the largest first
+    skew: Skew
+    vector_files: int
+    deleted_rows: int
+    deleted_share: float | None
+
+
+class Measured:
+    """The files of one version, read once as numbers."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        files = snapshot.store.arrow(
+            "files_measured",
+            table_id=snapshot.table.table_id,
+            next_file_id=snapshot.next_file_id,
+        )
+        self.files = files.cast(pa.schema([(name, pa.int64()) for name in files.column_names]))
+        ended = self.files["removed_version"]
+        is_live = pc.or_(pc.less(ended, 0), pc.greater(ended, snapshot.version))
+        self.live = self.files.filter(is_live)
+        self.deleted: dict[int, tuple[int, int]] = {}
+        if pc.sum(self.live["has_vector"]).as_py():
+            vectors = snapshot.store.query(
+                "vector_rows", table_id=snapshot.table.table_id, version=snapshot.version
+            )
+            self.deleted = {row[0]: (int(row[1]), int(row[2])) for row in vectors}
+
+    @property
+    def deleted_rows(self) -> int:
+        return sum(rows for rows, _ in self.deleted.values())
+
+    def partitions(self) -> list[PartitionStats]:
+        """Return every partition that has a file, the largest first."""
+        names = partition_names(self.snapshot.metadata)
+        total = int(pc.sum(self.live["size"]).as_py() or 0)
+        known = self.live.append_column(
+            "known", pc.cast(pc.greater_equal(self._rows, 0), pa.int64())
+        )
+        sums = known.group_by("partition_id").aggregate(
+            [("size", "count"), ("size", "sum"), ("num_records", "sum"), ("known", "sum")]
+        )
+        values: dict[int, str] = dict(
+            self.snapshot.store.query("partitions", table_id=self.snapshot.table.table_id)
+        )
+        found = []
+        for row in sums.to_pylist():
+            partition_id, files, size = row["partition_id"], row["size_count"], row["size_sum"]
+            rows = None
+            if row["known_sum"] == files:
+                rows = row["num_records_sum"] - self.deleted.get(partition_id, (0, 0))[0]
+            shown = partition_of(values.get(partition_id), names)
+            share = size / total if total else 0.0
+            found.append(PartitionStats(shown, label_of(shown), files, size, rows, share))
+        return sorted(found, key=lambda each: (-each.bytes, each.label))
+
+    @property
+    def _rows(self) -> pa.ChunkedArray:
+        return self.live["num_records"]
+
+    def rows(self) -> int | None:
+        """Return the live rows; None when a file does not tell."""
+        if len(self.live) and pc.min(self._rows).as_py() < 0:
+            return None
+        return int(pc.sum(self._rows).as_py() or 0) - self.deleted_rows
+
+    def histogram(self) -> tuple[SizeBucket, ...]:
+        """Count files by their size."""
+        sizes = self.live["size"]
+        found = []
+        for low, high in zip(_BOUNDS, (*_BOUNDS[1:], None), strict=True):
+            inside = pc.greater_equal(sizes, low)
+            if high is not None:
+                inside = pc.and_(inside, pc.less(sizes, high))
+            chosen = sizes.filter(inside)
+            found.append(SizeBucket(low, high, len(chosen), int(pc.sum(chosen).as_py() or 0)))
+        return tuple(found)
+
+    def growth(self, days: int) -> tuple[DayGrowth, ...]:
+        """Tell what came and went on each of the last days, oldest first."""
+        table_id, version = self.snapshot.table.table_id, self.snapshot.version
+        today = now_ms() // _DAY_MS
+        since = today - days + 1
+        rows = self.snapshot.store.query(
+            "commits_per_day", table_id=table_id, since_ms=since * _DAY_MS, version=version
+        )
+        spans = {int(row[0]) // _DAY_MS: (row[1], row[2], row[3]) for row in rows}
+        added = _by_day(self.files, "added_version", spans)
+        ended = _by_day(self.files, "removed_version", spans)
+        found: list[DayGrowth] = []
+        size = int(pc.sum(self.live["size"]).as_py() or 0)
+        for day in range(today, since - 1, -1):
+            came, went = added.get(day, _NOTHING), ended.get(day, _NOTHING)
+            found.append(
+                DayGrowth(
+                    day=from_ms(day * _DAY_MS).date(),
+                    commits=spans[day][0] if day in spans else 0,
+                    files_added=came[0],
+                    bytes_added=came[1],
+                    rows_added=None if came[3] else came[2],
+                    files_removed=went[0],
+                    bytes_removed=went[1],
+                    bytes=size,
+                )
+            )
+            size += went[1] - came[1]
+        return tuple(reversed(found))
+
+
+def table_stats(
+    catalog: Catalog, name: str, measured: Measured, days: int, partitions: int
+) -> TableStats:
+    """Put together what was measured."""
+    if not 1 <= days <= MOST_DAYS:
+        raise ValueError(f"days is a number from 1 to {MOST_DAYS:,}, got {days}")
+    snapshot, sizes = measured.snapshot, measured.live["size"]
+    names = snapshot.partition_columns
+    found = measured.partitions()
+    small = sizes.filter(pc.less(sizes, SMALL_BELOW))
+    total, files = int(pc.sum(sizes).as_py() or 0), len(sizes)
+    first, commits = catalog.store.query("count_versions", table_id=snapshot.table.table_id)[0]
+    records = measured.rows()
+    deleted = measured.deleted_rows
+    stored = None if records is None else records + deleted
+    return TableStats(
+        name=name,
+        version=snapshot.version,
+        committed_at=snapshot.committed_at,
+        first_version=first,
+        commits=commits,
+        files=files,
+        bytes=total,
+        rows=records,
+        average_bytes=total / files if files else 0.0,
+        smallest=pc.min(sizes).as_py() or 0,
+        largest=pc.max(sizes).as_py() or 0,
+        small_files=len(small),
+        small_bytes=int(pc.sum(small).as_py() or 0),
+        small_below=SMALL_BELOW,
+        histogram=measured.histogram(),
+        growth=measured.growth(days),
+        partition_columns=tuple(names),
+        partitions=tuple(found[:partitions]) if names else (),
+        skew=_skew(found if names else []),
+        vector_files=sum(count for _, count in measured.deleted.values()),
+        deleted_rows=deleted,
+        deleted_share=deleted / stored if stored else None,
+    )
+
+
+def partition_page(
+    measured: Measured, *, order: str, limit: int, cursor: str | None
+) -> Page[PartitionStats]:
+    """Return partitions in an order: the largest first, or by their values."""
+    if order not in ORDERS:
+        raise ValueError(f"order is one of {', '.join(ORDERS)}; got {order!r}")
+    found = measured.partitions()
+
+    def key(each: PartitionStats) -> tuple[int, str]:
+        return (0 if order == "partition" else -(getattr(each, order) or 0), each.label)
+
+    found.sort(key=key)
+    kind = f"partitions by {order}"
+    if cursor is not None:
+        after = read_cursor(kind, cursor, int, str)
+        found = [each for each in found if key(each) > after]
+    page = tuple(found[: page_size(limit)])
+    return Page(page, write_cursor(kind, *key(page[-1])) if len(found) > limit else None)
+
+
+def partition_names(metadata: Metadata) -> dict[str, str]:
+    """Return the partition columns in their order: as the log calls them → as users do."""
+    return dict(zip(physical_partitioning(metadata), metadata.partition_columns, strict=True))
+
+
+def partition_of(text: str | None, names: Mapping[str, str]) -> dict[str, str | None]:
+    """Return partition values by the names and in the order of the table's columns.
+
+    >>> partition_of('{"b": null, "a": "1"}', {"a": "x", "b": "y"})
+    {'x': '1', 'y': None}
+    """
+    values: dict[str, str | None] = json.loads(text) if text else {}
+    known = {name: values[stored] for stored, name in names.items() if stored in values}
+    return known | {name: value for name, value in values.items() if name not in names}
+
+
+def label_of(values: Mapping[str, str | None]) -> str:
+    """Return partition values as a folder would be called.
+
+    >>> label_of({"day": "2024-01-01", "shop": None})
+    'day=2024-01-01/shop=null'
+    """
+    return "/".join(f"{name}={'null' if v is None else v}" for name, v in values.items())
+
+
+def _skew(partitions: Sequence[PartitionStats]) -> Skew:
+    if not partitions:
+        return Skew(0, None, 0, None)
+    middle = median_low(each.bytes for each in partitions)
+    ratio = partitions[0].bytes / middle if middle else None
+    return Skew(len(partitions), partitions[0], middle, ratio)
+
+
+_Sums = tuple[int, int, int, int]
+_NOTHING = (0, 0, 0, 0)
+
+
+def _by_day(
+    files: pa.Table, column: str, spans: Mapping[int, tuple[int, int, int]]
+) -> dict[int, _Sums]:
+    """Return files, bytes, rows and files without a row count, by the day of a version."""
+    if not spans:
+        return {}
+    days = sorted(spans)
+    first = min(span[1] for span in spans.values())
+    lasts = np.maximum.accumulate([spans[day][2] for day in days])
+    chosen = files.filter(pc.greater_equal(files[column], first))
+    chosen = chosen.filter(pc.less_equal(chosen[column], int(lasts[-1])))
+    places = np.searchsorted(lasts, chosen[column].to_numpy())
+    sums = (
+        chosen.append_column("day", pa.array(np.array(days)[places], pa.int64()))
+        .append_column("unknown", pc.cast(pc.less(chosen["num_records"], 0), pa.int64()))
+        .group_by("day")
+        .aggregate([("size", "count"), ("size", "sum"), ("num_records", "sum"), ("unknown", "sum")])
+    )
+    names = ("size_count", "size_sum", "num_records_sum", "unknown_sum")
+    return {row["day"]: tuple(row[name] for name in names) for row in sums.to_pylist()}

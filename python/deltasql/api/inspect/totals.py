@@ -1,0 +1,104 @@
+"""What the live files of a table add up to; remembered and moved on.
+
+The first look at a table adds up all of its files in SQL. A later one adds only what came since,
+and takes off what went.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deltasql.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class FileSums:
+    """What some files add up to."""
+
+    files: int = 0
+    bytes: int = 0
+    records: int = 0
+    counted: int = 0  # files whose number of rows is known
+    vectors: int = 0  # files with a deletion vector
+
+    @classmethod
+    def from_row(cls, row: Sequence[int | None]) -> FileSums:
+        # Sums come as Decimal from PostgreSQL, and as NULL of no files.
+        return cls(*(int(each or 0) for each in row))
+
+    def plus(self, other: FileSums, sign: int = 1) -> FileSums:
+        return FileSums(
+            self.files + sign * other.files,
+            self.bytes + sign * other.bytes,
+            self.records + sign * other.records,
+            self.counted + sign * other.counted,
+            self.vectors + sign * other.vectors,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableTotals:
+    """The live files of one version of a table."""
+
+    version: int
+    next_file_id: int
+    sums: FileSums
+    deleted_rows: int  # of the rows in the files, so many are deleted by vectors
+
+    @property
+    def rows(self) -> int | None:
+        """Live rows; None when a file does not tell how many it has."""
+        is_known = self.sums.counted == self.sums.files
+        return self.sums.records - self.deleted_rows if is_known else None
+
+
+class TotalsCache:
+    """The totals of every table that was looked at, each at its latest known version."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[int, TableTotals] = {}
+        self._guard = threading.Lock()
+
+    def of(self, heads: Mapping[int, int]) -> dict[int, TableTotals]:
+        """Return the totals of tables at these versions, or at later ones that came meanwhile."""
+        with self._guard:
+            found = {each: self._known[each] for each in heads if each in self._known}
+        for table_id, totals in found.items():
+            if totals.version < heads[table_id]:
+                found[table_id] = self._moved(table_id, totals)
+        missing = [each for each in heads if each not in found]
+        if missing:
+            for table_id, version, next_file_id, *row in self._store.query(
+                "table_sums", table_ids=missing
+            ):
+                sums = FileSums.from_row(row)
+                found[table_id] = self._totals(table_id, version, next_file_id, sums)
+        with self._guard:
+            for table_id, totals in found.items():
+                before = self._known.get(table_id)
+                if before is None or before.version < totals.version:
+                    self._known[table_id] = totals
+        return found
+
+    def _moved(self, table_id: int, before: TableTotals) -> TableTotals:
+        """Add what came and take off what went; a file that did both is in neither."""
+        key = {"table_id": table_id, "first_file_id": before.next_file_id}
+        _, version, next_file_id, *row = self._store.query("table_sums_added", **key)[0]
+        ended = self._store.query("table_sums_ended", **key, after=before.version, last=version)
+        sums = before.sums.plus(FileSums.from_row(row)).plus(FileSums.from_row(ended[0]), -1)
+        return self._totals(table_id, version, next_file_id, sums)
+
+    def _totals(
+        self, table_id: int, version: int, next_file_id: int, sums: FileSums
+    ) -> TableTotals:
+        deleted = 0
+        if sums.vectors:
+            rows = self._store.query("vector_rows", table_id=table_id, version=version)
+            deleted = sum(int(row[1]) for row in rows)
+        return TableTotals(version, next_file_id, sums, deleted)

@@ -1,0 +1,83 @@
+-- What is looked at to find out what is wrong. Nothing here writes.
+
+-- name: database_version [sqlite]
+SELECT sqlite_version();
+
+-- name: database_version [postgres]
+SELECT current_setting('server_version');
+
+-- name: database_version [duckdb]
+SELECT version();
+
+-- name: index_names [sqlite]
+SELECT name FROM sqlite_master WHERE type = 'index';
+
+-- name: index_names [postgres]
+-- An index whose making was cut short is there, but not used.
+SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE c.relnamespace = current_schema()::regnamespace AND i.indisvalid;
+
+-- name: index_names [duckdb]
+SELECT index_name FROM duckdb_indexes()
+WHERE database_name = current_database() AND schema_name = current_schema();
+
+-- name: longest_transaction [postgres]
+-- Seconds since the oldest transaction of this database began, other than this one.
+SELECT coalesce(max(extract(epoch FROM now() - a.xact_start)), 0)::float8 FROM pg_stat_activity a
+WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.state <> 'idle'
+  AND a.backend_type = 'client backend';
+
+-- name: head_facts
+-- Every live table: what its head says, and what its rows say.
+SELECT t.table_id, t.namespace, t.name, h.version, h.next_file_id,
+  (SELECT max(v.version) FROM dl_table_versions v WHERE v.table_id = t.table_id),
+  (SELECT min(v.version) FROM dl_table_versions v WHERE v.table_id = t.table_id),
+  (SELECT count(*) FROM dl_table_versions v WHERE v.table_id = t.table_id),
+  (SELECT max(f.file_id) FROM dl_add_files f WHERE f.table_id = t.table_id),
+  (SELECT max(f.removed_version) FROM dl_add_files f
+   WHERE f.table_id = t.table_id AND f.removed_version IS NOT NULL),
+  (SELECT count(*) FROM dl_metadata_updates m WHERE m.table_id = t.table_id AND m.version = h.metadata_version),
+  (SELECT count(*) FROM dl_protocol_updates p WHERE p.table_id = t.table_id AND p.version = h.protocol_version)
+FROM dl_tables t LEFT JOIN dl_table_heads h ON h.table_id = t.table_id
+WHERE t.dropped_at_ms IS NULL ORDER BY t.namespace, t.name;
+
+-- name: orphan_rows
+SELECT 'dl_table_heads', count(*) FROM dl_table_heads o
+WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = o.table_id)
+UNION ALL
+SELECT 'dl_mirror_targets', count(*) FROM dl_mirror_targets o
+WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = o.table_id)
+UNION ALL
+SELECT 'dl_metadata_updates', count(*) FROM dl_metadata_updates o
+WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = o.table_id)
+UNION ALL
+SELECT 'dl_staged_files', count(*) FROM dl_staged_files o
+WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = o.table_id);
+
+-- name: orphan_logs
+-- Of the large tables only the ids are visited, each once, from index entry to index entry.
+WITH RECURSIVE files (id) AS (
+  SELECT min(table_id) FROM dl_add_files
+  UNION ALL
+  SELECT (SELECT min(f.table_id) FROM dl_add_files f WHERE f.table_id > files.id) FROM files WHERE files.id IS NOT NULL
+), versions (id) AS (
+  SELECT min(table_id) FROM dl_table_versions
+  UNION ALL
+  SELECT (SELECT min(v.table_id) FROM dl_table_versions v WHERE v.table_id > versions.id)
+  FROM versions WHERE versions.id IS NOT NULL
+)
+SELECT 'dl_add_files', id FROM files
+WHERE id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = id)
+UNION ALL
+SELECT 'dl_table_versions', id FROM versions
+WHERE id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = id);
+
+-- name: orphan_logs [duckdb]
+SELECT DISTINCT 'dl_add_files', f.table_id FROM dl_add_files f
+WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = f.table_id)
+UNION ALL
+SELECT DISTINCT 'dl_table_versions', v.table_id FROM dl_table_versions v
+WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = v.table_id);
+
+-- name: staged_count
+SELECT count(*), min(staged_at_ms) FROM dl_staged_files WHERE staged_at_ms < $before_ms;

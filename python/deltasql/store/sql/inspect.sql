@@ -1,0 +1,258 @@
+-- What people look at. Every list is read a page at a time, from where the page before it ended.
+
+-- part: summary_columns
+t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties,
+  h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version, v.operation,
+  coalesce(g.state, 'ACTIVE'), coalesce(g.published_version, -1), g.last_error, w.committed_at_ms;
+
+-- part: summary_tables
+dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
+  LEFT JOIN dl_table_versions v ON v.table_id = h.table_id AND v.version = h.version
+  LEFT JOIN dl_mirror_targets g ON g.table_id = t.table_id AND g.target = 'table'
+  LEFT JOIN dl_table_versions w ON w.table_id = t.table_id AND w.version = coalesce(g.published_version, -1) + 1;
+
+-- name: summaries_page
+SELECT {use:summary_columns}
+FROM {use:summary_tables}
+WHERE t.dropped_at_ms IS NULL AND (CAST($namespace AS TEXT) IS NULL OR t.namespace = $namespace)
+  AND (t.namespace > $after_namespace OR (t.namespace = $after_namespace AND t.name > $after_name))
+ORDER BY t.namespace, t.name LIMIT $limit;
+
+-- name: summary_of
+SELECT {use:summary_columns}
+FROM {use:summary_tables}
+WHERE t.table_id = $table_id;
+
+-- part: file_sums
+count(*) AS files, sum(f.size) AS bytes, sum(f.num_records) AS records, count(f.num_records) AS counted,
+    count(f.deletion_vector) AS vectors;
+
+-- name: table_sums
+-- With the head in one statement: it says which version the sums are of. Files are read in the order
+-- of their ids: a condition that names the index of live files would have them in the order of a hash.
+SELECT h.table_id, h.version, h.next_file_id, g.files, g.bytes, g.records, g.counted, g.vectors
+FROM dl_table_heads h LEFT JOIN (
+  SELECT f.table_id, {use:file_sums}
+  FROM dl_add_files f WHERE f.table_id {in:table_ids} AND coalesce(f.removed_version, -1) = -1
+  GROUP BY f.table_id
+) g ON g.table_id = h.table_id
+WHERE h.table_id {in:table_ids};
+
+-- name: table_sums_added
+SELECT h.table_id, h.version, h.next_file_id, g.files, g.bytes, g.records, g.counted, g.vectors
+FROM dl_table_heads h LEFT JOIN (
+  SELECT f.table_id, {use:file_sums}
+  FROM dl_add_files f
+  WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND coalesce(f.removed_version, -1) = -1
+  GROUP BY f.table_id
+) g ON g.table_id = h.table_id
+WHERE h.table_id = $table_id;
+
+-- name: table_sums_ended
+-- Files that were live at a version and are no longer live at a later one.
+SELECT {use:file_sums}
+FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.removed_version > $after AND f.removed_version <= $last
+  AND +f.file_id < $first_file_id;
+
+-- name: files_measured
+-- Every file that ever was, in numbers alone.
+SELECT f.partition_id, f.size, coalesce(f.num_records, -1) AS num_records, f.added_version,
+  coalesce(f.removed_version, -1) AS removed_version,
+  CASE WHEN f.deletion_vector IS NULL THEN 0 ELSE 1 END AS has_vector
+FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.file_id < $next_file_id;
+
+-- name: vector_rows [sqlite]
+SELECT f.partition_id, sum(json_extract(f.deletion_vector, '$.cardinality')), count(*) FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.deletion_vector IS NOT NULL AND {use:live_at_version}
+GROUP BY f.partition_id;
+
+-- name: vector_rows [postgres]
+SELECT f.partition_id, sum((f.deletion_vector::json ->> 'cardinality')::bigint), count(*) FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.deletion_vector IS NOT NULL AND {use:live_at_version}
+GROUP BY f.partition_id;
+
+-- name: vector_rows [duckdb]
+SELECT f.partition_id, sum(CAST(regexp_extract(f.deletion_vector, '"cardinality": *([0-9]+)', 1) AS BIGINT)), count(*)
+FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.deletion_vector IS NOT NULL AND {use:live_at_version}
+GROUP BY f.partition_id;
+
+-- name: partition_values_of
+SELECT partition_id, partition_values FROM dl_partitions
+WHERE table_id = $table_id AND partition_id {in:partition_ids};
+
+-- name: commits_per_hour
+-- Through dl_tables, so that each table's index on time is used.
+SELECT v.committed_at_ms - v.committed_at_ms % 3600000, count(*)
+FROM dl_tables t JOIN dl_table_versions v ON v.table_id = t.table_id
+WHERE t.dropped_at_ms IS NULL AND v.committed_at_ms >= $since_ms AND v.committed_at_ms < $until_ms
+  AND (CAST($namespace AS TEXT) IS NULL OR t.namespace = $namespace)
+GROUP BY 1 ORDER BY 1;
+
+-- name: commits_per_hour_of
+SELECT v.committed_at_ms - v.committed_at_ms % 3600000, count(*)
+FROM dl_table_versions v
+WHERE v.table_id = $table_id AND v.committed_at_ms >= $since_ms AND v.committed_at_ms < $until_ms
+GROUP BY 1 ORDER BY 1;
+
+-- name: commits_per_day
+SELECT v.committed_at_ms - v.committed_at_ms % 86400000, count(*), min(v.version), max(v.version)
+FROM dl_table_versions v
+WHERE v.table_id = $table_id AND v.committed_at_ms >= $since_ms AND v.version <= $version
+GROUP BY 1 ORDER BY 1;
+
+-- name: count_versions
+SELECT min(version), count(*) FROM dl_table_versions WHERE table_id = $table_id;
+
+-- part: commit_columns
+v.version, v.committed_at_ms, v.txn_id, v.group_size, v.operation, v.operation_parameters, v.operation_metrics,
+  v.engine_info, v.user_metadata, v.is_blind_append, v.read_version, v.isolation_level, v.commit_timestamp,
+  v.in_commit_timestamp, v.extra, v.next_file_id;
+
+-- name: history_of_operation
+SELECT {use:commit_columns} FROM dl_table_versions v
+WHERE v.table_id = $table_id AND v.version <= $last AND upper(v.operation) = upper($operation)
+ORDER BY v.version DESC LIMIT $limit;
+
+-- part: page_columns
+f.file_id, f.path, f.partition_id, f.size, f.num_records, f.modification_time, f.added_version, f.stats,
+  f.deletion_vector;
+
+-- name: page_by_added
+SELECT {use:page_columns} FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.file_id > $after_id AND f.file_id < $next_file_id AND {use:live_at_version}
+ORDER BY f.file_id LIMIT $limit;
+
+-- name: page_by_added_down
+SELECT {use:page_columns} FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.file_id < $after_id AND f.file_id < $next_file_id AND {use:live_at_version}
+ORDER BY f.file_id DESC LIMIT $limit;
+
+-- part: next_sizes
+SELECT f.size, f.file_id FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.file_id < $next_file_id;
+
+-- name: sizes_up
+{use:next_sizes} AND {use:live_at_version}
+  AND (f.size > $after_size OR (f.size = $after_size AND f.file_id > $after_id))
+ORDER BY f.size, f.file_id LIMIT $limit;
+
+-- name: sizes_down
+{use:next_sizes} AND {use:live_at_version}
+  AND (f.size < $after_size OR (f.size = $after_size AND f.file_id < $after_id))
+ORDER BY f.size DESC, f.file_id DESC LIMIT $limit;
+
+-- part: next_paths
+SELECT f.path, f.file_id FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.file_id < $next_file_id;
+
+-- name: paths_up
+{use:next_paths} AND {use:live_at_version}
+  AND (f.path > $after_path OR (f.path = $after_path AND f.file_id > $after_id))
+ORDER BY f.path, f.file_id LIMIT $limit;
+
+-- name: paths_down
+{use:next_paths} AND {use:live_at_version}
+  AND (CAST($before_path AS TEXT) IS NULL OR f.path < $before_path OR (f.path = $before_path AND f.file_id < $after_id))
+ORDER BY f.path DESC, f.file_id DESC LIMIT $limit;
+
+-- name: page_files
+SELECT {use:page_columns} FROM dl_add_files f WHERE f.table_id = $table_id AND f.file_id {in:file_ids};
+
+-- name: definition_versions
+-- Versions that changed the metadata or the protocol, newest first.
+SELECT d.version, v.committed_at_ms, v.operation FROM (
+  SELECT m.version FROM dl_metadata_updates m WHERE m.table_id = $table_id AND m.version < $before
+  UNION
+  SELECT p.version FROM dl_protocol_updates p WHERE p.table_id = $table_id AND p.version < $before
+) d LEFT JOIN dl_table_versions v ON v.table_id = $table_id AND v.version = d.version
+ORDER BY d.version DESC LIMIT $limit;
+
+-- name: definitions_before
+SELECT (SELECT max(m.version) FROM dl_metadata_updates m WHERE m.table_id = $table_id AND m.version < $before),
+  (SELECT max(p.version) FROM dl_protocol_updates p WHERE p.table_id = $table_id AND p.version < $before);
+
+-- part: diff_sums
+SELECT count(*), coalesce(sum(f.size), 0), coalesce(sum(f.num_records), 0), count(f.num_records) FROM dl_add_files f;
+
+-- part: diff_columns
+SELECT f.file_id, f.path, p.partition_values, f.size, f.num_records, f.added_version, f.removed_version
+  FROM dl_add_files f JOIN dl_partitions p ON p.table_id = f.table_id AND p.partition_id = f.partition_id;
+
+-- part: came_between
+WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id
+  AND (f.removed_version IS NULL OR f.removed_version > $last);
+
+-- part: went_between
+-- The plus keeps SQLite from going through all files by their ids.
+WHERE f.table_id = $table_id AND f.removed_version > $first AND f.removed_version <= $last
+  AND +f.file_id < $first_file_id;
+
+-- name: came_sums
+{use:diff_sums} {use:came_between};
+
+-- name: went_sums
+{use:diff_sums} {use:went_between};
+
+-- name: came_page
+{use:diff_columns} {use:came_between} ORDER BY f.file_id LIMIT $limit;
+
+-- name: went_page
+{use:diff_columns} {use:went_between} ORDER BY +f.file_id LIMIT $limit;
+
+-- name: group_page
+-- Transactions over several tables, newest first. Their tables may tell slightly different times.
+SELECT v.txn_id, max(v.committed_at_ms) AS at_ms FROM dl_table_versions v
+WHERE v.group_size > 1 AND v.committed_at_ms >= $since_ms
+GROUP BY v.txn_id
+HAVING max(v.committed_at_ms) < $before_ms OR (max(v.committed_at_ms) = $before_ms AND v.txn_id < $before_txn)
+ORDER BY at_ms DESC, v.txn_id DESC LIMIT $limit;
+
+-- name: group_page_of
+SELECT v.txn_id, v.committed_at_ms FROM dl_table_versions v
+WHERE v.table_id = $table_id AND v.group_size > 1 AND v.committed_at_ms >= $since_ms
+  AND (v.committed_at_ms < $before_ms OR (v.committed_at_ms = $before_ms AND v.txn_id < $before_txn))
+ORDER BY v.committed_at_ms DESC, v.txn_id DESC LIMIT $limit;
+
+-- name: participants
+SELECT v.txn_id, t.namespace, t.name, v.version, v.committed_at_ms, v.operation, v.operation_metrics, v.user_metadata
+FROM dl_table_versions v JOIN dl_tables t ON t.table_id = v.table_id
+WHERE v.txn_id {in:txn_ids} ORDER BY t.namespace, t.name, t.table_id;
+
+-- name: recent_commits
+SELECT t.namespace, t.name, v.version, v.committed_at_ms, v.operation, v.operation_metrics, v.txn_id, v.group_size
+FROM dl_tables t JOIN dl_table_versions v ON v.table_id = t.table_id
+WHERE t.dropped_at_ms IS NULL AND v.committed_at_ms >= $since_ms
+ORDER BY v.committed_at_ms DESC, t.table_id DESC, v.version DESC LIMIT $limit;
+
+-- name: commits_after
+SELECT v.version, v.committed_at_ms, v.operation, v.operation_metrics, v.txn_id, v.group_size
+FROM dl_table_versions v WHERE v.table_id = $table_id AND v.version > $after
+ORDER BY v.version LIMIT $limit;
+
+-- name: failed_versions
+SELECT s.version, s.status, s.attempts, s.last_error, s.updated_at_ms, v.committed_at_ms
+FROM dl_mirror_status s LEFT JOIN dl_table_versions v ON v.table_id = s.table_id AND v.version = s.version
+WHERE s.table_id = $table_id AND s.target = $target AND s.version < $before AND s.status = 'FAILED'
+ORDER BY s.version DESC LIMIT $limit;
+
+-- name: versions_at_target
+SELECT v.version, s.status, s.attempts, s.last_error, s.updated_at_ms, v.committed_at_ms
+FROM dl_table_versions v
+LEFT JOIN dl_mirror_status s ON s.table_id = v.table_id AND s.version = v.version AND s.target = $target
+WHERE v.table_id = $table_id AND v.version >= $first AND v.version < $before
+  AND (s.status IS NULL OR s.status <> 'FAILED')
+ORDER BY v.version DESC LIMIT $limit;
+
+-- name: tombstone_totals
+-- What a vacuum may delete, counted: `tombstones_between` without the names.
+SELECT count(*), coalesce(sum(coalesce(r.size, 0)), 0) FROM dl_remove_files r
+WHERE r.table_id = $table_id AND coalesce(r.deletion_timestamp, 0) <= $before_ms
+  AND (r.version > $after_version OR coalesce(r.deletion_timestamp, 0) > $after_ms);
+
+-- name: last_operation_at
+SELECT v.version, v.committed_at_ms, coalesce(v.extra, '') FROM dl_table_versions v
+WHERE v.table_id = $table_id AND v.operation = $operation
+ORDER BY v.version DESC LIMIT 1;
