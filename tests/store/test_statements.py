@@ -37,7 +37,12 @@ FLAGS = {
     "removed",
 }
 TEXTS = {
+    "after_name",
+    "after_namespace",
+    "after_path",
     "app_id",
+    "before_path",
+    "before_txn",
     "checksum",
     "claimed_by",
     "clustering_provider",
@@ -74,6 +79,7 @@ TEXTS = {
     "tags",
     "target",
     "txn_id",
+    "txn_ids",
     "type",
     "user_metadata",
     "file_stats",
@@ -87,6 +93,7 @@ ONLY = {
     "durability": {"sqlite"},
     "has_ledger": {"sqlite", "duckdb"},
     "head_as_known": {"sqlite"},
+    "longest_transaction": {"postgres"},
     "note_staged_files": {"postgres"},
     "record_published": {"postgres"},
     "relax_durability": {"sqlite", "postgres"},

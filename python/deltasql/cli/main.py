@@ -13,13 +13,20 @@ except ImportError:  # pragma: no cover - the console script of an installation 
 
 from deltasql.cli.context import EXIT_FAILED, EXIT_WRONG, Context
 from deltasql.cli.cutover import cutover, rollback
+from deltasql.cli.diff import diff
+from deltasql.cli.doctor import doctor
 from deltasql.cli.export import export
+from deltasql.cli.files import files
 from deltasql.cli.follow import follow
+from deltasql.cli.history import history
 from deltasql.cli.import_table import import_table
 from deltasql.cli.mirror import mirror
 from deltasql.cli.output import FORMATS
 from deltasql.cli.rebuild import rebuild
+from deltasql.cli.schema import schema
+from deltasql.cli.stats import stats
 from deltasql.cli.verify import verify
+from deltasql.cli.watch import watch
 from deltasql.exceptions import ImportMismatchError, TxnLogError, TxnLogStorageError
 from deltasql.exceptions.redaction import redact
 
@@ -101,6 +108,8 @@ def main(
 
 
 for command in (cutover, export, follow, import_table, mirror, rebuild, rollback, verify):
+    main.add_command(command)
+for command in (diff, doctor, files, history, schema, stats, watch):
     main.add_command(command)
 put_examples_last(main)
 

@@ -74,11 +74,14 @@ def _run(catalog: Catalog, table: str | None) -> Iterator[Check]:
         yield checks.unreachable(error)
         return
     chosen = [catalog.table(table)] if table is not None else catalog.tables()
-    yield from checks.integrity(store, None if table is None else chosen[0].full_name)
+    found = [*checks.integrity(store, None if table is None else chosen[0].full_name)]
+    yield from found
+    # Of a table whose head is wrong, nothing that depends on it can be told.
+    broken = {each.table for each in found if each.status != OK}
     yield checks.orphans(store)
     yield from _mirror(catalog, {each.row.table_id for each in chosen})
     yield _intents(catalog)
-    yield from _tables(catalog, chosen)
+    yield from _tables(catalog, [each for each in chosen if each.full_name not in broken])
 
 
 def _mirror(catalog: Catalog, table_ids: set[int]) -> Iterator[Check]:

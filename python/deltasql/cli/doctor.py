@@ -1,0 +1,35 @@
+"""`deltasql doctor`: what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+import click
+
+from deltasql.cli.context import Context, fail_unless, talk
+from deltasql.cli.progress import busy
+
+COLUMNS = ("status", "name", "table", "detail", "suggestion")
+
+
+@click.command()
+@click.argument("table", required=False)
+@click.option("--problems", is_flag=True, help="Leave out what is fine.")
+@click.pass_obj
+def doctor(context: Context, table: str | None, problems: bool) -> None:
+    """Look for what is wrong with a catalog, or with TABLE; exit with 1 when a check fails.
+
+    Connectivity, versions, schema and indexes, integrity, the mirror, files without a commit,
+    small files and overdue vacuums are looked at. Nothing is changed.
+
+    \b
+    Example:
+      deltasql doctor
+    """
+    from deltasql.api.inspect.examine import examine
+
+    with busy("examining", color=context.color):
+        report = examine(context.catalog_uri(), table=table)
+    rows = [each.to_dict() for each in report.checks if not problems or each.status != "ok"]
+    context.output.rows(rows, COLUMNS)
+    if context.format == "table":
+        talk(f"{len(report.checks)} checks, {report.failures} failed, {report.warnings} warnings")
+    fail_unless(report.ok)

@@ -1,0 +1,61 @@
+"""`deltasql files`: the data files of a version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from deltasql.cli.pages import first_of
+
+if TYPE_CHECKING:
+    from deltasql.cli.context import Context
+
+COLUMNS = ("path", "bytes", "rows", "partition", "added_version", "deleted_rows", "modified_at")
+
+
+@click.command()
+@click.argument("table")
+@click.option("--where", "predicate", metavar="SQL", help="Only files that can hold such a row.")
+@click.option("--version", type=click.IntRange(0), help="The files of this version.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=100, show_default=True, help="Files at most."
+)
+@click.option(
+    "--order",
+    type=click.Choice(["added", "size", "path"]),
+    default="added",
+    show_default=True,
+    help="What they are sorted by.",
+)
+@click.option("--descending", is_flag=True, help="The latest, largest or last first.")
+@click.pass_obj
+def files(
+    context: Context,
+    table: str,
+    predicate: str | None,
+    version: int | None,
+    limit: int,
+    order: str,
+    descending: bool,
+) -> None:
+    """List the live files of TABLE, those of an earlier version or of a predicate if wanted.
+
+    \b
+    Example:
+      deltasql files sales --where "id = 1" --order size --descending
+    """
+    with context.open_table(table) as (catalog, name):
+        found = first_of(
+            lambda **page: catalog.inspect.files(
+                name,
+                version=version,
+                predicate=predicate,
+                order=order,
+                descending=descending,
+                **page,
+            ),
+            limit,
+        )
+        rows = [each.to_dict() for each in found]
+    context.output.rows(rows, COLUMNS)

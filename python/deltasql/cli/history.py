@@ -1,0 +1,40 @@
+"""`deltasql history`: the commits of a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from deltasql.cli.pages import first_of
+
+if TYPE_CHECKING:
+    from deltasql.cli.context import Context
+
+COLUMNS = ("version", "committed_at", "operation", "parameters", "metrics", "user_metadata")
+GROUPED = (*COLUMNS, "group_size", "txn_id")
+
+
+@click.command()
+@click.argument("table")
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Commits at most."
+)
+@click.option("--operation", help="Only commits of one operation, such as WRITE or OPTIMIZE.")
+@click.option("--transactions", is_flag=True, help="Show the transaction of each commit, too.")
+@click.pass_obj
+def history(
+    context: Context, table: str, limit: int, operation: str | None, transactions: bool
+) -> None:
+    """Show the commits of TABLE, newest first.
+
+    \b
+    Example:
+      deltasql history sales --limit 5
+    """
+    with context.open_table(table) as (catalog, name):
+        found = first_of(
+            lambda **page: catalog.inspect.history(name, operation=operation, **page), limit
+        )
+        rows = [each.to_dict() for each in found]
+    context.output.rows(rows, GROUPED if transactions else COLUMNS)

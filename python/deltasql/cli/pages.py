@@ -1,0 +1,25 @@
+"""Lists that come in pages, read up to a limit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from deltasql.api.inspect.page import Page
+
+T = TypeVar("T")
+_PAGE = 1000
+
+
+def first_of(read: Callable[..., Page[T]], limit: int, **options: Any) -> Iterator[T]:
+    """Yield the first items of a list, a page at a time."""
+    left, cursor = limit, None
+    while left > 0:
+        page = read(limit=min(left, _PAGE), cursor=cursor, **options)
+        yield from page.items
+        left -= len(page.items)
+        cursor = page.next
+        if cursor is None:
+            return

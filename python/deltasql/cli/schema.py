@@ -1,0 +1,67 @@
+"""`deltasql schema`: the columns of a table, and how they changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deltasql.cli.pages import first_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.api.inspect.definition import SchemaChange
+    from deltasql.cli.context import Context
+
+COLUMNS = ("name", "type", "nullable", "partition", "comment")
+CHANGES = ("version", "committed_at", "operation", "what", "key", "before", "after")
+
+
+@click.command()
+@click.argument("table")
+@click.option("--version", type=click.IntRange(0), help="The columns of this version.")
+@click.option("--changes", is_flag=True, help="Show how columns, properties and protocol changed.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="With --changes: versions at most.",
+)
+@click.pass_obj
+def schema(context: Context, table: str, version: int | None, changes: bool, limit: int) -> None:
+    """Show the columns of TABLE, or every change to them, newest first.
+
+    \b
+    Example:
+      deltasql schema sales --changes
+    """
+    if changes and version is not None:
+        raise click.UsageError("--changes shows every version: leave --version out.")
+    with context.open_table(table) as (catalog, name):
+        if not changes:
+            found = catalog.inspect.schema(name, version=version)
+            context.output.rows([each.to_dict() for each in found], COLUMNS)
+            return
+        told = [*first_of(lambda **page: catalog.inspect.schema_changes(name, **page), limit)]
+    if context.format in ("json", "ndjson", "yaml"):
+        context.output.rows([each.to_dict() for each in told], CHANGES)
+    else:
+        context.output.rows([row for each in told for row in _lines(each)], CHANGES)
+
+
+def _lines(change: SchemaChange) -> Iterator[dict[str, Any]]:
+    """Put every change of a version into a line of its own."""
+    version = {
+        "version": change.version,
+        "committed_at": change.committed_at,
+        "operation": change.operation,
+    }
+    for column in change.changes:
+        line = {"what": f"column {column.kind}", "key": column.column}
+        yield {**version, **line, "before": column.before, "after": column.after}
+    for what, values in (("property", change.properties), ("protocol", change.protocol)):
+        for value in values:
+            line = {"what": what, "key": value.key}
+            yield {**version, **line, "before": value.before, "after": value.after}

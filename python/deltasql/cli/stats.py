@@ -1,0 +1,151 @@
+"""`deltasql stats`: sizes, small files, growth and skew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deltasql.cli.progress import busy
+from deltasql.cli.sizes import bar_text, count_text, size_text
+
+if TYPE_CHECKING:
+    from deltasql.api.inspect.overview import Overview, TableSummary
+    from deltasql.api.inspect.stats import TableStats
+    from deltasql.cli.context import Context
+
+TABLES = (
+    "name",
+    "version",
+    "files",
+    "bytes",
+    "rows",
+    "committed_at",
+    "mirror_state",
+    "pending",
+    "lag_s",
+)
+
+
+@click.command()
+@click.argument("table", required=False)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3660),
+    default=7,
+    show_default=True,
+    help="Growth of so many days.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(0, 10_000),
+    default=10,
+    show_default=True,
+    help="The largest partitions, so many.",
+)
+@click.pass_obj
+def stats(context: Context, table: str | None, days: int, partitions: int) -> None:
+    """Show how large TABLE is, how its files are, and how it grows; or a line for every table.
+
+    \b
+    Example:
+      deltasql stats sales
+    """
+    with context.open_tables(table) as (catalog, name), busy("adding up", color=context.color):
+        if name is None:
+            overview = catalog.inspect.overview(limit=10_000)
+            advice = None
+        else:
+            found = catalog.inspect.stats(name, days=days, partitions=partitions)
+            advice = catalog.inspect.advice(name)
+    if name is None:
+        _show_tables(context, overview)
+    elif context.format == "table":
+        _show_table(context, found)
+        for suggestion in advice.suggestions if advice else ():
+            click.echo(suggestion)
+    else:
+        context.output.record({**found.to_dict(), "advice": advice and advice.to_dict()})
+
+
+def _show_tables(context: Context, overview: Overview) -> None:
+    if context.format != "table":
+        context.output.rows([each.to_dict() for each in overview.tables], TABLES)
+        return
+    context.output.rows([_readable(each) for each in overview.tables], TABLES)
+    totals = overview.totals
+    click.echo(
+        f"{count_text(totals.tables)} tables, {count_text(totals.files)} files, "
+        f"{size_text(totals.bytes)}; {count_text(totals.commits)} commits in the last 24 hours",
+        err=True,
+    )
+
+
+def _readable(table: TableSummary) -> dict[str, Any]:
+    return {
+        **table.to_dict(),
+        "files": count_text(table.files),
+        "bytes": size_text(table.bytes),
+        "rows": count_text(table.rows),
+        "committed_at": f"{table.committed_at:%Y-%m-%d %H:%M:%S}",
+    }
+
+
+def _show_table(context: Context, found: TableStats) -> None:
+    output = context.output
+    skew = found.skew
+    facts = {
+        "table": found.name,
+        "version": found.version,
+        "committed at": f"{found.committed_at:%Y-%m-%d %H:%M:%S}",
+        "commits": count_text(found.commits),
+        "files": count_text(found.files),
+        "size": size_text(found.bytes),
+        "rows": count_text(found.rows) or "not known",
+        "average file": size_text(found.average_bytes),
+        "smallest, largest": f"{size_text(found.smallest)}, {size_text(found.largest)}",
+        f"files below {size_text(found.small_below)}": count_text(found.small_files),
+        "rows deleted by vectors": count_text(found.deleted_rows),
+    }
+    if found.partition_columns:
+        facts["partitions"] = count_text(skew.partitions)
+    if skew.ratio is not None:
+        facts["largest against median partition"] = f"{skew.ratio:.1f} times"
+    output.record(facts)
+    click.echo()
+    most = max((each.files for each in found.histogram), default=0)
+    shown = [
+        {
+            "file_size": f"{size_text(each.low)} or more",
+            "files": count_text(each.files),
+            "bytes": size_text(each.bytes),
+            "share": bar_text(each.files, most),
+        }
+        for each in found.histogram
+    ]
+    output.rows(shown, ("file_size", "files", "bytes", "share"))
+    if found.partitions:
+        click.echo()
+        largest = [
+            {
+                "partition": each.label,
+                "files": count_text(each.files),
+                "bytes": size_text(each.bytes),
+                "rows": count_text(each.rows),
+                "share": f"{each.share:.1%}",
+            }
+            for each in found.partitions
+        ]
+        output.rows(largest, ("partition", "files", "bytes", "rows", "share"))
+    click.echo()
+    days = [
+        {
+            "day": str(each.day),
+            "commits": count_text(each.commits),
+            "files": f"+{count_text(each.files_added)} -{count_text(each.files_removed)}",
+            "bytes": f"+{size_text(each.bytes_added)} -{size_text(each.bytes_removed)}",
+            "size": size_text(each.bytes),
+        }
+        for each in found.growth
+    ]
+    output.rows(days, ("day", "commits", "files", "bytes", "size"))

@@ -1,0 +1,323 @@
+"""`catalog.inspect`: sizes, lists in pages, history and differences, on every database."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from deltasql.exceptions import (
+    TxnLogTableNotFoundError,
+    TxnLogTransactionError,
+    VersionNotFoundError,
+)
+from deltasql.model.actions import AddFile, DeletionVector, RemoveFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.inspect.page import Page
+
+SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string())])
+
+
+def add(name: str, day: str | None, size: int, records: int | None, **more: Any) -> AddFile:
+    stats = None if records is None else json.dumps({"numRecords": records})
+    path = f"day={day}/{name}.parquet"
+    return AddFile(path, {"day": day}, size, 0, True, stats=stats, **more)
+
+
+def commit(catalog: Catalog, *actions: Any, table: str = "sales") -> int:
+    with catalog.begin() as tx:
+        tx.stage_table(table, list(actions))
+    return tx.versions[table]
+
+
+@pytest.fixture
+def sales(catalog: Catalog) -> Catalog:
+    """A catalog whose table `sales` has files of known sizes, none of which exists."""
+    properties = {"delta.enableDeletionVectors": "true"}
+    catalog.create_table("sales", SCHEMA, partition_by=["day"], properties=properties)
+    commit(catalog, add("a", "mon", 100, 10), add("b", "mon", 2_000_000, 20))
+    commit(catalog, add("c", "tue", 200_000_000, 30), add("d", None, 300, 40))
+    return catalog
+
+
+def pages(call: Callable[..., Page[Any]], **options: Any) -> list[Any]:
+    """Everything a list holds, read a page at a time."""
+    found, cursor = [], None
+    while True:
+        page = call(**options, cursor=cursor)
+        assert len(page.items) <= options["limit"]
+        found += page.items
+        cursor = page.next
+        if cursor is None:
+            return found
+
+
+def test_a_table_is_told_in_one_line(sales: Catalog) -> None:
+    found = sales.inspect.table("sales")
+    assert (found.name, found.namespace, found.short_name) == ("sales", "default", "sales")
+    assert (found.version, found.files, found.bytes, found.rows) == (2, 4, 202_000_400, 100)
+    assert (found.published_version, found.pending, found.mirror_state) == (-1, 3, "ACTIVE")
+    assert found.lag_s >= 0
+    assert not found.is_following
+    assert found.committed_at == sales.table("sales").snapshot().committed_at
+
+
+def test_rows_are_unknown_when_one_file_does_not_tell(sales: Catalog) -> None:
+    commit(sales, add("e", "wed", 1, None))
+    assert sales.inspect.table("sales").rows is None
+    assert sales.inspect.stats("sales").rows is None
+    assert sales.inspect.overview().totals.rows is None
+
+
+def test_totals_move_on_with_what_came_and_went(sales: Catalog) -> None:
+    inspect = sales.inspect
+    assert inspect.table("sales").files == 4
+    gone = RemoveFile("day=mon/a.parquet", 1, True, partition_values={"day": "mon"}, size=100)
+    commit(sales, gone, add("e", "wed", 5, 1))
+    commit(sales, add("f", "wed", 7, 2))
+    commit(sales, RemoveFile("day=wed/f.parquet", 1, True, partition_values={"day": "wed"}))
+    found = inspect.table("sales")
+    assert (found.files, found.bytes, found.rows) == (4, 202_000_305, 91)
+    fresh = sales.table("sales").snapshot().totals()
+    assert (fresh.num_files, fresh.size_bytes) == (found.files, found.bytes)
+
+
+def test_overview_adds_up_all_tables_and_counts_commits_by_hour(sales: Catalog) -> None:
+    sales.create_table("crm.people", SCHEMA)
+    found = sales.inspect.overview(hours=3, limit=1)
+    assert [each.name for each in found.tables] == ["crm.people"]
+    assert found.next is not None
+    assert (found.totals.tables, found.totals.files, found.totals.commits) == (2, 4, 4)
+    assert found.totals.pending == 4
+    assert len(found.commits_per_hour) == 3
+    assert sum(each.commits for each in found.commits_per_hour) == 4
+    assert found.commits_per_hour[0].hour < found.commits_per_hour[-1].hour <= datetime.now(UTC)
+    only = sales.inspect.overview(namespace="crm")
+    assert (only.totals.tables, only.totals.commits) == (1, 1)
+    assert sum(each.commits for each in sales.inspect.activity(table="sales")) == 3
+
+
+def test_tables_come_in_pages_by_namespace_and_name(catalog: Catalog) -> None:
+    names = ["a.z", "b.a", "b.b", "m", "z.a"]
+    for name in names:
+        catalog.create_table(name, SCHEMA)
+    found = pages(catalog.inspect.tables, limit=2)
+    assert [each.name for each in found] == names
+    assert [each.name for each in pages(catalog.inspect.tables, namespace="b", limit=1)] == [
+        "b.a",
+        "b.b",
+    ]
+
+
+def test_stats_tell_sizes_skew_and_growth(sales: Catalog) -> None:
+    found = sales.inspect.stats("sales", days=3)
+    assert (found.files, found.bytes, found.rows) == (4, 202_000_400, 100)
+    assert (found.smallest, found.largest) == (100, 200_000_000)
+    assert (found.small_files, found.small_bytes) == (3, 2_000_400)
+    assert {(each.low, each.files) for each in found.histogram if each.files} == {
+        (0, 2),
+        (2**20, 1),
+        (2**27, 1),
+    }
+    assert sum(each.bytes for each in found.histogram) == found.bytes
+    assert [(each.label, each.files, each.rows) for each in found.partitions] == [
+        ("day=tue", 1, 30),
+        ("day=mon", 2, 30),
+        ("day=null", 1, 40),
+    ]
+    assert found.skew.partitions == 3
+    assert found.skew.ratio == 200_000_000 / 2_000_100
+    assert len(found.growth) == 3
+    assert found.growth[-1].bytes == found.bytes
+    assert sum(each.files_added for each in found.growth) == 4
+    assert sum(each.rows_added or 0 for each in found.growth) == 100
+    assert (found.first_version, found.commits) == (0, 3)
+
+
+def test_growth_tells_what_went_and_the_bytes_before(sales: Catalog) -> None:
+    commit(sales, RemoveFile("day=tue/c.parquet", 1, True, partition_values={"day": "tue"}))
+    found = sales.inspect.stats("sales", days=2)
+    assert sum(each.files_removed for each in found.growth) == 1
+    assert sum(each.bytes_removed for each in found.growth) == 200_000_000
+    assert found.growth[-1].bytes == 2_000_400
+
+
+def test_an_empty_table_has_stats(catalog: Catalog) -> None:
+    catalog.create_table("empty", SCHEMA)
+    found = catalog.inspect.stats("empty")
+    assert (found.files, found.bytes, found.rows, found.largest) == (0, 0, 0, 0)
+    assert (found.skew.largest, found.partitions) == (None, ())
+    assert catalog.inspect.files("empty").items == ()
+
+
+def test_rows_deleted_by_vectors_do_not_count(sales: Catalog) -> None:
+    vector = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 40, 6, offset=4)
+    old = RemoveFile("day=mon/b.parquet", 1, True, partition_values={"day": "mon"})
+    commit(sales, old, add("b", "mon", 2_000_000, 20, deletion_vector=vector))
+    assert sales.inspect.table("sales").rows == 94
+    found = sales.inspect.stats("sales")
+    assert (found.rows, found.vector_files, found.deleted_rows) == (94, 1, 6)
+    assert found.deleted_share == 6 / 100
+    by_label = {each.label: each.rows for each in found.partitions}
+    assert by_label["day=mon"] == 24
+    (file,) = [each for each in sales.inspect.files("sales").items if each.has_deletion_vector]
+    assert (file.rows, file.deleted_rows) == (14, 6)
+
+
+@pytest.mark.parametrize("order", ["bytes", "files", "rows", "partition"])
+def test_partitions_come_in_pages_in_every_order(sales: Catalog, order: str) -> None:
+    whole = sales.inspect.partitions("sales", order=order, limit=10)
+    assert whole.next is None
+    found = pages(lambda **o: sales.inspect.partitions("sales", order=order, **o), limit=1)
+    assert found == list(whole.items)
+    firsts = {"bytes": "day=tue", "files": "day=mon", "rows": "day=null", "partition": "day=mon"}
+    assert found[0].label == firsts[order]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("order", ["added", "size", "path"])
+@pytest.mark.parametrize("predicate", [None, "day <> 'nowhere' OR day IS NULL"])
+def test_files_come_in_pages_in_every_order(
+    sales: Catalog, order: str, descending: bool, predicate: str | None
+) -> None:
+    found = pages(
+        lambda **more: sales.inspect.files(
+            "sales", order=order, descending=descending, predicate=predicate, **more
+        ),
+        limit=1,
+    )
+    assert len(found) == 4
+    if order == "size":
+        sizes = [each.bytes for each in found]
+        assert sizes == sorted(sizes, reverse=descending)
+    elif order == "path":
+        paths = [each.path for each in found]
+        assert sorted(paths) == sorted({each.path for each in found})
+    else:
+        versions = [each.added_version for each in found]
+        assert versions == sorted(versions, reverse=descending)
+
+
+def test_files_are_those_of_a_version_and_of_a_predicate(sales: Catalog) -> None:
+    inspect = sales.inspect
+    assert {each.path for each in inspect.files("sales", version=1).items} == {
+        "day=mon/a.parquet",
+        "day=mon/b.parquet",
+    }
+    (only,) = inspect.files("sales", predicate="day = 'tue'").items
+    assert (only.partition, only.bytes, only.rows) == ({"day": "tue"}, 200_000_000, 30)
+    assert only.stats == {"numRecords": 30}
+    (none,) = inspect.files("sales", predicate="day IS NULL").items
+    assert none.partition == {"day": None}
+
+
+def test_pages_of_files_stay_with_the_version_they_began_with(sales: Catalog) -> None:
+    first = sales.inspect.files("sales", limit=3)
+    commit(sales, RemoveFile("day=None/d.parquet", 1, True, partition_values={"day": None}))
+    rest = sales.inspect.files("sales", limit=3, cursor=first.next)
+    assert len(rest.items) == 1
+    assert len(sales.inspect.files("sales").items) == 3
+
+
+def test_history_comes_in_pages_and_by_operation(sales: Catalog) -> None:
+    with sales.begin() as tx:
+        tx.set_table_properties("sales", {"delta.checkpointInterval": "5"})
+    found = pages(lambda **more: sales.inspect.history("sales", **more), limit=2)
+    assert [each.version for each in found] == [3, 2, 1, 0]
+    assert found[-1].operation == "CREATE TABLE"
+    only = pages(
+        lambda **more: sales.inspect.history("sales", operation="create table", **more), limit=1
+    )
+    assert [each.version for each in only] == [0]
+    assert sales.inspect.commit("sales", 0) == found[-1]
+    with pytest.raises(VersionNotFoundError):
+        sales.inspect.commit("sales", 9)
+
+
+def test_a_transaction_over_tables_is_one_event(sales: Catalog) -> None:
+    sales.create_table("crm.people", SCHEMA)
+    with sales.begin() as tx:
+        tx.stage_table("sales", [add("x", "fri", 1, 1)])
+        tx.stage_table("crm.people", [AddFile("p.parquet", {}, 1, 0, True)])
+    with sales.begin() as tx:
+        tx.stage_table("sales", [add("y", "fri", 1, 1)])
+        tx.stage_table("crm.people", [AddFile("q.parquet", {}, 1, 0, True)])
+    found = pages(sales.inspect.transactions, limit=1)
+    assert len(found) == 2
+    assert [each.table for each in found[0].participants] == ["crm.people", "sales"]
+    assert [each.version for each in found[0].participants] == [2, 4]
+    assert found[0].committed_at >= found[1].committed_at
+    of_table = pages(lambda **more: sales.inspect.transactions(table="sales", **more), limit=1)
+    assert [each.txn_id for each in of_table] == [each.txn_id for each in found]
+    assert sales.inspect.transaction(found[0].txn_id) == found[0]
+    assert sales.inspect.history("sales").items[0].group_size == 2
+    with pytest.raises(TxnLogTransactionError):
+        sales.inspect.transaction("nobody's")
+
+
+def test_watch_tells_every_commit_once(sales: Catalog) -> None:
+    watch = sales.inspect.watch()
+    assert watch.poll() == ()
+    sales.create_table("crm.people", SCHEMA)
+    barrier = threading.Barrier(2)
+
+    def write(number: int) -> None:
+        barrier.wait()
+        for each in range(5):
+            commit(sales, add(f"{number}-{each}", "sat", 1, 1))
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    seen = []
+    while any(thread.is_alive() for thread in threads):
+        seen += watch.poll(limit=3)
+    for thread in threads:
+        thread.join()
+    while more := watch.poll(limit=3):
+        seen += more
+    assert sorted((each.table, each.version) for each in seen) == [
+        ("crm.people", 0),
+        *(("sales", version) for version in range(3, 13)),
+    ]
+    latest = sales.inspect.recent(limit=2)
+    assert latest[0].committed_at >= latest[1].committed_at
+    assert len(sales.inspect.recent(limit=100)) == 14
+
+
+def test_plain_values_come_out_of_everything(sales: Catalog) -> None:
+    for found in (
+        sales.inspect.overview(),
+        sales.inspect.stats("sales"),
+        sales.inspect.diff("sales", 0, 2),
+        sales.inspect.advice("sales"),
+        sales.inspect.doctor(),
+    ):
+        json.dumps(found.to_dict(), default=str)
+
+
+def test_wrong_questions_are_refused(sales: Catalog) -> None:
+    inspect = sales.inspect
+    wrong: list[Callable[[], object]] = [
+        lambda: inspect.files("sales", order="colour"),
+        lambda: inspect.files("sales", limit=0),
+        lambda: inspect.history("sales", limit=10_001),
+        lambda: inspect.history("sales", cursor="nonsense"),
+        lambda: inspect.history("sales", cursor=inspect.files("sales", limit=1).next),
+        lambda: inspect.overview(hours=0),
+        lambda: inspect.stats("sales", days=0),
+        lambda: inspect.mirror_versions("sales", only="DONE"),
+    ]
+    for call in wrong:
+        with pytest.raises(ValueError):
+            call()
+    with pytest.raises(TxnLogTableNotFoundError, match="Did you mean sales"):
+        inspect.stats("sale")

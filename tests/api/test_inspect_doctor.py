@@ -1,0 +1,175 @@
+"""`doctor` finds what is wrong, and changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import deltasql
+from deltasql.api.inspect.examine import examine
+from deltasql.exceptions import TxnLogTableNotFoundError
+from deltasql.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.inspect.doctor import DoctorReport
+    from deltasql.uri import DeltaSqlUri
+
+ROWS = pa.table({"id": [1, 2, 3]})
+
+
+@pytest.fixture
+def sales(catalog: Catalog) -> Catalog:
+    with catalog.begin() as tx:
+        tx.write("sales", ROWS)
+    catalog.mirror.publish()
+    return catalog
+
+
+def damage(catalog: Catalog, *statements: str) -> None:
+    """Change the database past the store."""
+    with catalog.store.session() as session:
+        session.begin()
+        for each in statements:
+            session.script(each)
+        session.commit()
+
+
+def problems(report: DoctorReport) -> dict[str, str]:
+    return {each.name: each.status for each in report.checks if each.status != "ok"}
+
+
+def test_a_sound_catalog_passes_every_check(sales: Catalog) -> None:
+    report = sales.inspect.doctor()
+    assert problems(report) == {}
+    assert report.ok
+    assert {each.name for each in report.checks} >= {
+        "connectivity",
+        "database version",
+        "library versions",
+        "schema",
+        "indexes",
+        "pool",
+        "integrity",
+        "orphan rows",
+        "mirror",
+        "intents",
+        "totals",
+        "small files",
+        "vacuum",
+    }
+    assert problems(sales.inspect.doctor(table="sales")) == {}
+
+
+WRONG: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "head behind": (("UPDATE dl_table_heads SET version = 7",), "integrity", "failure"),
+    "lost version": (("DELETE FROM dl_table_versions",), "integrity", "failure"),
+    "file beyond": (("UPDATE dl_table_heads SET next_file_id = 1",), "integrity", "failure"),
+    "no metadata": (("DELETE FROM dl_metadata_updates",), "integrity", "failure"),
+    "orphan rows": (("UPDATE dl_mirror_targets SET table_id = 99",), "orphan rows", "warning"),
+    "orphan files": (("UPDATE dl_add_files SET table_id = 99",), "orphan rows", "warning"),
+    "lost file": (("DELETE FROM dl_add_files",), "totals", "failure"),
+    "checksum": (("UPDATE dl_migrations SET checksum = 'x'",), "schema", "failure"),
+    "pending": (("DELETE FROM dl_migrations WHERE version = 3",), "schema", "failure"),
+    "newer": (("UPDATE dl_migrations SET version = 99 WHERE version = 3",), "schema", "failure"),
+    "index": (("DROP INDEX dl_table_versions_time",), "indexes", "failure"),
+    "shut": (("UPDATE dl_mirror_targets SET state = 'QUARANTINED'",), "mirror", "failure"),
+    "failing": (
+        ("UPDATE dl_mirror_targets SET state = 'FAILED', published_version = -1",),
+        "mirror",
+        "failure",
+    ),
+    "lag": (
+        (
+            "UPDATE dl_mirror_targets SET published_version = -1",
+            "UPDATE dl_table_versions SET committed_at_ms = 1",
+        ),
+        "mirror",
+        "warning",
+    ),
+    "intents": (("INSERT INTO dl_staged_files VALUES ('t', 1, 'p', 1)",), "intents", "warning"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_found(sales: Catalog, case: str) -> None:
+    statements, name, status = WRONG[case]
+    damage(sales, *statements)
+    report = sales.inspect.doctor()
+    assert problems(report).get(name) == status, report
+    (first,) = [each for each in report.checks if each.name == name and each.status != "ok"][:1]
+    assert first.suggestion
+    assert report.ok == (not report.failures)
+    assert status == "warning" or not report.ok
+
+
+def test_overdue_vacuum_and_small_files_are_told(catalog: Catalog) -> None:
+    catalog.create_table(
+        "sales", ROWS.schema, properties={"delta.deletedFileRetentionDuration": "interval 0 days"}
+    )
+    with catalog.begin() as tx:
+        tx.stage_table(
+            "sales",
+            [
+                {
+                    "add": {
+                        "path": f"{n}.parquet",
+                        "partitionValues": {},
+                        "size": 10,
+                        "modificationTime": 0,
+                        "dataChange": True,
+                    }
+                }
+                for n in range(200)
+            ],
+        )
+    with catalog.begin() as tx:
+        tx.stage_table(
+            "sales",
+            [{"remove": {"path": "0.parquet", "deletionTimestamp": 1, "dataChange": True}}],
+        )
+    found = problems(catalog.inspect.doctor())
+    assert (found["small files"], found["vacuum"]) == ("warning", "warning")
+
+
+def test_nothing_is_written(sales: Catalog, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    store = sales.store
+    original: Callable[..., Any] = store.query
+    monkeypatch.setattr(
+        store, "query", lambda name, /, **p: seen.append(name) or original(name, **p)
+    )
+    before = original("head_facts")
+    sales.inspect.doctor()
+    assert seen
+    assert {statement(name, backend).split()[0] for name in seen} <= {"SELECT", "WITH"}
+    assert original("head_facts") == before
+
+
+def test_a_catalog_that_is_not_there_is_told_and_not_made(
+    catalog_uri: DeltaSqlUri, backend: str, tmp_path: Path
+) -> None:
+    report = examine(catalog_uri)
+    assert not report.ok
+    assert report.failures == 1
+    assert list(tmp_path.iterdir()) == []
+    with deltasql.connect(catalog_uri, table={"data_root": str(tmp_path)}) as made:
+        made.create_table("sales", ROWS.schema)
+        if backend == "duckdb":  # one process, one opening of the file
+            return
+        assert examine(catalog_uri).ok
+        with pytest.raises(TxnLogTableNotFoundError):
+            examine(catalog_uri, table="nothing")
+
+
+def test_a_database_that_does_not_answer_is_a_failed_check(postgres_uri: DeltaSqlUri) -> None:
+    report = examine(replace(postgres_uri, host="127.0.0.1", port=1, password="hunter2"))
+    assert not report.ok
+    assert [each.name for each in report.checks] == ["connectivity"]
+    assert "hunter2" not in str(report)

@@ -1,0 +1,168 @@
+"""`stats`, `doctor`, `diff`, `files`, `history`, `schema` and `watch` on real catalogs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+import deltasql
+from deltasql.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql.uri import DeltaSqlUri
+
+    Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(catalog_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A way to call the command line on a catalog with two tables and four versions."""
+    monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(tmp_path / "lake"))
+    with deltasql.connect(catalog_uri) as catalog:
+        with catalog.begin() as tx:
+            tx.write("sales", pa.table({"id": [1, 2], "day": ["mon", "tue"]}), partition_by=["day"])
+            tx.write("crm.people", pa.table({"id": [1]}))
+        with catalog.begin() as tx:
+            tx.write("sales", pa.table({"id": [3], "day": ["mon"]}))
+        with catalog.begin() as tx:
+            tx.delete("sales", "id = 1")
+
+    def call(*words: str, wanted: int = 0) -> Result:
+        result = CliRunner().invoke(main, ["--uri", catalog_uri.to_string(), *words])
+        assert result.exit_code == wanted, result.output
+        return result
+
+    return call
+
+
+def told(run: Run, *words: str) -> Any:
+    return json.loads(run("--format", "json", *words).stdout)
+
+
+def test_stats_of_all_tables_and_of_one(run: Run) -> None:
+    assert [(each["name"], each["files"]) for each in told(run, "stats")] == [
+        ("crm.people", 1),
+        ("sales", 2),
+    ]
+    one = told(run, "stats", "sales")
+    assert (one["files"], one["rows"], one["skew"]["partitions"]) == (2, 2, 2)
+    assert one["advice"]["optimize"]["small_files"] == 2
+    shown = run("stats", "sales").stdout
+    assert "day=mon" in shown
+    assert "KiB or more" in shown
+    assert "2 tables, 3 files" in run("stats").stderr
+
+
+def test_doctor_ends_with_1_when_a_check_fails(run: Run, catalog_uri: DeltaSqlUri) -> None:
+    checks = told(run, "doctor")
+    assert {each["status"] for each in checks} == {"ok"}
+    assert run("--format", "json", "doctor", "--problems").stdout == "[]\n"
+    with deltasql.connect(catalog_uri) as catalog, catalog.store.session() as session:
+        session.begin()
+        session.script("UPDATE dl_table_heads SET version = 77")
+        session.commit()
+    result = run("doctor", "--problems", wanted=1)
+    assert "the head is at version 77" in result.stdout
+    assert "2 failed" in result.stderr
+
+
+def test_diff_shows_files_and_rows(run: Run) -> None:
+    found = told(run, "diff", "sales", "0", "2", "--rows")
+    assert found["rows"]["inserted"] == [{"id": 3, "day": "mon"}]
+    assert found["rows"]["deleted"] == [{"id": 1, "day": "mon"}]
+    shown = run("diff", "sales", "0", "2", "--rows")
+    assert "row inserted" in shown.stdout
+    assert "from version 0 to 2: 1 files" in shown.stderr
+    assert "no version 9" in run("diff", "sales", "0", "9", wanted=3).stderr
+
+
+def test_files_by_predicate_version_and_limit(run: Run) -> None:
+    assert len(told(run, "files", "sales")) == 2
+    assert len(told(run, "files", "sales", "--version", "1")) == 3
+    assert len(told(run, "files", "sales", "--version", "1", "--limit", "1")) == 1
+    (only,) = told(run, "files", "sales", "--where", "day = 'tue'")
+    assert (only["partition"], only["rows"]) == ({"day": "tue"}, 1)
+    rows = [*csv.DictReader(io.StringIO(run("--format", "csv", "files", "sales").stdout))]
+    assert {row["partition"] for row in rows} == {'{"day": "mon"}', '{"day": "tue"}'}
+
+
+def test_history_by_limit_and_operation(run: Run) -> None:
+    assert [each["version"] for each in told(run, "history", "sales")] == [2, 1, 0]
+    assert [each["version"] for each in told(run, "history", "sales", "--limit", "2")] == [2, 1]
+    only = told(run, "history", "sales", "--operation", "delete")
+    assert [each["version"] for each in only] == [2]
+    assert told(run, "history", "sales")[-1]["group_size"] == 2
+    assert "txn id" in run("history", "sales", "--transactions").stdout
+
+
+def test_schema_and_its_changes(run: Run) -> None:
+    assert [(each["name"], each["type"]) for each in told(run, "schema", "sales")] == [
+        ("id", "bigint"),
+        ("day", "string"),
+    ]
+    (created,) = told(run, "schema", "sales", "--changes")
+    assert [each["column"] for each in created["changes"]] == ["id", "day"]
+    assert "column added" in run("schema", "sales", "--changes").stdout
+    run("schema", "sales", "--changes", "--version", "0", wanted=2)
+
+
+@pytest.mark.parametrize("format_", ["table", "json", "ndjson", "csv", "yaml", "markdown"])
+def test_every_format_prints_every_command(run: Run, format_: str) -> None:
+    for words in (
+        ("stats",),
+        ("stats", "sales"),
+        ("doctor",),
+        ("diff", "sales", "0", "2"),
+        ("files", "sales"),
+        ("history", "sales"),
+        ("schema", "sales"),
+        ("schema", "sales", "--changes"),
+        ("watch", "--once"),
+    ):
+        assert run("--format", format_, *words).stdout.strip()
+
+
+def test_watch_once_shows_the_latest_commits(run: Run) -> None:
+    found = told(run, "watch", "--once", "--limit", "2")
+    assert [(each["table"], each["version"]) for each in found] == [("sales", 2), ("sales", 1)]
+
+
+def test_watch_writes_a_line_for_each_commit_until_it_is_told_to_stop(
+    run: Run, catalog_uri: DeltaSqlUri, backend: str, tmp_path: Path
+) -> None:
+    if backend == "duckdb":
+        pytest.skip("a DuckDB file is opened by one process, so nobody else can commit")
+    environment = {**os.environ, "DELTASQL_TABLE__DATA_ROOT": str(tmp_path / "lake")}
+    command = [sys.executable, "-m", "deltasql.cli.main", "--uri", catalog_uri.to_string()]
+    with subprocess.Popen(
+        [*command, "watch", "--every", "0.05"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "watching" in process.stderr.readline()
+        with deltasql.connect(catalog_uri) as catalog, catalog.begin() as tx:
+            tx.write("sales", pa.table({"id": [5], "day": ["wed"]}))
+        line = json.loads(process.stdout.readline())
+        assert (line["table"], line["version"], line["operation"]) == ("sales", 3, "WRITE")
+        process.send_signal(signal.SIGINT)
+        rest, talk = process.communicate()
+        assert (process.returncode, rest) == (0, "")
+        assert "stopped" in talk
+        assert "Traceback" not in talk
