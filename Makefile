@@ -46,7 +46,14 @@ $(JARS)/.fetched:
 	@for jar in $(DELTA_SPARK); do mvn --quiet --batch-mode dependency:copy -Dartifact=$$jar -DoutputDirectory=$(CURDIR)/$(JARS) || exit 1; done
 	@touch $@
 
-jars: $(JARS)/.fetched  ## delta-spark's jars in build/jars
+# Hadoop's S3 client, for the tests of Spark on S3.
+$(JARS)/s3/.fetched: tests/spark/jars/pom.xml $(JARS)/.fetched
+	@mvn --quiet --batch-mode -f $< dependency:copy-dependencies -DincludeScope=runtime \
+	  -DexcludeGroupIds=io.netty,org.slf4j,commons-codec,commons-logging,org.apache.httpcomponents,org.wildfly.openssl \
+	  -DoutputDirectory=$(CURDIR)/$(JARS)/s3
+	@touch $@
+
+jars: $(JARS)/.fetched $(JARS)/s3/.fetched  ## jars that tests need, in build/jars
 
 python-test: setup jars  ## all Python tests, with an embedded PostgreSQL
 	@command -v java >/dev/null || { echo "Java 17 is needed for the Spark tests: install a JDK, for example openjdk-17-jre-headless"; exit 1; }

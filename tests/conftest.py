@@ -67,7 +67,11 @@ _ABOVE_THE_STORE = tuple(
 )
 _ONE_IN = {"postgres": 2, "duckdb": 5}
 _LONG = (
-    "tests/spark/test_connect.py",
+    "tests/spark/on_connect.py::TestOnConnect",
+    "tests/spark/on_connect.py::test_tables_are_read_and_written",
+    "tests/spark/on_connect.py::test_the_format_and_the_stream_writer_work",
+    "tests/spark/on_connect.py::test_a_stream_goes_from_a_table_to_tables",
+    "tests/test_examples.py::test_the_pipeline_can_be_submitted",
     "tests/test_examples.py::test_tables_of_the_pipeline_hold_what_the_raw_data_says[postgres",
 )
 
@@ -171,6 +175,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "1g")
         .config("spark.jars", ",".join(str(jar) for jar in jars))
+        .config("spark.driver.extraClassPath", f"{JARS}/s3/*")
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config(
             "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from deltasql.uri import DeltaSqlUri
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PIPELINE = EXAMPLES / "pipeline"
 TABLES = ("dim_customers", "fact_orders", "quarantine", "daily_sales")
@@ -92,6 +94,28 @@ def test_tables_of_the_pipeline_hold_what_the_raw_data_says(
             check_rows(catalog, tmp_path / "raw")
             check_nothing_is_left_over(catalog, batches)
             check_batch_is_left_out_when_it_comes_again(spark, catalog, tmp_path / "raw")
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(900)
+def test_the_pipeline_can_be_submitted(tmp_path: Path, postgres_uri: DeltaSqlUri) -> None:
+    from pyspark.find_spark_home import _find_spark_home
+
+    home: str = _find_spark_home()  # type: ignore[no-untyped-call]
+    size = ["--batches", "1", "--rows", "60", "--out", str(tmp_path)]
+    place = ["--uri", postgres_uri.to_string(), "--root", str(tmp_path / "lake")]
+    submit = [f"{home}/bin/spark-submit", "--master", "local[2]", str(PIPELINE / "run.py")]
+    done = subprocess.run(
+        [*submit, *size, *place],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=800,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    with deltasql.connect(postgres_uri) as catalog:
+        check_rows(catalog, tmp_path / "raw")
+        check_nothing_is_left_over(catalog, 1)
 
 
 def check_rows(catalog: deltasql.Catalog, raw: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import deltasql.spark
 from deltasql.config import Config
 from deltasql.engine.spark_engine import SparkEngine
+from deltasql.exceptions import TxnLogError
 from tests.engine.protocol import EngineProtocol
 from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
@@ -90,6 +92,52 @@ def test_rows_of_a_user_keep_the_meaning_they_have_in_the_session(
     assert (str(row["day"]), row["none"]) == ("2024-05-02", None)
 
 
+def test_every_mode_writes_and_every_version_is_read(spark: SparkSession, lake: Catalog) -> None:
+    uri = lake.uri.with_table("t").to_string()
+    write = partial(deltasql.spark.write, uri=uri)
+    columns = ("id", "id % 2 = 0 AS even")
+    write(spark.range(4).selectExpr(*columns), partition_by="even")
+    first = lake.table("t").snapshot().committed_at
+    write(spark.range(4, 6).selectExpr(*columns))
+    write(
+        spark.range(6, 8).selectExpr(*columns).where("even"), mode="overwrite", replace_where="even"
+    )
+    write(spark.range(1).selectExpr("id", "true AS even"), mode="overwrite")
+
+    def ids(**chosen: Any) -> list[int]:
+        frame = deltasql.spark.read(spark, uri, columns=["id"], **chosen)
+        return sorted(row[0] for row in frame.collect())
+
+    assert [ids(version=version) for version in range(4)] == [
+        [0, 1, 2, 3],
+        [0, 1, 2, 3, 4, 5],
+        [1, 3, 5, 6],
+        [0],
+    ]
+    assert ids(timestamp=first) == [0, 1, 2, 3]
+    assert ids(version=1, predicate="NOT even AND id > 1") == [3, 5]
+
+
+def test_a_transaction_is_all_or_nothing(spark: SparkSession, lake: Catalog) -> None:
+    with lake.begin() as tx:
+        tx.write("orders", spark.range(4))
+        tx.write("audit", pa.table({"n": [4]}))
+    assert tx.versions == {"orders": 0, "audit": 0}
+    with pytest.raises(TxnLogError), lake.begin() as tx:
+        tx.delete("orders", "id > 1", engine="spark")
+        tx.write("audit", spark.sql("SELECT 'four' AS n"))
+    with lake.begin() as tx:
+        tx.delete("orders", "id = 0", engine="spark")
+        tx.update("orders", {"id": "id * 10"}, predicate="id = 3", engine="spark")
+        tx.write("audit", spark.sql("SELECT 2L AS n"))
+        assert deltasql.spark.read(spark, "orders", transaction=tx).count() == 3
+    assert tx.versions == {"orders": 1, "audit": 1}
+    uris = [lake.table(name).uri for name in ("orders", "audit")]
+    found = [deltasql.spark.read(spark, uri).collect() for uri in uris]
+    assert [sorted(row[0] for row in rows) for rows in found] == [[1, 2, 30], [2, 4]]
+    assert lake.store.intents_before(2**60) == []
+
+
 def test_a_merge_runs(spark: SparkSession, lake: Catalog) -> None:
     lake.create_table("t", pa.schema([("id", pa.int64()), ("v", pa.string())]))
     with lake.begin() as tx:
@@ -156,3 +204,20 @@ def test_the_format_and_the_stream_writer_work(
         write(spark.range(3), 0)
     assert deltasql.spark.register(spark, lake)["b"] == "b"
     assert spark.sql("SELECT * FROM a JOIN b USING (id)").count() == 3
+
+
+def test_a_stream_goes_from_a_table_to_tables(
+    spark: SparkSession, lake: Catalog, tmp_path: Path
+) -> None:
+    with lake.begin() as tx:
+        tx.write("source", spark.range(3))
+    deltasql.spark.register(spark, views=False)
+    # The function runs on the server, in a process of its own.
+    write = deltasql.spark.stream_writer(
+        {"a": None, "b": None}, app_id="s", catalog=lake.uri.to_string()
+    )
+    reader = spark.readStream.format("deltasql").load(lake.table("source").uri)
+    sink = reader.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "c"))
+    assert sink.trigger(availableNow=True).start().awaitTermination(200)
+    for name in ("a", "b"):
+        assert deltasql.spark.read(spark, lake.table(name).uri).count() == 3

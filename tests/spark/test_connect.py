@@ -1,4 +1,7 @@
-"""Spark Connect: nothing goes through py4j, all the same rows."""
+"""Spark Connect: nothing goes through py4j, all the same rows.
+
+Everything there is on Connect runs in one process with one server.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,15 @@ SUITE = Path(__file__).with_name("on_connect.py")
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(1000)
 def test_the_engine_runs_on_spark_connect() -> None:
     # A process has classic Spark or Connect, never both.
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    answer = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
     assert answer.returncode == 0, answer.stdout[-5000:] + answer.stderr[-2000:]

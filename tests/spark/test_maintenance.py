@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sqlglot import exp
 
 import deltasql
+from deltasql.config import Config
+from deltasql.engine.duckdb import DuckDbEngine
+from deltasql.engine.spark_engine import SparkEngine, SparkRelation
 from tests.oracles import tables
 from tests.spark.changes import arrow
 
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
+    from deltasql.engine.base import Engine
     from deltasql.uri import DeltaSqlUri
 
 ENGINES = ("duckdb", "spark")
@@ -32,6 +39,10 @@ def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         sqlite_uri, mirror={"mode": "off"}, table={"data_root": str(tmp_path / "lake")}
     ) as opened:
         yield opened
+
+
+def make_engine(name: str, spark: SparkSession) -> Engine:
+    return SparkEngine(Config(), spark) if name == "spark" else DuckDbEngine(Config())
 
 
 def fill(lake: Catalog, files: int = 4, rows: int = 50) -> None:
@@ -61,6 +72,54 @@ def test_a_z_order_brings_near_rows_together(
         ids = pq.read_table(Path(lake.table("t").location) / path)["id"].to_pylist()
         low, high = ids[: len(ids) // 2], ids[len(ids) // 2 :]
         assert sum(low) < sum(high)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_ranks_follow_the_order_of_values_of_any_type(spark: SparkSession, engine: str) -> None:
+    moments = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(600)]
+    data = pa.table(
+        {
+            "number": pa.array([*range(598), None, None]),
+            "real": pa.array([float("nan"), -0.5, *[n / 7 for n in range(598)]]),
+            "text": pa.array([None, *[f"{n % 300:04}" for n in range(599)]]),
+            "exact": pa.array([Decimal(n) / 4 for n in range(600)], pa.decimal128(20, 2)),
+            "moment": pa.array(moments, pa.timestamp("us", "UTC")),
+            "raw": pa.array([bytes([n // 256, n % 256]) for n in range(600)]),
+            "flag": pa.array([n % 2 == 0 for n in range(600)]),
+            "nothing": pa.array([None] * 600, pa.int64()),
+        }
+    )
+    keys = {f"rank {name}": exp.column(exp.to_identifier(name)) for name in data.column_names}
+    with make_engine(engine, spark) as made:
+        found = made.collect(made.ranked(made.rows(data), keys, 16))
+    for name in data.column_names:
+        both = zip(found[name].to_pylist(), found[f"rank {name}"].to_pylist(), strict=True)
+        # Nulls come first; what is no number is the largest one.
+        pairs = sorted(both, key=lambda pair: (pair[0] is not None, pair[0] != pair[0], pair[0]))
+        ranks = [rank for _, rank in pairs]
+        assert ranks == sorted(ranks), name
+        assert (ranks[0], ranks[-1] < 2**16) == (0, True)
+        values = {str(value) for value, _ in pairs if value is not None}
+        assert len(set(ranks)) >= min(200, len(values)), name
+        assert len({(str(value), rank) for value, rank in pairs}) == len(
+            {str(value) for value, _ in pairs}
+        ), name
+
+
+def test_a_z_order_on_spark_brings_rows_to_no_single_task(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    with SparkEngine(lake.config, spark) as engine:
+        rows = engine.rows(spark.range(0, 100_000, 1, 4).selectExpr("id", "hash(id) AS h"))
+        keys = {"a": exp.column("id"), "b": exp.column("h")}
+        ranked = engine.ranked(rows, keys, 16)
+        assert isinstance(ranked, SparkRelation)
+        plan = ranked.frame._jdf.queryExecution().executedPlan().toString()
+        assert "Window" not in plan
+        assert ranked.frame.rdd.getNumPartitions() == 4
+        sizes = ranked.frame.groupBy("a").count().collect()
+    assert len(sizes) == 1024
+    assert max(row["count"] for row in sizes) < 4 * 100_000 / 1024
 
 
 @pytest.mark.parametrize("engine", ENGINES)

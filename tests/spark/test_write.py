@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from tests.oracles.states import arrow_rows
 from tests.spark.support import ODD, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -165,6 +166,36 @@ def test_the_folder_of_a_write_is_known_before_a_file_is_in_it(
     tx.rollback()
     assert lake.store.intents_before(2**60) == []
     assert not [path for path in Path(folder).rglob("*") if path.is_file()]
+
+
+def test_what_an_overtaken_attempt_still_writes_is_no_part_of_the_table(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    deltasql.spark.write(spark.range(2).coalesce(1), uri(lake, "t"))
+    root = lake.table("t").location
+    [done] = files_of(lake, "t")
+
+    def lag(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for job in Path(root).glob("*/_temporary"):
+            attempt = job / "0" / "_temporary" / "attempt_late"
+            attempt.mkdir(parents=True, exist_ok=True)
+            shutil.copy(Path(root, done), attempt / "part-late.parquet")
+        yield from batches
+
+    # As if it wrote when the job had put its own folder away.
+    late = "mapreduce.fileoutputcommitter.cleanup.skipped"
+    spark.conf.set(late, "true")
+    try:
+        frame = spark.range(2, 4).coalesce(1)
+        deltasql.spark.write(frame.mapInArrow(lag, frame.schema), uri(lake, "t"))
+    finally:
+        spark.conf.unset(late)
+    assert ids(spark, lake, "t") == [0, 1, 2, 3]
+    live = lake.table("t").snapshot().files()["path"].to_pylist()
+    assert sorted(path for path in files_of(lake, "t") if path.suffix == ".parquet") == sorted(
+        map(Path, live)
+    )
+    assert lake.store.intents_before(2**60) == []
 
 
 def test_frames_of_another_session_are_refused(spark: SparkSession, lake: Catalog) -> None:

@@ -138,6 +138,12 @@ class Engine(Protocol):
     def numbered(self, relation: Relation, name: str) -> Relation:
         """Give every row a number of its own in a new column; the rows are computed once."""
 
+    def ranked(self, relation: Relation, keys: Mapping[str, exp.Expr], bits: int) -> Relation:
+        """Add a column for each key: the rank of its value among all rows, below `2**bits`.
+
+        Equal values have one rank, and so may values that are near each other; nulls come first.
+        """
+
     def collect(self, relation: Relation) -> pa.Table:
         """Return rows as Arrow: for small results."""
 

@@ -24,13 +24,14 @@ from deltasql.engine.duckdb_scan import (
 from deltasql.engine.duckdb_shared import Lent, lend
 from deltasql.engine.duckdb_types import delta_types
 from deltasql.engine.parquet import write_batches
+from deltasql.engine.ranks import rank_query
 from deltasql.engine.revisable import may_be_revised
 from deltasql.engine.revise import revise_files
 from deltasql.engine.stored_files import StoredFiles
 from deltasql.exceptions import TxnLogEngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
     import duckdb
@@ -166,6 +167,10 @@ class DuckDbEngine:
             return self.numbered(self.keep(own), name)
         query = f"FROM {own.name} SELECT *, rowid AS {identifier(name)}"
         return self._view(query, (*own.columns, name), needs=(own.hold,))
+
+    def ranked(self, relation: Relation, keys: Mapping[str, exp.Expr], bits: int) -> Relation:
+        """Add the rank of each key by a window."""
+        return self.query(rank_query(relation.columns, keys, bits), rows=relation)
 
     def collect(self, relation: Relation) -> pa.Table:
         """Return rows as Arrow: for small results."""

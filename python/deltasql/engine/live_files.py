@@ -47,7 +47,7 @@ class LiveFiles:
         self, location: str, metadata: Metadata, listed: pa.Table, settings: StorageSettings
     ) -> None:
         """`listed` has the columns of a scan; sizes and times may be missing."""
-        self.location, self._settings = location, settings
+        self.location, self.settings = location, settings
         self._listed = listed
         self.schema = StructType.from_json(metadata.schema_string)
         self.column_mapping_mode = column_mapping_mode(metadata.configuration)
@@ -120,6 +120,6 @@ class LiveFiles:
         if path is None:
             return None
         if path not in contents:  # one file holds the vectors of many
-            storage, name = storage_of(self.location, path, self._settings)
+            storage, name = storage_of(self.location, path, self.settings)
             contents[path] = storage.read(name)
         return contents[path]

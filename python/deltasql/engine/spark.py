@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from deltasql.engine.base import FILE, ROW
 from deltasql.engine.spark_index import IndexedScan, indexed_frame, partition_name
+from deltasql.engine.spark_s3 import reach_files
 from deltasql.engine.spark_schema import quoted, spark_path, spark_schema, spark_type
 from deltasql.engine.spark_session import is_connect, require_pyspark
 from deltasql.exceptions import TxnLogEngineError
@@ -63,6 +64,7 @@ def scan(
     `required`, classic Spark is told which columns are never null.
     """
     require_pyspark()
+    reach_files(spark, files)
     groups: tuple[_Group, _Group] = ([], [])
     for number, file in enumerate(files.files):
         groups[bool(file.vector)].append((number, file))

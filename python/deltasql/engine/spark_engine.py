@@ -13,6 +13,8 @@ from deltasql.engine.addresses import root_address
 from deltasql.engine.arrow import batches
 from deltasql.engine.choose import is_spark_frame
 from deltasql.engine.spark import scan
+from deltasql.engine.spark_ranks import in_ranges, range_bounds
+from deltasql.engine.spark_s3 import reach
 from deltasql.engine.spark_schema import spark_path, spark_schema
 from deltasql.engine.spark_session import (
     MEANING,
@@ -97,6 +99,7 @@ class SparkEngine:
         """Return a published table as delta-spark reads it; None in a session without it."""
         from pyspark.errors import AnalysisException
 
+        reach(self.spark, location, self._config.storage)
         reader = self.spark.read.format("delta").option("versionAsOf", version)
         try:
             frame = reader.load(spark_path(self.spark, root_address(location)))
@@ -216,6 +219,15 @@ class SparkEngine:
         columns = [exp.column(exp.to_identifier(each, quoted=True)) for each in relation.columns]
         query = exp.select(*columns, exp.alias_(number, name, quoted=True)).from_("r")
         return self.keep(self.query(query, r=relation))
+
+    def ranked(self, relation: Relation, keys: Mapping[str, exp.Expr], bits: int) -> Relation:
+        """Add the rank of each key, by ranges that a sample of the rows tells."""
+        columns = [exp.column(exp.to_identifier(each, quoted=True)) for each in relation.columns]
+        named = [exp.alias_(key.copy(), name, quoted=True) for name, key in keys.items()]
+        keyed = self.query(exp.select(*columns, *named).from_("r"), r=relation)
+        with self._acting(keyed, "compute ranks") as frame:
+            bounds = self.keep(SparkRelation(range_bounds(frame, list(keys), bits)))
+            return SparkRelation(in_ranges(frame, bounds.frame, list(keys), bits), size=keyed.size)
 
     def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
         """Tell that it does not: executors write rows, wherever they are from."""

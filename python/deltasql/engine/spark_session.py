@@ -34,6 +34,8 @@ WRITING = {
 }
 """Settings by which files are written as Delta wants them."""
 
+_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"  # the name of a condition of Spark
+_LOST_HELP = "An executor is gone with rows that are computed only once: run it again."
 _guard = threading.Lock()
 _held: dict[tuple[int, str], _Held] = {}
 """What the settings of a session were, while several threads may have changed them."""
@@ -137,8 +139,11 @@ def spark_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except _failures() as error:
+        reason = _reason(error)
         raise TxnLogEngineError(
-            f"Spark could not {doing}: {_reason(error)}", engine="spark"
+            f"Spark could not {doing}: {reason}",
+            engine="spark",
+            help=_LOST_HELP if _LOST in reason else "",
         ) from error
 
 

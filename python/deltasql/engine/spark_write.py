@@ -21,6 +21,7 @@ from deltasql.engine.footer_stats import footer_statistics
 from deltasql.engine.parquet_options import ParquetOptions, parse_size
 from deltasql.engine.partitions import partition_folder
 from deltasql.engine.spark_columns import has_stand_in, partition_of, stored_frame
+from deltasql.engine.spark_s3 import reach
 from deltasql.engine.spark_schema import quoted, spark_path
 from deltasql.engine.spark_session import WRITING, settings, spark_errors
 from deltasql.exceptions import TxnLogEngineError
@@ -71,6 +72,7 @@ def write_files(
 
     `keys` are columns more than the table has: the rows of a file are sorted by them.
     """
+    reach(spark, plan.location, storage)
     folder = f"{plan.folder}{uuid.uuid4().hex[:12]}"
     plan.intend([f"{folder}/"])
     stored = stored_frame(frame, plan, keys)
@@ -150,8 +152,9 @@ def _listed(plan: WritePlan, folder: str) -> tuple[list[FileInfo], list[str]]:
     """List what a job wrote: the data files, and what is beside them."""
     found, rest = [], []
     for info in plan.storage.list(folder):
-        name = info.name.rpartition("/")[2]
-        if name.startswith(("_", ".")):
+        below = info.name[len(folder) + 1 :]
+        # An attempt that another one has overtaken may still write while the job is committed.
+        if below.startswith("_temporary/") or below.rpartition("/")[2].startswith(("_", ".")):
             rest.append(info.name)
         else:
             found.append(info)

@@ -75,28 +75,16 @@ def _rewrite_sorted(
     engine, names = target.engine, target.schema.names
     rows = engine.scan(target.live(files))
     bits = min(_MOST_BITS, _ALL_BITS // len(paths))
-    ranked = exp.select(
-        *(column(name) for name in names),
-        *(exp.alias_(_rank(path, bits), f"{_ORDER}{n}") for n, path in enumerate(paths)),
-    ).from_("rows")
-    order = z_value([column(f"{_ORDER}{n}") for n in range(len(paths))], bits)
+    keys = {f"{_ORDER}{n}": field_of(path) for n, path in enumerate(paths)}
+    ranked = engine.ranked(rows, keys, bits)
+    order = z_value([column(name) for name in keys], bits)
     sorted_rows = (
         exp.select(*(column(name) for name in names))
         .from_("ranked")
         .order_by(order, *(field_of(path) for path in paths))
     )
-    relation = engine.query(sorted_rows, ranked=engine.query(ranked, rows=rows))
+    relation = engine.query(sorted_rows, ranked=ranked)
     return engine.write(relation, target.plan(options, data_change=False))
-
-
-def _rank(path: tuple[str, ...], bits: int) -> exp.Expr:
-    """Return the rank of a value as a whole number of so many bits; equal values share it."""
-    window = exp.Window(
-        this=exp.PercentRank(),
-        order=exp.Order(expressions=[exp.Ordered(this=field_of(path), nulls_first=True)]),
-    )
-    scaled = exp.Mul(this=window, expression=exp.Literal.number(2**bits - 1))
-    return exp.cast(exp.Floor(this=scaled), "BIGINT")
 
 
 def _checked(target: Target, columns: Sequence[str]) -> list[tuple[str, ...]]:

@@ -1,0 +1,181 @@
+"""Spark with executors in processes of their own; `test_cluster` runs this in a fresh process.
+
+A master and two workers on addresses of their own, since Spark runs a task twice only on two hosts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltasql.exceptions import TxnLogEngineError
+from tests.mirror.support import open_mirrored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+HOSTS = ("127.0.0.1", "127.0.0.2")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    with ExitStack() as cluster:
+        log = tmp_path_factory.mktemp("master") / "log"
+        _start(cluster, log, "master.Master", HOSTS[0], "--port", "0")
+        address = _address(log)
+        for host in HOSTS:
+            work = tmp_path_factory.mktemp("work")
+            size = ("--cores", "1", "--memory", "1g", "--work-dir", str(work))
+            _start(cluster, work / "log", "worker.Worker", host, *size, address)
+        session = (
+            SparkSession.builder.master(address)
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.host", HOSTS[0])
+            .config("spark.executor.memory", "512m")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.task.maxFailures", "4")
+            .config("spark.speculation", "true")
+            .config("spark.speculation.interval", "50ms")
+            .config("spark.speculation.multiplier", "1.01")
+            .config("spark.speculation.quantile", "0.3")
+            .config("spark.speculation.minTaskRuntime", "100ms")
+            .getOrCreate()
+        )
+        cluster.callback(session.stop)
+        yield session
+
+
+def _start(cluster: ExitStack, log: Path, kind: str, host: str, *arguments: str) -> None:
+    from pyspark.find_spark_home import _find_spark_home
+
+    home: str = _find_spark_home()  # type: ignore[no-untyped-call]
+    names = (f"{home}/bin/spark-class", f"org.apache.spark.deploy.{kind}", "--host", host)
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [*names, "--webui-port", "0", *arguments],
+            env={**os.environ, "SPARK_LOCAL_IP": host, "SPARK_HOME": home},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    cluster.callback(process.wait)
+    cluster.callback(process.terminate)
+
+
+def _address(log: Path) -> str:
+    while (found := re.search(r"spark://[0-9.:]*[0-9]+", log.read_text())) is None:
+        time.sleep(0.05)  # the test's own timeout ends it
+    return found[0]
+
+
+@pytest.fixture
+def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
+        yield opened
+
+
+def with_a_bad_task(frame: DataFrame, marks: Path, trouble: str) -> DataFrame:
+    """Return the same rows, of which the last part is in trouble at its first attempt.
+
+    Rows were handed to the writer by then. Every attempt leaves a mark.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Inside of the function, so that executors need not have the tests.
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        is_last, attempt = context.partitionId() == 3, context.attemptNumber()
+        yield from batches
+        if not is_last:
+            return
+        first = not (marks / "0").exists()
+        (marks / str(attempt)).touch()
+        if first and trouble == "fails":
+            raise RuntimeError("the first attempt")
+        if first and trouble == "dies":
+            daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
+            os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
+            time.sleep(600)
+        while trouble == "lags" and not (marks / "1").exists():
+            time.sleep(0.05)
+
+    return frame.mapInArrow(run, frame.schema)
+
+
+@pytest.mark.parametrize("trouble", ["fails", "dies", "lags"])
+def test_rows_of_a_task_that_ran_twice_are_there_once(
+    spark: SparkSession, lake: Catalog, tmp_path: Path, trouble: str
+) -> None:
+    rows = spark.range(0, 400, 1, 4).selectExpr("id", "id % 3 AS p")
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    with lake.begin() as tx:
+        tx.write("t", with_a_bad_task(rows, marks, trouble), partition_by=["p"])
+    assert {path.name for path in marks.iterdir()} >= {"0", "1"}
+    with lake.begin() as tx:
+        ids = tx.read("t", engine="duckdb")["id"].to_pylist()
+    assert sorted(ids) == list(range(400))
+    root = Path(lake.table("t").location)
+    live = set(lake.table("t").snapshot().files()["path"].to_pylist())
+    found = {path.relative_to(root) for path in root.rglob("*.parquet")}
+    # An attempt that was told to stop may still have written into the folder of attempts.
+    assert {str(path) for path in found if "_temporary" not in path.parts} == live
+    assert lake.store.intents_before(2**60) == []
+
+
+@contextmanager
+def telling(lake: Catalog) -> Iterator[None]:
+    """Check that an error names the table and what to do, and that nothing is left behind."""
+    try:
+        yield
+    except TxnLogEngineError as error:
+        told = str(error)
+        if "default.t" not in told or "run it again" not in told:
+            raise AssertionError(told) from error
+        if lake.store.intents_before(2**60):
+            raise AssertionError("intents are left") from error
+        raise
+
+
+def test_a_merge_that_loses_an_executor_happens_whole_or_not_at_all(
+    spark: SparkSession, lake: Catalog, tmp_path: Path
+) -> None:
+    with lake.begin() as tx:
+        tx.write("t", spark.range(0, 400, 1, 2).selectExpr("id", "0L AS v"))
+    source = spark.range(200, 600, 1, 4).selectExpr("id", "1L AS v")
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    bad = with_a_bad_task(source, marks, "dies")
+
+    def merge() -> None:
+        with lake.begin() as tx:
+            merger = tx.merge("t", bad, "t.id = s.id", "s", "t")
+            merger.when_matched_update_all().when_not_matched_insert_all().execute()
+
+    with suppress(TxnLogEngineError), telling(lake):  # rows that it had computed are gone with it
+        merge()
+    if lake.table("t").version() == 0:
+        merge()
+    assert (marks / "0").exists()
+    with lake.begin() as tx:
+        found = tx.read("t", engine="duckdb").sort_by("id").to_pylist()
+    assert found == [{"id": n, "v": int(n >= 200)} for n in range(600)]
+    assert lake.store.intents_before(2**60) == []

@@ -1,0 +1,107 @@
+"""Tables in S3 on Spark, through Hadoop's own client and a real server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import deltalake
+import pytest
+
+import deltasql
+import deltasql.spark
+from deltasql.spark import DeltaTable
+from deltasql.spark.session import set_catalog
+from deltasql.storage import open_storage
+from tests.mirror.support import open_mirrored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+
+@pytest.fixture
+def lake(
+    sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
+) -> Iterator[Catalog]:
+    # A session that reached the bucket by chance would prove nothing.
+    with open_mirrored(sqlite_uri, s3_location, storage={"options": s3_options}) as opened:
+        yield opened
+
+
+def ids(rows: Iterable[object]) -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in rows), key=str)  # type: ignore[call-overload]
+
+
+def test_a_table_in_a_bucket_is_written_changed_read_and_cleaned(
+    spark: SparkSession, lake: Catalog, s3_options: dict[str, str]
+) -> None:
+    set_catalog(spark, lake)
+    rows = [(1, "a b", "x"), (2, "a/b=%41", "x"), (3, None, "x")]
+    with lake.begin() as tx:
+        frame = spark.createDataFrame(rows, "id long, p string, v string").coalesce(1)
+        tx.write("t", frame, partition_by=["p"])
+    table = DeltaTable.forName(spark, "t")
+    assert ids(table.toDF().collect()) == ids(rows)
+    news = spark.createDataFrame([(1, "a b", "y"), (4, "c", "y")], "id long, p string, v string")
+    merger = table.alias("t").merge(news.coalesce(1).alias("s"), "t.id = s.id")
+    merger.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    table.delete("id = 2")
+    left = [(1, "a b", "y"), (3, None, "x"), (4, "c", "y")]
+    assert ids(table.toDF().where("v = 'y'").collect()) == ids(left[:1] + left[2:])
+    stock = deltalake.DeltaTable(lake.table("t").location, storage_options=s3_options)
+    assert ids(row.values() for row in stock.to_pyarrow_table().to_pylist()) == ids(left)
+
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        table.vacuum(0)
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+    storage = open_storage(lake.table("t").location, lake.config.storage)
+    found = {info.name for info in storage.list("") if not info.name.startswith("_delta_log/")}
+    live = deltalake.DeltaTable(lake.table("t").location, storage_options=s3_options)
+    assert len(found) == len(live.file_uris()) == 3
+    assert ids(table.toDF().collect()) == ids(left)
+    assert lake.store.intents_before(2**60) == []
+
+
+def test_a_location_may_begin_with_s3a(
+    spark: SparkSession,
+    sqlite_uri: DeltaSqlUri,
+    s3_location: str,
+    s3_options: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DELTASQL_STORAGE__OPTIONS", json.dumps(s3_options))
+    place = s3_location.replace("s3://", "s3a://")
+    uri = f"{sqlite_uri.with_table('t')}&location={place}/t"
+    assert deltasql.spark.write(spark.range(3).coalesce(1), uri) == 0
+    assert deltasql.spark.write(spark.range(3, 5).coalesce(1), uri) == 1
+    found = deltasql.spark.read(spark, uri, predicate="id > 1")
+    assert ids(found.collect()) == [(2,), (3,), (4,)]
+    assert deltasql.spark.read(spark, uri, version=0).count() == 3
+    set_catalog(spark, str(sqlite_uri))
+    for spelled in (f"{place}/t", f"{s3_location}/t"):
+        assert DeltaTable.forPath(spark, spelled).toDF().count() == 5
+
+
+def test_the_key_that_a_session_has_for_a_bucket_is_left_alone(
+    spark: SparkSession, lake: Catalog, s3_location: str
+) -> None:
+    bucket = f"fs.s3a.bucket.{s3_location.split('/')[2]}"
+    own = {
+        f"spark.hadoop.{bucket}.access.key": "mine",  # as a session is started with
+        f"{bucket}.access.key": "mine",
+        f"{bucket}.secret.key": "also mine",
+    }
+    for name, value in own.items():
+        spark.conf.set(name, value)
+    with lake.begin() as tx:
+        tx.write("t", spark.range(1).coalesce(1))
+    assert {name: spark.conf.get(name) for name in own} == own
+    assert spark.conf.get(f"{bucket}.aws.credentials.provider", None) is None
+    assert spark.conf.get(f"{bucket}.path.style.access") == "true"
