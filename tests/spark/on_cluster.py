@@ -79,9 +79,9 @@ def _start(cluster: ExitStack, log: Path, kind: str, host: str, *arguments: str)
 
 
 def _address(log: Path) -> str:
-    while (found := re.search(r"spark://[0-9.:]*[0-9]+", log.read_text())) is None:
+    while (found := re.search(r"(spark://[0-9.]+:[0-9]+)\s", log.read_text())) is None:
         time.sleep(0.05)  # the test's own timeout ends it
-    return found[0]
+    return found[1]
 
 
 @pytest.fixture

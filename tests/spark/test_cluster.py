@@ -12,6 +12,7 @@ SUITE = Path(__file__).with_name("on_cluster.py")
 
 
 @pytest.mark.heavy
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a second local address")
 @pytest.mark.timeout(1000)
 def test_tasks_that_are_repeated_leave_their_rows_once() -> None:
     # The session of the other tests has its executor in its own process.
