@@ -69,7 +69,7 @@ def root_address(location: str) -> str:
 
 def storage_of(location: str, path: str, settings: StorageSettings) -> tuple[Storage, str]:
     """Return the storage and the name of a file that a log names, also of one outside its table."""
-    if not _is_absolute(path):
+    if not is_absolute(path):
         return open_storage(location, settings), data_name(parse_location(location), path)
     folder, _, name = _place(location, path).path.rpartition("/")
     root = _place(location, path).root or "file://"
@@ -78,13 +78,14 @@ def storage_of(location: str, path: str, settings: StorageSettings) -> tuple[Sto
 
 def _place(location: str, path: str) -> Location:
     table = parse_location(location)
-    if not _is_absolute(path):
+    if not is_absolute(path):
         return replace(table, path=f"{table.path}/{data_name(table, path)}".removeprefix("//"))
     # A shallow clone has files of another table.
     return parse_location(path if _URL.match(path) else unquote(path))
 
 
-def _is_absolute(path: str) -> bool:
+def is_absolute(path: str) -> bool:
+    """Tell whether the path of an action names a file by itself, wherever its table is."""
     return path.startswith("/") or _URL.match(path) is not None
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from deltasql.exceptions import MissingDataFilesError, TxnLogStorageError
+from deltasql.engine.addresses import is_absolute
+from deltasql.exceptions import MissingDataFilesError
 from deltasql.model.deletion_vector import vector_file
-from deltasql.operations.presence import missing_files
+from deltasql.operations.presence import FileSizes
 from deltasql.store.records import load_dv
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def find_missing(
     """Find the data files that are gone, or whose deletion vector is."""
     # Only hashes are kept: the names of a million files are many megabytes.
     known = {hash(each.name) for each in storage.list()} if total > _ASKED_EACH else None
-    missing = MissingFiles()
+    outside, missing = FileSizes(storage.location, settings), MissingFiles()
     for page in pages:
         gone = []
         asked = page
@@ -81,22 +82,22 @@ def find_missing(
             gone = page.filter([each is False for each in seen])["path"].to_pylist()
             asked = page.filter([each is None for each in seen])
         if asked.num_rows:
-            gone += missing_files(storage.location, asked, settings)
+            gone += outside.missing(asked)
         missing.count += len(gone)
         missing.files += gone[: max(0, _KEPT - len(missing.files))]
     return missing
 
 
 def _seen(storage: Storage, page: pa.Table, known: set[int]) -> list[bool | None]:
-    """Tell which files are in the listing, with their deletion vectors; None: not its folder."""
+    """Tell which files are listed, with their deletion vectors; None: told by an address."""
     pairs = zip(page["path"].to_pylist(), page["deletion_vector"].to_pylist(), strict=True)
     found: list[bool | None] = []
     for path, vector in pairs:
         names = [path, *([each] if (each := _vector_path(vector)) else [])]
-        try:
-            found.append(all(hash(storage.data_name(name)) in known for name in names))
-        except TxnLogStorageError:
+        if any(is_absolute(name) for name in names):
             found.append(None)
+        else:
+            found.append(all(hash(storage.data_name(name)) in known for name in names))
     return found
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from deltasql.engine.addresses import address_url, data_address, storage_of
+from deltasql.engine.addresses import address_url, data_address, is_absolute, storage_of
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.mirror.checkpoint_source import CheckpointSource
 from deltasql.model.actions import AddCdcFile, AddFile, RemoveFile
@@ -97,7 +97,7 @@ class ComeAlong:
 
     def path(self, path: str) -> str:
         """Return the path of a data file, relative in any case."""
-        return quote(self.name(path), safe=_KEPT) if _is_absolute(path) else path
+        return quote(self.name(path), safe=_KEPT) if is_absolute(path) else path
 
     def vector(self, vector: DeletionVector) -> DeletionVector:
         """Return a vector whose file lies beside the data; only that form can be relative."""
@@ -108,7 +108,7 @@ class ComeAlong:
 
     def name(self, path: str) -> str:
         """Return the name that a data file gets at the new place."""
-        if not _is_absolute(path):
+        if not is_absolute(path):
             return data_name(parse_location(self.location), path)
         try:
             return data_name(parse_location(self.location), path)
@@ -178,7 +178,3 @@ class RelocatedSource(CheckpointSource):
     def _vector(self, text: str | None) -> str | None:
         vector = load_dv(text)
         return text if vector is None else dump_dv(self._move.vector(vector))
-
-
-def _is_absolute(path: str) -> bool:
-    return path.startswith("/") or _URL.match(path) is not None

@@ -3,60 +3,123 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from deltasql.engine.addresses import storage_of
+from deltasql.engine.addresses import is_absolute, storage_of
 from deltasql.model.deletion_vector import vector_file
 from deltasql.storage import open_storage, parse_location
 from deltasql.store.records import load_dv
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     import pyarrow as pa
 
     from deltasql.config import StorageSettings
+    from deltasql.storage import Storage
 
 _AT_ONCE = 16
+_CHUNK = 64  # files that one thread asks for before it takes the next
 _LISTED_FROM = 2000  # files in an object store: then to list them all asks less than to ask of each
 
 
 def missing_files(location: str, files: pa.Table, settings: StorageSettings) -> list[str]:
     """Return the paths of listed files that cannot be read: they, or their deletion vector."""
-    columns = (files["path"].to_pylist(), files["deletion_vector"].to_pylist())
-
-    def is_gone(path: str, vector: str) -> bool:
-        parsed = load_dv(vector)
-        named = [path, None if parsed is None else vector_file(parsed)]
-        places = (storage_of(location, each, settings) for each in named if each is not None)
-        return not all(storage.exists(name) for storage, name in places)
-
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="deltasql-files") as pool:
-        gone = list(pool.map(is_gone, *columns))
-    return [path for path, lost in zip(columns[0], gone, strict=True) if lost]
+    return FileSizes(location, settings).missing(files)
 
 
 def file_sizes(location: str, files: pa.Table, settings: StorageSettings) -> list[int | None]:
     """Return how many bytes each listed file has; None when it, or its deletion vector, is gone."""
-    known: dict[str, int] | None = None
-    own = open_storage(location, settings)
-    if len(files) >= _LISTED_FROM and not parse_location(location).is_local:
-        known = {each.name: each.size for each in own.list()}
+    return FileSizes(location, settings).of(files)
 
-    def size_of(path: str) -> int | None:
-        storage, name = storage_of(location, path, settings)
-        if known is not None and storage.location == own.location:
-            return known.get(name)
+
+class FileSizes:
+    """The sizes of a table's files, which may lie in many folders, also outside of it.
+
+    The files of one folder are asked for together: an object store lists it where there are many.
+    A folder that was listed is not listed again for the next files.
+    """
+
+    def __init__(self, location: str, settings: StorageSettings) -> None:
+        self._location, self._settings = location, settings
+        self._own = open_storage(location, settings)
+        self._folders: dict[str, _Folder] = {}
+
+    def missing(self, files: pa.Table) -> list[str]:
+        """Return the paths of listed files that cannot be read."""
+        paths = files["path"].to_pylist()
+        return [path for path, size in zip(paths, self.of(files), strict=True) if size is None]
+
+    def of(self, files: pa.Table) -> list[int | None]:
+        """Return how many bytes each listed file has; None when it cannot be read."""
+        paths = files["path"].to_pylist()
+        beside = [_vector_path(text) for text in files["deletion_vector"].to_pylist()]
+        known = self._look_up({*paths, *(each for each in beside if each is not None)})
+        return [
+            None if vector is not None and known[vector] is None else known[path]
+            for path, vector in zip(paths, beside, strict=True)
+        ]
+
+    def _look_up(self, paths: Iterable[str]) -> dict[str, int | None]:
+        wanted: dict[_Folder, dict[str, str]] = {}
+        for path in paths:
+            folder, name = self._place(path)
+            wanted.setdefault(folder, {})[path] = name
+        found: dict[str, int | None] = {}
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="deltasql-files") as pool:
+            for folder, names in wanted.items():
+                found.update(zip(names, folder.sizes([*names.values()], pool), strict=True))
+        return found
+
+    def _place(self, path: str) -> tuple[_Folder, str]:
+        if not is_absolute(path):
+            return self._folder("", self._own), self._own.data_name(path)
+        # A shallow clone names the files of another table: its folders of partitions are one.
+        parts = path.split("/")
+        depth = len(parts) - 1
+        while depth > 1 and "=" in parts[depth - 1]:
+            depth -= 1
+        base = "/".join(parts[:depth])
+        known = self._folders.get(base)
+        if known is None:
+            storage, _ = storage_of(self._location, f"{base}/_", self._settings)
+            known = self._folder(base, storage)
+        return known, unquote("/".join(parts[depth:]))
+
+    def _folder(self, base: str, storage: Storage) -> _Folder:
+        return self._folders.setdefault(base, _Folder(storage))
+
+
+class _Folder:
+    """One folder, and what is known of it once it was listed."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._is_local = parse_location(storage.location).is_local
+        # Only hashes are kept: the names of a million files are many megabytes.
+        self._listed: dict[int, int] | None = None
+
+    def sizes(self, names: list[str], pool: ThreadPoolExecutor) -> Iterator[int | None]:
+        """Yield how many bytes each file has; None for one that is not there."""
+        if self._listed is None and not self._is_local and len(names) >= _LISTED_FROM:
+            self._listed = {hash(each.name): each.size for each in self._storage.list()}
+        if self._listed is not None:
+            yield from (self._listed.get(hash(name)) for name in names)
+            return
+        rest = iter(names)
+        chunks = [*iter(lambda: [*islice(rest, _CHUNK)], [])]
+        for sizes in pool.map(lambda some: [self._size(name) for name in some], chunks):
+            yield from sizes
+
+    def _size(self, name: str) -> int | None:
         try:
-            return storage.size(name)
+            return self._storage.size(name)
         except FileNotFoundError:
             return None
 
-    def size(path: str, vector: str) -> int | None:
-        parsed = load_dv(vector)
-        beside = None if parsed is None else vector_file(parsed)
-        if beside is not None and size_of(beside) is None:
-            return None
-        return size_of(path)
 
-    columns = (files["path"].to_pylist(), files["deletion_vector"].to_pylist())
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="deltasql-files") as pool:
-        return list(pool.map(size, *columns))
+def _vector_path(text: str | None) -> str | None:
+    vector = load_dv(text)
+    return None if vector is None else vector_file(vector)
