@@ -31,6 +31,13 @@ long log around its checkpoints.
 """
 
 
+_KEPT_OUT = """\
+In-commit timestamps are what keeps writers by path out: SQL decides. They keep out who looks at
+the features that a table asks of writers and does not know this one. deltalake before 1.0 does not
+look, and delta-spark knows it: take their right to write to the folder or bucket away.
+"""
+
+
 def markdown(checks: Sequence[Check], releases: Sequence[str], cells: Cells) -> str:
     """Return the page for the docs."""
     parts = [NOTICE, "# Compatibility with deltalake releases", _INTRO.strip()]
@@ -41,7 +48,7 @@ def markdown(checks: Sequence[Check], releases: Sequence[str], cells: Cells) -> 
             lines.append((check.title, *found))
         parts.append(f"## {topic}")
         if topic == WRITES:
-            parts.append("In-commit timestamps are what keeps writers by path out: SQL decides.")
+            parts.append(_KEPT_OUT.strip())
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
     return "\n\n".join(parts) + "\n"
 

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.mirror.log_files import commits_between
 from deltasql.mirror.sql_state import SqlState
+from tests.migrate.corpus import log_files
+from tests.mirror.support import open_mirrored
 from tests.oracles.states import arrow_rows
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from deltasql import Catalog
     from deltasql.api.table import CatalogTable
+    from deltasql.uri import DeltaSqlUri
     from tests.migrate.corpus import Corpus, Source
     from tests.oracles.states import Rows
 
@@ -60,6 +65,24 @@ def sql_content(table: CatalogTable) -> list[tuple[Any, ...]]:
             )
         )
     return out
+
+
+def assert_kept_whole(brought: BroughtIn, name: str) -> None:
+    """See that every commit has its fields in SQL, and that the log has the bytes that it had."""
+    source, table = brought.table(name)
+    assert_verified(brought, name)
+    assert log_files(source.path) == source.log
+    assert_same_infos(source, table)
+
+
+def assert_same_in(uri: DeltaSqlUri, brought: BroughtIn, folder: Path) -> None:
+    """See that another database holds the same of every table of the corpus."""
+    with open_mirrored(uri, folder) as catalog:
+        there = BroughtIn(catalog, brought.corpus)
+        for name in brought.corpus.makers:
+            _, ours = brought.table(name)
+            _, theirs = there.table(name)
+            assert sql_content(theirs) == sql_content(ours), name
 
 
 def assert_verified(brought: BroughtIn, name: str) -> None:

@@ -6,11 +6,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conftest import new_catalog_uri
+from tests.migrate.brought_in import BroughtIn
 from tests.migrate.handing_over import NAME
 from tests.migrate.sources import copy_of, make_table
+from tests.mirror.published import publish_history
+from tests.mirror.support import open_mirrored
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+    from tests.migrate.corpus import Corpus
 
 
 @pytest.fixture(scope="module")
@@ -29,3 +38,26 @@ def place(pristine: Path, tmp_path: Path) -> Path:
 def source(place: Path) -> Path:
     """The same, which a test may damage."""
     return place
+
+
+@pytest.fixture
+def published(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    """A catalog with a table `t` of some history."""
+    with publish_history(catalog_uri, tmp_path / "lake") as catalog:
+        yield catalog
+
+
+@pytest.fixture
+def kept(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    """The same in SQLite alone: for what does not depend on the database."""
+    with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
+        yield catalog
+
+
+@pytest.fixture(scope="module")
+def brought(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BroughtIn]:
+    """The same tables in a catalog."""
+    folder = tmp_path_factory.mktemp("catalog")
+    for uri in new_catalog_uri("sqlite", folder):
+        with open_mirrored(uri, folder) as catalog:
+            yield BroughtIn(catalog, corpus)

@@ -10,16 +10,15 @@ import pytest
 
 import deltasql.spark
 from deltasql.exceptions import UnsupportedFeatureError
-from tests.conftest import new_catalog_uri
 from tests.migrate import corpus_columns, corpus_features, corpus_logs
 from tests.migrate.brought_in import (
     BroughtIn,
-    assert_same_infos,
-    assert_verified,
+    assert_kept_whole,
+    assert_same_in,
     engine_rows,
     sql_content,
 )
-from tests.migrate.corpus import Corpus, log_files, named
+from tests.migrate.corpus import Corpus, named
 from tests.migrate.spark_maker import commit_times, configured
 from tests.mirror.support import open_mirrored
 from tests.oracles.own import own_state
@@ -95,15 +94,6 @@ def corpus(small: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cor
     return Corpus(tmp_path_factory.mktemp("corpus"), TABLES, (small,))
 
 
-@pytest.fixture(scope="module")
-def brought(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BroughtIn]:
-    """The same tables in a catalog."""
-    folder = tmp_path_factory.mktemp("catalog")
-    for uri in new_catalog_uri("sqlite", folder):
-        with open_mirrored(uri, folder) as catalog:
-            yield BroughtIn(catalog, corpus)
-
-
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "variants"])
 def test_every_version_has_the_rows_of_the_source(
     brought: BroughtIn, small: SparkSession, name: str
@@ -148,9 +138,7 @@ def test_every_version_is_what_delta_spark_knows_of_it(
 def test_every_commit_keeps_its_fields_and_the_log_its_bytes(brought: BroughtIn, name: str) -> None:
     source, table = brought.table(name)
     assert [row.version for row in reversed(table.history())] == list(source.versions)
-    assert_verified(brought, name)
-    assert log_files(source.path) == source.log
-    assert_same_infos(source, table)
+    assert_kept_whole(brought, name)
 
 
 def test_times_are_those_of_delta_spark(brought: BroughtIn, small: SparkSession) -> None:
@@ -176,12 +164,7 @@ def test_identical_tables_come_in_by_spark(
 def test_every_database_holds_the_same(
     brought: BroughtIn, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
-    with open_mirrored(catalog_uri, tmp_path) as catalog:
-        there = BroughtIn(catalog, brought.corpus)
-        for name in TABLES:
-            _, ours = brought.table(name)
-            _, theirs = there.table(name)
-            assert sql_content(theirs) == sql_content(ours), name
+    assert_same_in(catalog_uri, brought, tmp_path)
 
 
 def with_few_statistics(state: dict[str, Any]) -> dict[str, Any]:

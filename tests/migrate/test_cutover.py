@@ -18,13 +18,11 @@ from deltasql.exceptions import (
     RetriesExhaustedError,
     TableFollowsError,
     TxnLogTableNotFoundError,
-    TxnLogTransactionError,
     UnsupportedFeatureError,
 )
 from deltasql.model.actions import Protocol
 from deltasql.phases import hooked
 from tests.commit.support import audit
-from tests.conftest import new_catalog_uri
 from tests.migrate.handing_over import (
     NAME,
     everything_below,
@@ -36,7 +34,7 @@ from tests.migrate.handing_over import (
     sql_ids,
     theirs,
 )
-from tests.migrate.sources import HEAD, SCHEMA, read_ids, rows
+from tests.migrate.sources import HEAD, read_ids, rows
 from tests.mirror.support import commit_lines, commit_path
 
 if TYPE_CHECKING:
@@ -337,42 +335,6 @@ def test_sql_and_log_that_both_went_on_are_told(catalog_uri: DeltaSqlUri, place:
         catalog.cutover(NAME)
         assert sql_ids(catalog) == read_ids(place) == [*IDS, 11, 12]
         assert is_sound(catalog)
-
-
-def test_a_log_belongs_to_one_catalog(
-    catalog: Catalog, backend: str, place: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "other"
-    folder.mkdir()
-    for uri in new_catalog_uri(backend, folder):
-        with open_catalog(uri) as other:
-            catalog.follow(str(place))
-            other.follow(str(place))
-            other.cutover(NAME)
-            ours(other, 11)
-            with pytest.raises(TxnLogTransactionError, match="belongs to another catalog"):
-                catalog.cutover(NAME)
-            assert sql_ids(catalog) == [*IDS, 11]  # it follows, as before
-            other.rollback(NAME)
-            catalog.cutover(NAME)
-            ours(catalog, 12)
-            assert other.follow(str(place)).state == "followed"
-            assert sql_ids(other) == sql_ids(catalog) == [*IDS, 11, 12]
-
-
-def test_a_table_that_was_born_in_another_catalog_belongs_to_it(
-    catalog: Catalog, tmp_path: Path
-) -> None:
-    other_uri = f"deltasql://sqlite/{tmp_path}/other.db"
-    with open_catalog(other_uri, table={"data_root": str(tmp_path / "lake")}) as other:
-        other.create_table(NAME, SCHEMA)
-        ours(other, 1)
-        catalog.follow(other.table(NAME).location)
-        with pytest.raises(TxnLogTransactionError, match="belongs to another catalog"):
-            catalog.cutover(NAME)
-        assert ours(other, 2) == 2
-        catalog.refresh(NAME)
-        assert sql_ids(catalog) == [1, 2]
 
 
 def test_timestamps_that_the_table_came_with_stay(catalog: Catalog, place: Path) -> None:

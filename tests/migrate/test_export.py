@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 import pyarrow as pa
 import pytest
-from deltalake.exceptions import DeltaError
 
 import deltasql
 from deltasql.exceptions import (
@@ -22,55 +21,22 @@ from deltasql.exceptions import (
 from deltasql.migrate.export import NOTE
 from deltasql.mirror.read_log import read_state
 from deltasql.storage import open_storage
-from tests.mirror.published import CHECKPOINT, HEAD, append, publish_history
+from tests.migrate.exporting import is_readable, rows
+from tests.mirror.published import HEAD, append, publish_history
 from tests.mirror.support import (
     LOG,
     checkpoint_versions,
     commit_lines,
-    forget_commits_below,
-    open_mirrored,
     published_versions,
 )
-from tests.oracles import tables_staged
-from tests.oracles.readers import Deltalake, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from deltasql import Catalog
     from deltasql.migrate.export_report import ExportProgress
     from deltasql.storage import Storage
     from deltasql.uri import DeltaSqlUri
-    from tests.oracles.states import Rows
 
 SPANS = [(None, None), (4, None), (None, 3), (HEAD, 5), (HEAD, HEAD), (0, 0)]
-
-
-@pytest.fixture
-def published(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog with a table `t` of some history."""
-    with publish_history(catalog_uri, tmp_path / "lake") as catalog:
-        yield catalog
-
-
-@pytest.fixture
-def kept(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    """The same in SQLite alone: for what does not depend on the database."""
-    with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
-        yield catalog
-
-
-def rows(location: Path | str, version: int) -> Rows:
-    return Deltalake().rows(Place(str(location)), version)
-
-
-def is_readable(location: Path, version: int | None = None) -> bool:
-    """Whether a reader takes what lies there for a table, at a version."""
-    try:
-        deltalake.DeltaTable(str(location), version=version)
-    except DeltaError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("with_data", [False, True])
@@ -97,6 +63,19 @@ def test_every_version_of_the_span_reads_as_at_the_table(
     for each in range(first, last + 1):
         assert rows(copy, each) == before[each], each
     assert first == 0 or not is_readable(copy, first - 1)
+
+
+@pytest.mark.parametrize(("version", "from_version"), [(None, None), (None, 5), (3, None)])
+def test_every_version_of_a_copy_has_its_checksum(
+    kept: Catalog, tmp_path: Path, version: int | None, from_version: int | None
+) -> None:
+    copy = tmp_path / "copy"
+    report = kept.export_table("t", str(copy), version=version, from_version=from_version)
+    with deltasql.connect(f"deltasql://sqlite/{tmp_path}/other.db") as other:
+        other.import_table(str(copy), name="t")
+        (found,) = other.mirror.verify("t", versions="all")
+    assert found.ok, found.summary()
+    assert found.checksums == report.last_version - report.first_version + 1
 
 
 def test_the_history_of_a_copy_is_that_of_the_table(published: Catalog, tmp_path: Path) -> None:
@@ -268,153 +247,3 @@ def test_what_was_begun_is_ended_as_it_was_begun(kept: Catalog, tmp_path: Path) 
         kept.export_table("t", str(copy), version=HEAD + 1)
     assert kept.export_table("t", str(copy)).last_version == HEAD
     assert deltalake.DeltaTable(str(copy)).version() == HEAD
-
-
-# Data
-
-
-def test_files_of_older_versions_may_be_gone(kept: Catalog, tmp_path: Path) -> None:
-    table, copy = kept.table("t"), tmp_path / "copy"
-    live = set(table.snapshot().files()["path"].to_pylist())
-    removed = [
-        path
-        for path in Path(table.location).rglob("*.parquet")
-        if LOG not in path.parts and path.name not in {name.rpartition("/")[2] for name in live}
-    ]
-    for path in removed:
-        path.unlink()
-    report = kept.export_table("t", str(copy), with_data=True)
-    assert len(report.gone) == len(removed) > 0
-    assert f"{len(removed)} files of older versions are gone" in report.summary()
-    assert rows(copy, HEAD) == rows(table.location, HEAD)
-    assert kept.export_table("t", str(tmp_path / "b"), from_version=HEAD, with_data=True).gone == []
-
-
-def test_a_live_file_that_is_gone_is_named_and_no_table_is_left(
-    kept: Catalog, tmp_path: Path
-) -> None:
-    table, copy = kept.table("t"), tmp_path / "copy"
-    paths = sorted(table.snapshot().files()["path"].to_pylist())
-    storage = open_storage(table.location)
-    lost = [Path(table.location) / storage.data_name(path) for path in paths[:2]]
-    for path in lost:
-        path.rename(path.with_suffix(".away"))
-    with pytest.raises(TxnLogStorageError, match="2 files of version") as raised:
-        kept.export_table("t", str(copy), with_data=True)
-    assert all(path in str(raised.value) for path in paths[:2])
-    assert not is_readable(copy)
-    for path in lost:
-        path.with_suffix(".away").rename(path)
-    assert kept.export_table("t", str(copy), with_data=True).continued
-    assert rows(copy, HEAD) == rows(table.location, HEAD)
-
-
-def test_change_data_comes_along(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
-    with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
-        (written,) = tables_staged.change_data(catalog)
-        for number, options in enumerate(({}, {"with_data": True}, {"from_version": 2})):
-            copy = tmp_path / str(number)
-            catalog.export_table("change_data", str(copy), **options)
-            (cdc,) = [line["cdc"] for line in commit_lines(copy, 2) if "cdc" in line]
-            if number == 1:
-                assert (copy / cdc["path"]).exists()
-                changes = pa.table(deltalake.DeltaTable(str(copy)).load_cdf(2, 2))
-                assert changes["_change_type"].to_pylist() == ["delete"]
-            else:
-                assert cdc["path"] == written.uri("_change_data/cdc-1.parquet")
-
-
-def test_files_from_elsewhere_come_along(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
-    """A shallow clone names files of another table; a copy with data has them itself."""
-    with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
-        (source,) = tables_staged.deletion_vectors(catalog)
-        clone = tmp_path / "clone"
-        catalog.export_table("deletion_vectors", str(clone))
-        catalog.import_table(str(clone), name="clone")
-        catalog.export_table("clone", str(tmp_path / "again"), with_data=True)
-        catalog.export_table("clone", str(tmp_path / "range"), with_data=True, from_version=3)
-        catalog.export_table("clone", str(tmp_path / "urls"))
-        for version, expected in enumerate(source.states):
-            assert rows(tmp_path / "urls", version) == expected
-        location = source.table.location
-    shutil.rmtree(location)
-    shutil.rmtree(clone)
-    for version, expected in enumerate(source.states):
-        assert rows(tmp_path / "again", version) == expected
-        if version >= 3:
-            assert rows(tmp_path / "range", version) == expected
-    for version in range(len(source.states)):
-        for line in commit_lines(tmp_path / "again", version):
-            for body in (line.get(kind, {}) for kind in ("add", "remove")):
-                assert "://" not in json.dumps(body)
-
-
-@pytest.mark.parametrize("name", ["flat_paths", "absolute_path", "column_mapping", "applications"])
-def test_odd_tables_are_copied_whole(sqlite_uri: DeltaSqlUri, tmp_path: Path, name: str) -> None:
-    with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
-        (written,) = getattr(tables_staged, name)(catalog)
-        last = len(written.states) - 1
-        catalog.export_table(name, str(tmp_path / "urls"))
-        catalog.export_table(name, str(tmp_path / "state"), from_version=last)
-        catalog.export_table(name, str(tmp_path / "data"), with_data=True)
-        catalog.export_table(name, str(tmp_path / "last"), with_data=True, from_version=last)
-        assert rows(tmp_path / "state", last) == written.states[-1]
-        for version, expected in enumerate(written.states):
-            assert rows(tmp_path / "urls", version) == expected
-    shutil.rmtree(tmp_path / "lake")
-    assert rows(tmp_path / "last", last) == written.states[-1]
-    for version, expected in enumerate(written.states):
-        assert rows(tmp_path / "data", version) == expected
-
-
-def test_a_table_that_began_with_a_checkpoint_is_exported_from_there(
-    kept: Catalog, tmp_path: Path
-) -> None:
-    """Its first version sums up others: what is left of its own commit goes into the copy."""
-    location = Path(kept.table("t").location)
-    expected = {version: rows(location, version) for version in range(CHECKPOINT, HEAD + 1)}
-    told = commit_lines(location, CHECKPOINT)
-    for number, keeps_commit in enumerate((True, False)):
-        forget_commits_below(location, CHECKPOINT + number)
-        with deltasql.connect(f"deltasql://sqlite/{tmp_path}/{number}.db") as catalog:
-            catalog.import_table(str(location), name="t")
-            copy = tmp_path / f"copy {number}"
-            report = catalog.export_table("t", str(copy), with_data=True)
-        assert (report.first_version, report.last_version) == (CHECKPOINT, HEAD)
-        assert {version: rows(copy, version) for version in expected} == expected
-        kinds = [next(iter(line)) for line in commit_lines(copy, CHECKPOINT)]
-        assert kinds == ([next(iter(line)) for line in told] if keeps_commit else ["commitInfo"])
-
-
-def test_s3_is_a_place_to_export_to_and_from(
-    sqlite_uri: DeltaSqlUri, tmp_path: Path, s3_location: str, s3_options: dict[str, str]
-) -> None:
-    def seen(place: str, version: int) -> Rows:
-        return Deltalake().rows(Place(place, s3_options if "://" in place else {}), version)
-
-    settings = {"storage": {"options": s3_options}}
-    with publish_history(sqlite_uri, tmp_path / "lake", **settings) as catalog:
-        location = catalog.table("t").location
-        expected = [seen(location, version) for version in range(HEAD + 1)]
-        catalog.export_table("t", f"{s3_location}/copy", with_data=True)
-        assert [seen(f"{s3_location}/copy", v) for v in range(HEAD + 1)] == expected
-        catalog.import_table(f"{s3_location}/copy", name="remote")
-        catalog.export_table("remote", str(tmp_path / "back"), with_data=True, from_version=4)
-        assert [seen(str(tmp_path / "back"), v) for v in range(4, HEAD + 1)] == expected[4:]
-        catalog.export_table("remote", f"{s3_location}/urls", from_version=2)
-        assert [seen(f"{s3_location}/urls", v) for v in range(2, HEAD + 1)] == expected[2:]
-        with pytest.raises(TableExistsError):
-            catalog.export_table("t", f"{s3_location}/urls")
-        with pytest.raises(TxnLogStorageError, match="not empty"):
-            catalog.export_table("t", s3_location)
-
-
-def test_an_object_store_keeps_no_times(
-    sqlite_uri: DeltaSqlUri, tmp_path: Path, s3_location: str, s3_options: dict[str, str]
-) -> None:
-    settings = {"table": {"data_root": str(tmp_path / "lake"), "in_commit_timestamps": False}}
-    with publish_history(sqlite_uri, tmp_path / "lake", **settings) as catalog:
-        report = catalog.export_table(
-            "t", f"{s3_location}/copy", version=2, storage_options=s3_options
-        )
-        assert "the time of a version is that of the export" in report.summary()

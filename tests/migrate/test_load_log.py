@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+import deltalake
 import pyarrow as pa
 import pytest
 
@@ -24,6 +25,8 @@ from tests.migrate.small_logs import (
     random_commits,
     write_log,
 )
+from tests.migrate.sources import HEAD, change_actions, checkpoint_file
+from tests.mirror.support import LOG, forget_commits_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,3 +220,23 @@ def test_tables_are_cut_to_one_size() -> None:
     tables = [pa.table({"n": each}) for each in numbers]
     assert [each.num_rows for each in same_size(tables, 3)] == [3, 3, 2]
     assert pa.concat_tables(same_size(tables, 3)).equals(pa.concat_tables(tables))
+
+
+def test_tombstones_of_a_checkpoint_keep_the_partition_that_they_tell(
+    catalog: Catalog, source: Path
+) -> None:
+    """Also where the writer does not say that it told more than the path."""
+
+    def told_in_part(actions: list[Any]) -> list[Any]:
+        for action in actions:
+            action.get("remove", {}).pop("extendedFileMetadata", None)
+        return actions
+
+    checkpoint_file(source).unlink()
+    (source / LOG / "_last_checkpoint").unlink()
+    change_actions(source, 3, told_in_part)
+    deltalake.DeltaTable(str(source)).create_checkpoint()
+    forget_commits_below(source, HEAD)
+    catalog.import_table(str(source))
+    (gone,) = SqlState(catalog.store, catalog.table("events").row, HEAD).tombstones.to_pylist()
+    assert (gone["partition"], gone["extended_file_metadata"]) == ('{"p":"a"}', None)

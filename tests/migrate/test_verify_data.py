@@ -21,17 +21,9 @@ from tests.oracles import tables, tables_staged
 from tests.oracles.fixed_set import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from deltasql import Catalog
     from deltasql.operations.data_report import DataReport
     from deltasql.uri import DeltaSqlUri
-
-
-@pytest.fixture
-def kept(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
-    with publish_history(sqlite_uri, tmp_path / "lake") as catalog:
-        yield catalog
 
 
 def live_files(catalog: Catalog, name: str = "t") -> dict[str, Path]:

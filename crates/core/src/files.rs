@@ -262,16 +262,16 @@ fn remove_of(
 ) -> Result<RemoveFile, Error> {
     let owned = |name| Texts::of(batch, name).get(row).map(str::to_owned);
     let extended_file_metadata = boolean(batch, "extended_file_metadata", row);
-    let partition_values = if extended_file_metadata == Some(true) {
+    // Some writers tell the values without saying that they do. No values at all travel as `{}`.
+    let told = parsed::<StringMap>(batch, "partition", row)?.unwrap_or_default();
+    let partition_values = (extended_file_metadata == Some(true) || !told.is_empty()).then(|| {
         let mut values: StringMap = partition_columns
             .iter()
             .map(|column| (column.clone(), None))
             .collect();
-        values.extend(parsed::<StringMap>(batch, "partition", row)?.unwrap_or_default());
-        Some(values)
-    } else {
-        None
-    };
+        values.extend(told);
+        values
+    });
     Ok(RemoveFile {
         path: owned("path").unwrap_or_default(),
         deletion_timestamp: long(batch, "deletion_timestamp", row),

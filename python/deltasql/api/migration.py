@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from deltasql.api.mirror import Mirror
     from deltasql.config import Config
-    from deltasql.migrate.cutover import CutoverReport
     from deltasql.migrate.follow import FollowReport
+    from deltasql.migrate.handover_report import CutoverReport, RollbackReport
     from deltasql.migrate.import_report import ImportProgress
-    from deltasql.migrate.rollback import RollbackReport
+    from deltasql.model.progress import Progress
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
@@ -95,7 +95,7 @@ class MigrationVerbs:
         *,
         verify: bool = True,
         dry_run: bool = False,
-        on_progress: OnProgress | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> CutoverReport:
         """Make SQL the authority of a table that was followed or imported.
 
@@ -115,7 +115,14 @@ class MigrationVerbs:
             self.mirror.publish(name)  # where else it is shown
         return report
 
-    def rollback(self, name: str, *, verify: bool = True, dry_run: bool = False) -> RollbackReport:
+    def rollback(
+        self,
+        name: str,
+        *,
+        verify: bool = True,
+        dry_run: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> RollbackReport:
         """Leave a table to its log: publish all of it, take it out of the catalog.
 
         Writers by path go on where SQL ended; in-commit timestamps, which keep them out, are
@@ -128,6 +135,7 @@ class MigrationVerbs:
             settings=self.config.storage,
             verify=verify,
             dry_run=dry_run,
+            tell=on_progress,
         )
         if not dry_run:
             self.mirror.names_changed()

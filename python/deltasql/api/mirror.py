@@ -22,6 +22,7 @@ from deltasql.mirror.publisher import BackgroundPublisher
 from deltasql.mirror.reconcile import Reconciler
 from deltasql.mirror.repair import repair
 from deltasql.mirror.verify import SAMPLE, chosen_versions, verify_table
+from deltasql.model.progress import Meter
 from deltasql.operations.verify_data import verify_snapshot
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from deltasql.mirror.status import MirrorStatus, VersionStatus
     from deltasql.mirror.targets import Target
     from deltasql.mirror.verify import VerifyReport, Versions
+    from deltasql.model.progress import Progress
     from deltasql.operations.data_report import DataChecks, DataReport
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
@@ -149,6 +151,7 @@ class Mirror:
         data_versions: Versions = "head",
         engine: str | None = None,
         target: str = targets.OWN,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> list[VerifyReport]:
         """Compare the published log of a table, or of all tables, with SQL.
 
@@ -161,6 +164,7 @@ class Mirror:
         """
         reports = []
         for each in self._logs(table, target):
+            meter = Meter(each.table.full_name, on_progress)
             report = verify_table(
                 self._catalog.store,
                 each.table,
@@ -171,6 +175,7 @@ class Mirror:
                 checkpoints=checkpoints,
                 storage_options=self._catalog.config.storage.plain_options(each.location),
                 target=target,
+                meter=meter,
             )
             if report.first_foreign is not None:
                 self._shut(each, report.first_foreign)
@@ -178,12 +183,17 @@ class Mirror:
                 last = min(report.log_version, report.sql_version)
                 chosen = chosen_versions(data_versions, report.checked_from, last, sample)
                 checks = "rows" if data is True else data
-                report.data = [*self._verify_data(each, chosen, checks, engine)]
+                report.data = [*self._verify_data(each, chosen, checks, engine, meter)]
             reports.append(report)
         return reports
 
     def _verify_data(
-        self, target: Target, versions: Sequence[int], checks: DataChecks, engine: str | None
+        self,
+        target: Target,
+        versions: Sequence[int],
+        checks: DataChecks,
+        engine: str | None,
+        meter: Meter,
     ) -> Iterator[DataReport]:
         catalog = self._catalog
         with open_engine(catalog.config, name=engine) as opened:
@@ -192,7 +202,12 @@ class Mirror:
                     catalog.store, target.table, catalog.cache, version=version
                 )
                 yield verify_snapshot(
-                    snapshot, opened, catalog.config, checks=checks, location=target.location
+                    snapshot,
+                    opened,
+                    catalog.config,
+                    checks=checks,
+                    location=target.location,
+                    meter=meter,
                 )
 
     def _shut(self, target: Target, version: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from deltasql.cli.context import Context, fail_unless, make_sure, show_report
-from deltasql.cli.progress import busy, of_import, progress
+from deltasql.cli.progress import of_phase, progress
 
 
 @click.command()
@@ -26,7 +26,7 @@ def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
         make_sure(f"Keep everybody who writes to {table} by path out from now on?", yes=yes)
     with (
         context.open_table(table) as (catalog, name),
-        progress(of_import, color=context.color) as on_progress,
+        progress(of_phase, color=context.color) as on_progress,
     ):
         report = catalog.cutover(name, dry_run=dry_run, on_progress=on_progress)
     show_report(context, report)
@@ -51,8 +51,8 @@ def rollback(context: Context, table: str, dry_run: bool, yes: bool) -> None:
         make_sure(f"Take {table} out of the catalog and leave it to its log?", yes=yes)
     with (
         context.open_table(table) as (catalog, name),
-        busy(f"rolling {table} back", color=context.color),
+        progress(of_phase, color=context.color) as on_progress,
     ):
-        report = catalog.rollback(name, dry_run=dry_run)
+        report = catalog.rollback(name, dry_run=dry_run, on_progress=on_progress)
     show_report(context, report)
     fail_unless(report.ok)

@@ -31,7 +31,11 @@ COLUMNS = (
 @click.option("--batch-size", type=click.IntRange(1), help="Actions per SQL transaction.")
 @click.option("--engine", type=click.Choice(["spark"]), help="Read the log on Spark's executors.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the result with the log.")
-@click.option("--force", is_flag=True, help="Replace a table of that name; accept missing files.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace a table of that name; accept missing files, or a log whose catalog is lost.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask before something is replaced.")
 @click.pass_obj
 def import_table(
@@ -66,7 +70,9 @@ def import_table(
     if recursive and (name is not None or since is not None or up_to_version is not None):
         raise click.UsageError("--name, --since and --up-to-version are for one table at a time.")
     if force and not dry_run:
-        make_sure("Replace what the catalog has under the same name?", yes=yes)
+        make_sure(
+            "Replace what has the name, accept missing files, and take over the log?", yes=yes
+        )
     place = uri or context.catalog_uri()
     with session_for(engine), progress(of_import, color=context.color) as on_progress:
         options: dict[str, Any] = {

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from deltasql.migrate.export_report import ExportProgress
     from deltasql.migrate.import_report import ImportProgress
     from deltasql.migrate.rebuild import RebuiltTable
+    from deltasql.model.progress import Progress as PhaseProgress
 
 T = TypeVar("T")
 
@@ -37,6 +38,13 @@ def of_import(progress: ImportProgress) -> Step:
         return Step(title, 0, None)
     rate = rate_text(progress.files_per_second, "files")
     return Step(title, progress.commits, progress.total_commits or None, rate, progress.eta_s)
+
+
+def of_phase(progress: PhaseProgress) -> Step:
+    """Tell how far one phase of several is."""
+    rate = rate_text(progress.rate, progress.unit)
+    title = f"{progress.table}: {progress.phase}"
+    return Step(title, progress.done, progress.total, rate, progress.eta_s)
 
 
 def of_export(progress: ExportProgress) -> Step:
@@ -79,19 +87,6 @@ def progress(
             )
 
         yield draw
-
-
-@contextmanager
-def busy(title: str, *, color: bool = True) -> Iterator[None]:
-    """Show that something is under way whose end is not known."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    with Console(stderr=True, no_color=not color).status(Text(title)):
-        yield
 
 
 def rate_text(per_second: float, unit: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deltasql.cli.context import Context, fail_unless
-from deltasql.cli.progress import busy
+from deltasql.cli.progress import of_phase, progress
 from deltasql.cli.spark import session_for
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def verify(
     with (
         session_for(engine),
         context.open_tables(table) as (catalog, name),
-        busy("verifying", color=context.color),
+        progress(of_phase, color=context.color) as on_progress,
     ):
         reports = catalog.mirror.verify(
             name,
@@ -63,6 +63,7 @@ def verify(
             data_versions=versions,
             engine=engine,
             with_deltalake=not no_deltalake,
+            on_progress=on_progress,
         )
     if context.format == "table":
         for report in reports:

@@ -25,6 +25,7 @@
     │   ├── CommitOutcomeUnknownError
     │   ├── MergeAmbiguityError
     │   ├── TableFollowsError
+    │   ├── OtherAuthorityError
     │   └── TransactionClosedError
     ├── TxnLogMirrorError
     │   └── MirrorDivergedError
@@ -106,6 +107,7 @@ from deltasql.exceptions.transaction import (
     ConcurrentTransactionError,
     MergeAmbiguityError,
     MetadataChangedError,
+    OtherAuthorityError,
     ProtocolChangedError,
     RetriesExhaustedError,
     TableChangedError,
@@ -135,6 +137,7 @@ __all__ = [
     "MirrorDivergedError",
     "MissingDataFilesError",
     "MissingDriverError",
+    "OtherAuthorityError",
     "ProtocolChangedError",
     "RetriesExhaustedError",
     "SchemaVersionError",

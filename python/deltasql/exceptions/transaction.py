@@ -162,6 +162,20 @@ class TableFollowsError(TxnLogTransactionError):
     )
 
 
+@dataclass(eq=False, repr=False)
+class OtherAuthorityError(TxnLogTransactionError):
+    """Another catalog is the authority of the log: this one may follow it, not take it over."""
+
+    default_message = "another catalog is the authority of the log"
+    default_help = (
+        "roll the table back there with `deltasql rollback`, then try again; or read it here with "
+        "`deltasql follow`."
+    )
+
+    location: str | None = None
+    version: int | None = None
+
+
 class MergeAmbiguityError(TxnLogTransactionError):
     """Several source rows of a merge want to change the same row."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from deltasql.migrate.import_verify import whose
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 CUTOVER = "deltasql.cutover"  # of a table: the id of the commit by which SQL takes over
+_LATE = 100  # versions that tell who writes to a table
+_NOT_KEPT_OUT = re.compile(r"Apache-Spark/|delta-rs[:.](py-)?0\.")
 ENABLED = "delta.enableInCommitTimestamps"
 ENABLED_SINCE = "delta.inCommitTimestampEnablementVersion"
 ENABLED_AT = "delta.inCommitTimestampEnablementTimestamp"
@@ -47,6 +50,25 @@ def enabled_by(store: Store, table: TableRow, metadata: Metadata) -> VersionRow 
     version = told if told >= low else high
     rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
     return VersionRow.from_row(rows[0]) if rows else None
+
+
+def not_kept_out(store: Store, table: TableRow) -> str:
+    """Say who can still write to a log by path, and which of them did of late.
+
+    In-commit timestamps are a feature that delta-spark knows, and deltalake before 1.0 does not
+    look at the features of a table that it writes to.
+    """
+    table_id = table.table_id
+    low, last = store.query("version_bounds", table_id=table_id)[0]
+    rows = store.query("history", table_id=table_id, first=low, last=last, limit=_LATE)
+    infos = [VersionRow.from_row(row).info for row in rows]
+    told = {str(info.engine_info or info.extra.get("clientVersion") or "") for info in infos}
+    seen = sorted(each for each in told if _NOT_KEPT_OUT.match(each))
+    who = f" (here: {', '.join(seen)})" if seen else ""
+    return (
+        f"deltalake before 1.0 and delta-spark are not kept out{who}: move those writers, or take "
+        "their right to write away"
+    )
 
 
 def is_in_place(

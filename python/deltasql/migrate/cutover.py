@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from deltasql._core import parse_commit
 from deltasql.commit.build import enable_timestamps
@@ -24,7 +24,6 @@ from deltasql.exceptions import (
     MirrorDivergedError,
     RetriesExhaustedError,
     TxnLogTableNotFoundError,
-    TxnLogTransactionError,
     VersionTakenError,
 )
 from deltasql.migrate.authority import (
@@ -32,6 +31,7 @@ from deltasql.migrate.authority import (
     ENABLED,
     enabled_by,
     is_in_place,
+    not_kept_out,
     properties_of,
     put_commit,
     serious,
@@ -39,15 +39,18 @@ from deltasql.migrate.authority import (
 )
 from deltasql.migrate.follow import mark_in_place, refresh
 from deltasql.migrate.foreign import first_foreign, reject
+from deltasql.migrate.handover_report import CutoverReport
 from deltasql.migrate.import_run import ImportOptions
 from deltasql.migrate.import_table import import_table
 from deltasql.migrate.import_verify import verify_by_size
 from deltasql.migrate.load_log import LogLoader
+from deltasql.migrate.other_authority import is_copy, other_authority
 from deltasql.mirror.log_files import commit_file, encode_commit
 from deltasql.mirror.log_listing import list_log
 from deltasql.mirror.read_log import LogCommit
 from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import now_ms
+from deltasql.model.progress import Meter, Progress
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema import StructType
 from deltasql.phases import reached
@@ -62,56 +65,14 @@ if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.migrate.import_report import ImportProgress
     from deltasql.mirror.verify import VerifyReport
+    from deltasql.model.progress import OnProgress
     from deltasql.store.dialect import Session
     from deltasql.store.records import Head
     from deltasql.store.store import Store
 
-    Tell = Callable[[ImportProgress], None]
 
 _ATTEMPTS = 20
 _PAUSE_S = 0.05
-
-
-@dataclass(slots=True)
-class CutoverReport:
-    """What was done to make SQL the authority of a table."""
-
-    table: str
-    location: str
-    state: Literal["cut over", "was cut over", "would cut over"] = "cut over"
-    version: int | None = None  # the commit that keeps writers by path out
-    caught_up: int = 0  # commits of the log that were new
-    attempts: int = 0
-    verification: VerifyReport | None = None
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether SQL and the log say the same."""
-        return self.verification is None or not serious(self.verification)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return {
-            "ok": self.ok,
-            "table": self.table,
-            "location": self.location,
-            "state": self.state,
-            "version": self.version,
-            "caught_up": self.caught_up,
-            "attempts": self.attempts,
-            "verification": None if self.verification is None else self.verification.to_dict(),
-            "notes": list(self.notes),
-        }
-
-    def summary(self) -> str:
-        """Return the report as text."""
-        lines = [f"{self.table}: {self.state}, {self.caught_up} commits of the log caught up with"]
-        if self.version is not None:
-            lines.append(f"  version {self.version} turns in-commit timestamps on")
-        if self.verification is not None:
-            lines.append(f"  verified: {self.verification.summary().partition(': ')[2]}")
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
 
 def cutover(
@@ -122,7 +83,7 @@ def cutover(
     settings: StorageSettings,
     verify: bool = True,
     dry_run: bool = False,
-    tell: Tell | None = None,
+    tell: OnProgress | None = None,
 ) -> CutoverReport:
     """Make SQL the authority of a table; `publish` writes what its log lacks, or raises."""
     work = _Cutover(store, table, publish, settings, tell)
@@ -144,13 +105,13 @@ class _Cutover:
         table: TableRow,
         publish: Callable[[], object],
         settings: StorageSettings,
-        tell: Tell | None,
+        tell: OnProgress | None,
     ) -> None:
         self._store, self._table, self._publish = store, table, publish
         self._settings, self._tell = settings, tell
         self._storage = open_storage(table.location, settings)
         name = join_table_name(table.namespace, table.name)
-        self._report = CutoverReport(name, self._storage.location)
+        self._report = CutoverReport(table=name, location=self._storage.location)
 
     def look(self, *, verify: bool) -> CutoverReport:
         """Say what would be done."""
@@ -164,6 +125,8 @@ class _Cutover:
             report.state = "was cut over"
         if verify:
             report.verification = self._verify()
+        if report.state == "would cut over":
+            report.warnings.append(not_kept_out(self._store, self._table))
         return report
 
     def run(self, *, verify: bool) -> CutoverReport:
@@ -182,6 +145,8 @@ class _Cutover:
                 self._pause()
                 continue
             self._store.forget_table(self._table)
+            if report.state == "cut over":
+                report.warnings.append(not_kept_out(self._store, self._table))
             return report
 
     # Up to the log
@@ -190,7 +155,7 @@ class _Cutover:
         """Bring SQL up to the log, and the log up to SQL."""
         store, table = self._store, self._current()
         if table.is_following:
-            found = refresh(store, table, settings=self._settings, tell=self._tell)
+            found = refresh(store, table, settings=self._settings, tell=self._caught_up)
             self._report.caught_up += found.commits
             self._report.notes += found.notes
             self._current()  # it may have been loaded anew
@@ -198,7 +163,7 @@ class _Cutover:
         self._clear_unfinished()
         options = ImportOptions(verify=False)
         caught = import_table(
-            store, table.location, options, settings=self._settings, tell=self._tell
+            store, table.location, options, settings=self._settings, tell=self._caught_up
         )
         self._report.caught_up += caught.commits
         try:
@@ -206,6 +171,11 @@ class _Cutover:
         except MirrorDivergedError as error:
             # Somebody was faster: the next look names it, if it cannot be mended.
             raise _Taken from error
+
+    def _caught_up(self, found: ImportProgress) -> None:
+        if self._tell is not None:
+            counts = (found.commits, found.total_commits, found.seconds)
+            self._tell(Progress(self._report.table, "catching up", "commits", *counts))
 
     def _current(self) -> TableRow:
         known = self._table
@@ -253,18 +223,17 @@ class _Cutover:
         row = enabled_by(self._store, self._table, state.metadata)
         if row is None or ENGINE_INFO not in (row.info.engine_info or ""):
             return
-        if row.txn_id != self._table.properties.get(CUTOVER):
-            raise TxnLogTransactionError(
-                f"{self._table.full_name} belongs to another catalog: version {row.version} is "
-                "its commit",
-                table=self._table.full_name,
-                txn_id=row.txn_id,
-                help="Roll it back there first; if that catalog is lost, import the log here.",
-            )
+        is_ours = row.txn_id == self._table.properties.get(CUTOVER)
+        if not is_ours and not is_copy(self._storage, list_log(self._storage).last_version):
+            name = join_table_name(self._table.namespace, self._table.name)
+            raise other_authority(self._storage.location, row.version, row.txn_id, name)
 
     def _verify(self) -> VerifyReport:
         log = list_log(self._storage)
-        return verify_by_size(self._store, self._table, self._storage, log, self._settings)
+        meter = Meter(self._report.table, self._tell)
+        return verify_by_size(
+            self._store, self._table, self._storage, log, self._settings, meter=meter
+        )
 
     def _refuse_mismatch(self) -> None:
         report = self._report

@@ -25,9 +25,11 @@ from deltasql.exceptions import (
 from deltasql.migrate.copy_data import DataCopier
 from deltasql.migrate.export_report import ExportProgress, ExportReport
 from deltasql.migrate.load_log import commit_id
+from deltasql.migrate.other_authority import COPY
 from deltasql.migrate.relocate import ComeAlong, RelocatedSource, StayBehind, relocated
 from deltasql.mirror.checkpoint import write_checkpoint_of
 from deltasql.mirror.checkpoint_source import CheckpointSource
+from deltasql.mirror.checksum import checksum_file, totals_after, totals_at
 from deltasql.mirror.log_files import actions_span, commit_file
 from deltasql.mirror.log_listing import find_log
 from deltasql.mirror.sql_state import SqlState
@@ -133,6 +135,7 @@ class _Export:
         self._span, self._tell, self._start = span, tell, time.monotonic()
         self._along = ComeAlong(table.location) if span.with_data else None
         self._move: Relocation = self._along or StayBehind(table.location)
+        self._totals = [totals_at(store, table, span.first)]
         self.report = ExportReport(
             table.full_name,
             table.location,
@@ -160,8 +163,12 @@ class _Export:
                 report.files, report.bytes = copier.files, copier.bytes
                 report.gone = self._refuse_missing(copier.missing)
         self._write_first()
+        for totals in self._totals:
+            # Not earlier: some readers open a table by its checksums.
+            self._target.put(checksum_file(totals.version), totals.to_json())
         if span.last - span.first >= checkpoint_interval:
             self._checkpoint(span.last)
+        self._target.put(COPY, span.to_json())
         self._target.delete(NOTE)
         report.commits = span.last - span.first + 1
         report.seconds = time.monotonic() - self._start
@@ -240,6 +247,9 @@ class _Export:
         name = commit_file(row.version)
         data = _core.encode_commit([relocated(action, self._move) for action in actions])
         self._target.put(name, data)
+        if row.version > self._span.first:
+            totals = totals_after(self._store, self._table, self._totals[-1], data)
+            self._totals.append(totals)
         place = parse_location(self._target.location)
         if place.is_local:
             # Readers tell the time of a commit by its file, unless the commit tells it.

@@ -9,6 +9,7 @@ from deltasql.exceptions import (
     LogParseError,
     MirrorDivergedError,
     VersionGapError,
+    VersionNotFoundError,
     VersionTakenError,
 )
 from deltasql.migrate.foreign import first_foreign
@@ -44,6 +45,20 @@ class Start:
     metadata: Metadata
     state: LogState | StateStream | None = None
     note: str | None = None
+
+
+def last_version(listing: LogListing, wanted: int | None) -> int:
+    """Return the version up to which a log is taken over: the one that is wanted, or its last."""
+    latest = listing.last_version
+    if wanted is None or wanted == latest:
+        return latest
+    if not 0 <= wanted < latest:
+        raise VersionNotFoundError(
+            f"the log at {listing.location} has no version {wanted}",
+            version=wanted,
+            latest=latest,
+        )
+    return wanted
 
 
 class Beginning:

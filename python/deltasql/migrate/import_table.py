@@ -20,12 +20,11 @@ from deltasql.exceptions import (
     TxnLogProtocolError,
     TxnLogStorageError,
     VersionGapError,
-    VersionNotFoundError,
     VersionTakenError,
 )
 from deltasql.exceptions.redaction import redact
 from deltasql.migrate.check_foreign import ForeignChecker
-from deltasql.migrate.import_checks import Beginning, check_same
+from deltasql.migrate.import_checks import Beginning, check_same, last_version
 from deltasql.migrate.import_run import ImportOptions, ImportRun
 from deltasql.migrate.import_target import (
     holder_of,
@@ -55,6 +54,7 @@ from deltasql.migrate.load_table import (
     load_state,
     take_over,
 )
+from deltasql.migrate.other_authority import refuse_other_authority
 from deltasql.mirror import status
 from deltasql.mirror.log_listing import list_log
 from deltasql.mirror.targets import OWN, named
@@ -111,10 +111,11 @@ def import_table(
 def _import(run: ImportRun) -> None:
     # In this order a commit that SQL publishes meanwhile looks late, never foreign.
     listing = list_log(run.storage)
-    last = _last_version(listing, run.options.up_to_version)
+    last = last_version(listing, run.options.up_to_version)
     known = tables_here(run)
     live = next((each for each in known if each.dropped_at_ms is None), None)
     loading = next((each for each in known if each.is_loading), None)
+    refuse_other_authority(run, listing, known)
     if live is None:
         refuse_unpublished(run, known)
         _import_new(run, listing, last, loading)
@@ -392,16 +393,3 @@ def _log_done(report: ImportReport) -> None:
         commits=report.commits,
         files=report.files,
     )
-
-
-def _last_version(listing: LogListing, wanted: int | None) -> int:
-    latest = listing.last_version
-    if wanted is None or wanted == latest:
-        return latest
-    if not 0 <= wanted < latest:
-        raise VersionNotFoundError(
-            f"the log at {listing.location} has no version {wanted}",
-            version=wanted,
-            latest=latest,
-        )
-    return wanted

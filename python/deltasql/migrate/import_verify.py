@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deltasql.mirror.compare import Difference
     from deltasql.mirror.log_listing import LogListing
     from deltasql.mirror.read_log import LogCommit
+    from deltasql.model.progress import Meter
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
@@ -120,13 +121,21 @@ def verify_loaded(run: ImportRun, table: TableRow, listing: LogListing, last: in
 
 
 def verify_by_size(
-    store: Store, table: TableRow, storage: Storage, log: LogListing, settings: StorageSettings
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    log: LogListing,
+    settings: StorageSettings,
+    *,
+    meter: Meter | None = None,
 ) -> VerifyReport:
     """Compare a table with its log: by what all its files come to, where it has very many."""
     high = store.query("version_bounds", table_id=table.table_id)[0][1]
     last = min(high, log.last_version)
     files = SqlState(store, table, last).totals.num_files
-    found = _verify_streamed(store, table, storage, log.up_to(last)) if files > _LARGE else None
+    found = None
+    if files > _LARGE:
+        found = _verify_streamed(store, table, storage, log.up_to(last), meter)
     if found is not None:
         return found
     found = verify_table(
@@ -136,6 +145,7 @@ def verify_by_size(
         log=log,
         storage_options=settings.plain_options(storage.location),
         with_deltalake=files <= _COMPARED_WITH_STOCK,
+        meter=meter,
     )
     if files > _COMPARED_WITH_STOCK:
         found.notes.append("too many files to be compared with deltalake")
@@ -158,7 +168,7 @@ def whose(differences: Sequence[Difference]) -> tuple[list[Difference], list[Dif
 
 
 def _verify_streamed(
-    store: Store, table: TableRow, storage: Storage, log: LogListing
+    store: Store, table: TableRow, storage: Storage, log: LogListing, meter: Meter | None
 ) -> VerifyReport | None:
     """Compare a table that is too large to be held twice; None when it has to be looked at whole.
 
@@ -176,7 +186,7 @@ def _verify_streamed(
         return None  # by a checkpoint that SQL was not loaded from
     report = VerifyReport(table.full_name, storage.location, last, last, low, [last])
     report.commits, report.foreign_bytes = check_commits(
-        store, table, storage, log, range(low + 1 if low else 0, last + 1), report.found
+        store, table, storage, log, range(low + 1 if low else 0, last + 1), report.found, meter
     )
     compare_facts(sql, state, report.found)
     report.notes.append(

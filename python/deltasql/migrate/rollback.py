@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from deltasql import _core
 from deltasql.commit.transaction import ENGINE_INFO
@@ -34,6 +34,7 @@ from deltasql.migrate.authority import (
 )
 from deltasql.migrate.follow import mark_in_place, refresh, table_at
 from deltasql.migrate.foreign import foreign_version
+from deltasql.migrate.handover_report import RollbackReport
 from deltasql.migrate.import_verify import verify_by_size
 from deltasql.mirror import status
 from deltasql.mirror.log_files import commit_file
@@ -42,6 +43,7 @@ from deltasql.mirror.read_log import read_commits
 from deltasql.mirror.targets import OWN, named, targets_of
 from deltasql.model.actions import CommitInfo, Metadata, Protocol
 from deltasql.model.clock import now_ms
+from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
 from deltasql.model.protocol import without_feature, writer_features
 from deltasql.phases import reached
@@ -55,55 +57,14 @@ if TYPE_CHECKING:
     from deltasql.mirror.log_listing import LogListing
     from deltasql.mirror.publish import Publisher
     from deltasql.mirror.verify import VerifyReport
+    from deltasql.model.progress import OnProgress
     from deltasql.store.records import Head
     from deltasql.store.store import Store
 
 FEATURE = "inCommitTimestamp"
 _ATTEMPTS = 20
 _PAUSE_S = 0.05
-
-
-@dataclass(slots=True)
-class RollbackReport:
-    """What was done to leave a table to its log."""
-
-    table: str
-    location: str
-    state: Literal["rolled back", "was rolled back", "would roll back"] = "rolled back"
-    published: int = 0  # versions that the log lacked
-    version: int | None = None  # the latest of the log
-    timestamps_dropped: bool = False  # by that version
-    verification: VerifyReport | None = None
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether the log has all that SQL has."""
-        return self.verification is None or not wrong_for_readers(self.verification)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return {
-            "ok": self.ok,
-            "table": self.table,
-            "location": self.location,
-            "state": self.state,
-            "published": self.published,
-            "version": self.version,
-            "timestamps_dropped": self.timestamps_dropped,
-            "verification": None if self.verification is None else self.verification.to_dict(),
-            "notes": list(self.notes),
-        }
-
-    def summary(self) -> str:
-        """Return the report as text."""
-        lines = [f"{self.table}: {self.state}, the log at {self.location} has version "]
-        lines[0] += f"{self.version}, {self.published} versions were published"
-        if self.timestamps_dropped:
-            lines.append(f"  version {self.version} drops in-commit timestamps")
-        if self.verification is not None:
-            lines.append(f"  verified: {self.verification.summary().partition(': ')[2]}")
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+_AT_ONCE = 100  # versions that are published before it is told how far it is
 
 
 def rollback(
@@ -114,9 +75,10 @@ def rollback(
     settings: StorageSettings,
     verify: bool = True,
     dry_run: bool = False,
+    tell: OnProgress | None = None,
 ) -> RollbackReport:
     """Leave a table to its log: a live one, or one that has left the catalog already."""
-    work = _Rollback(store, publisher, table, settings)
+    work = _Rollback(store, publisher, table, settings, tell)
     return work.look(verify=verify) if dry_run else work.run(verify=verify)
 
 
@@ -172,13 +134,19 @@ class _Rollback:
     """One table on its way from SQL to its log."""
 
     def __init__(
-        self, store: Store, publisher: Publisher, table: TableRow, settings: StorageSettings
+        self,
+        store: Store,
+        publisher: Publisher,
+        table: TableRow,
+        settings: StorageSettings,
+        tell: OnProgress | None,
     ) -> None:
         self._store, self._publisher, self._table = store, publisher, table
         self._settings = settings
         self._storage = open_storage(table.location, settings)
         name = join_table_name(table.namespace, table.name)
-        self._report = RollbackReport(name, self._storage.location)
+        self._report = RollbackReport(table=name, location=self._storage.location)
+        self._meter = Meter(name, tell)
 
     def look(self, *, verify: bool) -> RollbackReport:
         """Say what would be done."""
@@ -214,9 +182,13 @@ class _Rollback:
 
     def _publish(self) -> None:
         target = named(status.targets_with_own(self._store, self._table), OWN)
+        self._meter.begin("publishing", "versions", target.pending)
         while target.pending:
-            outcome = self._publisher.advance(target, target.head_version, converge=True)
+            outcome = self._publisher.advance(
+                target, target.head_version, converge=True, limit=_AT_ONCE
+            )
             self._report.published += outcome.published
+            self._meter.step(outcome.published)
             if outcome.error is not None:
                 raise outcome.error
             target = named(targets_of(self._store, self._table), OWN)
@@ -225,7 +197,9 @@ class _Rollback:
         """Compare SQL with the log, whatever others have put there after it."""
         head, listing = self._head(), list_log(self._storage)
         log = listing.up_to(min(head.version, listing.last_version))
-        return verify_by_size(self._store, self._table, self._storage, log, self._settings)
+        return verify_by_size(
+            self._store, self._table, self._storage, log, self._settings, meter=self._meter
+        )
 
     def _refuse_incomplete(self) -> None:
         report = self._report
@@ -281,8 +255,8 @@ class _Rollback:
     def _flush(self, first: int = 0) -> None:
         """Let the log survive a loss of power, from a version on: SQL will not write it again."""
         after = commit_file(first - 1) if first else None
-        found = self._storage.list(LOG_FOLDER, start_after=after)
-        self._storage.flush(each.name for each in found)
+        names = [each.name for each in self._storage.list(LOG_FOLDER, start_after=after)]
+        self._storage.flush(self._meter.over("flushing", "files", names, len(names)))
 
     def _drop(self, flushed: int) -> bool:
         """Take the table out of the catalog, if its log has all of it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -77,6 +77,21 @@ def write_checksum(
         storage.put(name, text)
     _remember(store, key, totals)
     return totals
+
+
+def totals_at(store: Store, table: TableRow, version: int) -> Totals:
+    """Return what a version adds up to, by all that SQL has of it."""
+    rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
+    row = VersionRow.from_row(rows[0])
+    totals = _from_sql(store, table, row)
+    return replace(totals, in_commit_timestamp=row.info.in_commit_timestamp)
+
+
+def totals_after(store: Store, table: TableRow, before: Totals, data: bytes) -> Totals:
+    """Return what the next version adds up to, by the bytes of its commit file."""
+    version = before.version + 1
+    commit, added = _read(store, table, version, data)
+    return before.after(commit, added, _ended(store, table, version))
 
 
 @dataclass(frozen=True)

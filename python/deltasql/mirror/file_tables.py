@@ -81,31 +81,6 @@ def tombstone_table(removes: Iterable[RemoveFile]) -> pa.Table:
     return pa.Table.from_pylist(rows, TOMBSTONES)
 
 
-def removes_from_table(tombstones: pa.Table) -> list[RemoveFile]:
-    """Return tombstones as actions again."""
-    return [
-        RemoveFile(
-            path=row["path"],
-            deletion_timestamp=row["deletion_timestamp"],
-            data_change=bool(row["data_change"]),
-            extended_file_metadata=row["extended_file_metadata"],
-            partition_values=(
-                json.loads(row["partition"]) if row["extended_file_metadata"] else None
-            ),
-            size=row["size"],
-            stats=row["stats"],
-            tags=json.loads(row["tags"]) if row["tags"] else None,
-            deletion_vector=DeletionVector.from_body(json.loads(row["deletion_vector"]))
-            if row["deletion_vector"]
-            else None,
-            base_row_id=row["base_row_id"],
-            default_row_commit_version=row["default_row_commit_version"],
-            extra=json.loads(row["extra"]) if row["extra"] else {},
-        )
-        for row in tombstones.to_pylist()
-    ]
-
-
 def same_spelling(files: pa.Table, schema: pa.Schema) -> pa.Table:
     """Give files the common columns: no text is empty, the same partition has the same text."""
     columns = []

@@ -166,16 +166,32 @@ def read_commits(
         yield LogCommit(version, file, data, actions)
 
 
+def contents_or_none(storage: Storage, names: list[str]) -> Iterator[bytes | None]:
+    """Yield what files of a log hold, some of them on their way at once; None: it is gone."""
+
+    def read(name: str) -> bytes | None:
+        try:
+            return storage.read(name)
+        except FileNotFoundError:
+            return None
+
+    return _ahead(storage, read, names)
+
+
 def _contents(storage: Storage, names: list[str]) -> Iterator[bytes]:
-    """Yield what files hold; where each takes a request, some are on their way at once."""
+    return _ahead(storage, storage.read, names)
+
+
+def _ahead(storage: Storage, read: Callable[[str], _Found], names: list[str]) -> Iterator[_Found]:
+    """Yield what is read of each file; where it takes a request, some are under way at once."""
     if parse_location(storage.location).is_local or len(names) == 1:
-        yield from map(storage.read, names)
+        yield from map(read, names)
         return
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        waiting: deque[Future[bytes]] = deque()
+        waiting: deque[Future[_Found]] = deque()
         try:
             for name in names:
-                waiting.append(pool.submit(storage.read, name))
+                waiting.append(pool.submit(read, name))
                 if len(waiting) > _AT_ONCE:
                     yield waiting.popleft().result()
             while waiting:

@@ -23,6 +23,7 @@ from deltasql.mirror.verify_checks import (
 )
 from deltasql.mirror.verify_checksums import check_checksums
 from deltasql.mirror.verify_stock import compare_stock
+from deltasql.model.progress import Meter
 from deltasql.model.protocol import reader_features
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ def verify_table(
     storage_options: Mapping[str, str] | None = None,
     target: str = OWN,
     log: LogListing | None = None,
+    meter: Meter | None = None,
 ) -> VerifyReport:
     """Compare a table in SQL with its published log.
 
@@ -159,6 +161,7 @@ def verify_table(
     replayed by our own code and once as stock deltalake sees it; and every checkpoint. `log` is
     what to compare with, where not all that lies there counts.
     """
+    counter = meter or Meter()
     # In this order a commit that is published meanwhile looks late, never foreign.
     published = max(
         (each.published_version for each in targets_of(store, table) if each.name == target),
@@ -173,18 +176,18 @@ def verify_table(
     # The first version of a table that was loaded from a checkpoint sums up those before it.
     commits = range(low + 1 if low > 0 else low, last + 1)
     report.commits, report.foreign_bytes = check_commits(
-        store, table, storage, listing, commits, report.found
+        store, table, storage, listing, commits, report.found, counter
     )
     first = max(low, listing.first_version)
     report.checked_from = first
     chosen = chosen_versions(versions, first, last, sample)
     report.versions = chosen
-    _compare_own(store, table, storage, listing, chosen, report)
+    _compare_own(store, table, storage, listing, counter, report)
     if with_deltalake:
-        _compare_stock(store, table, storage.location, storage_options or {}, chosen, report)
+        _compare_stock(store, table, storage.location, storage_options or {}, counter, report)
     if checkpoints:
         report.checkpoints = check_checkpoints(
-            store, table, storage, listing, range(first, last + 1), report.found
+            store, table, storage, listing, range(first, last + 1), report.found, counter
         )
         check_last_checkpoint(storage, listing, report.found)
     report.checksums = check_checksums(
@@ -258,13 +261,14 @@ def _compare_own(
     table: TableRow,
     storage: Storage,
     listing: LogListing,
-    chosen: Sequence[int],
+    meter: Meter,
     report: VerifyReport,
 ) -> None:
+    chosen = report.versions
     # Without checkpoints where that is possible: those are compared on their own.
     states = read_states(storage, chosen, use_checkpoint=False, listing=listing)
     try:
-        for log in states:
+        for log in meter.over("comparing states", "versions", states, len(chosen)):
             compare_states(SqlState(store, table, log.version), log, report.found)
     except (TxnLogProtocolError, FileNotFoundError) as error:
         report.found.add(unreadable(error, "replay"))
@@ -275,10 +279,11 @@ def _compare_stock(
     table: TableRow,
     location: str,
     options: Mapping[str, str],
-    chosen: Sequence[int],
+    meter: Meter,
     report: VerifyReport,
 ) -> None:
-    for version in chosen:
+    chosen = report.versions
+    for version in meter.over("comparing with deltalake", "versions", chosen, len(chosen)):
         sql = SqlState(store, table, version)
         beyond = reader_features(sql.protocol) - STOCK_READER_FEATURES
         if beyond:

@@ -26,8 +26,10 @@ from deltasql.mirror.file_tables import (
 from deltasql.mirror.log_files import commits_between
 from deltasql.mirror.log_listing import LAST_CHECKPOINT, read_last_checkpoint
 from deltasql.mirror.read_checkpoint import read_checkpoint
+from deltasql.mirror.read_log import contents_or_none
 from deltasql.mirror.sql_state import SqlState
 from deltasql.model.clock import now_ms
+from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
 
 if TYPE_CHECKING:
@@ -64,16 +66,20 @@ def check_commits(
     listing: LogListing,
     versions: range,
     found: Differences,
+    meter: Meter | None = None,
 ) -> tuple[int, list[int]]:
     """Compare commit files with SQL; return how many, and those with another writer's bytes."""
-    compared, foreign = 0, []
-    for version, ours in _sql_commits(store, table, versions):
-        if version not in listing.commits:
+    names = {v: listing.commits[v].name for v in versions if v in listing.commits}
+    files = contents_or_none(storage, [*names.values()])
+    told = ((v, ours) for v, ours in _sql_commits(store, table, versions) if v in names)
+    counted = (meter or Meter()).over("comparing commits", "commits", told, len(names))
+    foreign = []
+    for (version, ours), theirs in zip(counted, files, strict=True):
+        name = names[version]
+        if theirs is None:
+            found.add(Difference("missing-version", version, source="json"))
             continue
-        compared += 1
-        name = listing.commits[version].name
         try:
-            theirs = storage.read(name)
             if ours == theirs:
                 continue
             if same_content(ours, theirs):
@@ -84,9 +90,7 @@ def check_commits(
         except LogParseError as error:
             line = f"line {error.line}"
             found.add(Difference("unreadable", version, name, line, None, error.message, "json"))
-        except FileNotFoundError:
-            found.add(Difference("missing-version", version, source="json"))
-    return compared, foreign
+    return len(names), foreign
 
 
 def _sql_commits(store: Store, table: TableRow, versions: range) -> Iterator[tuple[int, bytes]]:
@@ -170,20 +174,19 @@ def check_checkpoints(
     listing: LogListing,
     versions: Container[int],
     found: Differences,
+    meter: Meter | None = None,
 ) -> list[int]:
     """Compare every checkpoint with SQL at its version; return the versions compared."""
-    compared = []
-    for checkpoint in listing.checkpoints:
-        if checkpoint.version not in versions:
-            continue
-        compared.append(checkpoint.version)
+    chosen = [each for each in listing.checkpoints if each.version in versions]
+    counter = meter or Meter()
+    for checkpoint in counter.over("comparing checkpoints", "checkpoints", chosen, len(chosen)):
         try:
             state = read_checkpoint(storage, checkpoint)
         except (TxnLogProtocolError, FileNotFoundError) as error:
             found.add(unreadable(error, "checkpoint", checkpoint.version))
             continue
         _compare_checkpoint(SqlState(store, table, checkpoint.version), state, found)
-    return compared
+    return [each.version for each in chosen]
 
 
 def _compare_checkpoint(sql: SqlState, state: CheckpointState, found: Differences) -> None:

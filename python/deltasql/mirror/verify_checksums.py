@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.exceptions import LogParseError
 from deltasql.mirror.compare import Difference, compare_mappings
 from deltasql.mirror.log_listing import read_json
+from deltasql.mirror.read_log import contents_or_none
 from deltasql.store.records import (
     domain_from_row,
     metadata_from_row,
@@ -38,15 +39,15 @@ def check_checksums(
     if not told:
         return 0
     totals = _Totals(store, table.table_id, told[-1])
-    for version in told:
-        name = listing.checksums[version].name
+    names = [listing.checksums[version].name for version in told]
+    for version, name, data in zip(told, names, contents_or_none(storage, names), strict=True):
+        if data is None:  # cleaned up since the listing
+            continue
         at: dict[str, Any] = {"version": version, "source": "crc", "path": name}
         try:
-            seen = read_json(name, storage.read(name), needs="numFiles")
+            seen = read_json(name, data, needs="numFiles")
         except LogParseError as error:
             found.add(Difference("unreadable", log=error.message, **at))
-            continue
-        except FileNotFoundError:  # cleaned up since the listing
             continue
         ours = totals.at(version)
         for name_of, key in (("appId", "setTransactions"), ("domain", "domainMetadata")):

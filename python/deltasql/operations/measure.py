@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from deltasql.engine.base import FILE
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError, redact
+from deltasql.model.progress import Meter
 from deltasql.model.schema import column_mapping_mode
 from deltasql.operations.data_report import DataDifference
 from deltasql.operations.sql_types import column, identifier
@@ -31,6 +32,7 @@ _REAL = ("float", "double")
 _MILLISECOND = timedelta(milliseconds=1)
 # To find each unreadable file costs a few scans; where so many are, something else is wrong.
 _MOST_UNREADABLE = 100
+_TOGETHER = 5000  # files that one query reads
 
 
 @dataclass(slots=True)
@@ -42,11 +44,15 @@ class Measured:
     unchecked: list[int] = field(default_factory=list)
 
 
-def measure(data: CheckedData, places: Sequence[int]) -> Measured:
+def measure(data: CheckedData, places: Sequence[int], meter: Meter | None = None) -> Measured:
     """Let the engine look at all rows of the files at some places."""
-    found = Measured()
-    if places:
-        _measure(data, places, measured_fields(data), found)
+    found, counter = Measured(), meter or Meter()
+    fields = measured_fields(data)
+    counter.begin("reading data", "files", len(places))
+    for first in range(0, len(places), _TOGETHER):
+        some = places[first : first + _TOGETHER]
+        _measure(data, some, fields, found)
+        counter.step(len(some))
     return found
 
 

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from deltasql.engine.addresses import is_absolute, storage_of
 from deltasql.model.deletion_vector import vector_file
+from deltasql.model.progress import Meter
 from deltasql.storage import open_storage, parse_location
 from deltasql.store.records import load_dv
 
@@ -30,9 +31,11 @@ def missing_files(location: str, files: pa.Table, settings: StorageSettings) -> 
     return FileSizes(location, settings).missing(files)
 
 
-def file_sizes(location: str, files: pa.Table, settings: StorageSettings) -> list[int | None]:
+def file_sizes(
+    location: str, files: pa.Table, settings: StorageSettings, meter: Meter | None = None
+) -> list[int | None]:
     """Return how many bytes each listed file has; None when it, or its deletion vector, is gone."""
-    return FileSizes(location, settings).of(files)
+    return FileSizes(location, settings).of(files, meter)
 
 
 class FileSizes:
@@ -52,26 +55,26 @@ class FileSizes:
         paths = files["path"].to_pylist()
         return [path for path, size in zip(paths, self.of(files), strict=True) if size is None]
 
-    def of(self, files: pa.Table) -> list[int | None]:
+    def of(self, files: pa.Table, meter: Meter | None = None) -> list[int | None]:
         """Return how many bytes each listed file has; None when it cannot be read."""
         paths = files["path"].to_pylist()
         beside = [_vector_path(text) for text in files["deletion_vector"].to_pylist()]
-        known = self._look_up({*paths, *(each for each in beside if each is not None)})
+        wanted = {*paths, *(each for each in beside if each is not None)}
+        counter = meter or Meter()
+        known = dict(counter.over("looking for files", "files", self._look_up(wanted), len(wanted)))
         return [
             None if vector is not None and known[vector] is None else known[path]
             for path, vector in zip(paths, beside, strict=True)
         ]
 
-    def _look_up(self, paths: Iterable[str]) -> dict[str, int | None]:
+    def _look_up(self, paths: Iterable[str]) -> Iterator[tuple[str, int | None]]:
         wanted: dict[_Folder, dict[str, str]] = {}
         for path in paths:
             folder, name = self._place(path)
             wanted.setdefault(folder, {})[path] = name
-        found: dict[str, int | None] = {}
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="deltasql-files") as pool:
             for folder, names in wanted.items():
-                found.update(zip(names, folder.sizes([*names.values()], pool), strict=True))
-        return found
+                yield from zip(names, folder.sizes([*names.values()], pool), strict=True)
 
     def _place(self, path: str) -> tuple[_Folder, str]:
         if not is_absolute(path):

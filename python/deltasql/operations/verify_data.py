@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from deltasql.config import Config
     from deltasql.engine.base import Engine
+    from deltasql.model.progress import Meter
     from deltasql.operations.data_report import DataChecks
     from deltasql.operations.measure import Measured
     from deltasql.operations.target import Target
@@ -49,6 +50,7 @@ def verify_snapshot(
     *,
     checks: DataChecks = "counts",
     location: str | None = None,
+    meter: Meter | None = None,
 ) -> DataReport:
     """Compare the files of a version with what the log tells of them, and of their rows.
 
@@ -57,16 +59,22 @@ def verify_snapshot(
     table, files = snapshot.table, snapshot.scan().arrow
     place = location or table.location
     data = CheckedData(table.full_name, place, snapshot.metadata, files, config, engine)
-    return _verify(data, checks, snapshot)
+    return _verify(data, checks, snapshot, meter)
 
 
-def _verify(data: CheckedData, checks: DataChecks, snapshot: Snapshot | None) -> DataReport:
+def _verify(
+    data: CheckedData,
+    checks: DataChecks,
+    snapshot: Snapshot | None,
+    meter: Meter | None = None,
+) -> DataReport:
     found, files = Findings(), data.files
-    sizes = file_sizes(data.location, files, data.config.storage)
+    sizes = file_sizes(data.location, files, data.config.storage, meter)
     found.add(_compared_sizes(files, sizes))
     rows, compared_with, notes = None, None, []
     if checks != "files":
-        measured = measure(data, [place for place, size in enumerate(sizes) if size is not None])
+        there = [place for place, size in enumerate(sizes) if size is not None]
+        measured = measure(data, there, meter)
         found.add(_unread(files["path"].to_pylist(), measured))
         found.add(compare_statistics(data, measured))
         rows = sum(facts[ROWS] for facts in measured.facts.values())

@@ -1,0 +1,91 @@
+"""How far something is that goes over many things of one kind, phase after phase."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+T = TypeVar("T")
+_OFTEN_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How many of how many things of a phase are done."""
+
+    table: str
+    phase: str
+    unit: str
+    done: int = 0
+    total: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """How many are done in a second.
+
+        >>> Progress("sales", "comparing", "commits", done=50, total=200, seconds=2.0).rate
+        25.0
+        """
+        return self.done / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def eta_s(self) -> float | None:
+        """How long the rest of this phase will take; None before the first is done.
+
+        >>> Progress("sales", "comparing", "commits", done=50, total=200, seconds=2.0).eta_s
+        6.0
+        """
+        if not self.done or self.total < self.done:
+            return None
+        return self.seconds / self.done * (self.total - self.done)
+
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts, and tells those who want to know: not more often than anybody can look."""
+
+    table: str = ""
+    tell: OnProgress | None = None
+    _progress: Progress = field(default_factory=lambda: Progress("", "", ""))
+    _began_s: float = 0.0
+    _told_s: float = 0.0
+
+    def begin(self, phase: str, unit: str, total: int) -> None:
+        """Begin with a phase that goes over so many things."""
+        self._began_s = time.monotonic()
+        self._progress = Progress(self.table, phase, unit, total=total)
+        self._show()
+
+    def step(self, done: int = 1) -> None:
+        """Count some more; the last of a phase is always told."""
+        if self.tell is None:
+            return
+        now, before = time.monotonic(), self._progress
+        count = before.done + done
+        self._progress = replace(before, done=count, seconds=now - self._began_s)
+        if now - self._told_s >= _OFTEN_S or count >= before.total:
+            self._show()
+
+    def over(self, phase: str, unit: str, items: Iterable[T], total: int) -> Iterator[T]:
+        """Yield what a phase goes over; each counts when the next is asked for.
+
+        >>> seen: list[Progress] = []
+        >>> meter = Meter("sales", seen.append)
+        >>> [*meter.over("comparing", "commits", "ab", 2)], seen[-1].done
+        (['a', 'b'], 2)
+        """
+        self.begin(phase, unit, total)
+        for item in items:
+            yield item
+            self.step()
+
+    def _show(self) -> None:
+        self._told_s = time.monotonic()
+        if self.tell is not None:
+            self.tell(self._progress)

@@ -1,0 +1,28 @@
+"""What tests of exports share: how a copy reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import deltalake
+from deltalake.exceptions import DeltaError
+
+from tests.oracles.readers import Deltalake, Place
+
+if TYPE_CHECKING:
+    from tests.oracles.states import Rows
+
+
+def rows(location: Path | str, version: int) -> Rows:
+    """The rows that stock deltalake reads."""
+    return Deltalake().rows(Place(str(location)), version)
+
+
+def is_readable(location: Path, version: int | None = None) -> bool:
+    """Whether a reader takes what lies there for a table, at a version."""
+    try:
+        deltalake.DeltaTable(str(location), version=version)
+    except DeltaError:
+        return False
+    return True

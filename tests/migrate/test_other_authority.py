@@ -1,0 +1,168 @@
+"""A log has one authority: another catalog may follow it, and takes it over only when told to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltasql.exceptions import OtherAuthorityError
+from deltasql.migrate.other_authority import COPY
+from tests.conftest import new_catalog_uri
+from tests.migrate.handing_over import NAME, everything_below, open_catalog, ours, sql_ids, theirs
+from tests.migrate.sources import SCHEMA, read_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+IDS = [1, 2, 4, 5, 6, 7, 8]
+
+
+@pytest.fixture
+def catalog(catalog_uri: DeltaSqlUri) -> Iterator[Catalog]:
+    with open_catalog(catalog_uri) as opened:
+        yield opened
+
+
+@pytest.fixture
+def other(backend: str, tmp_path: Path) -> Iterator[Catalog]:
+    """A second catalog, of the same kind."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    for uri in new_catalog_uri(backend, folder):
+        with open_catalog(uri, table={"data_root": str(tmp_path / "lake")}) as opened:
+            yield opened
+
+
+def test_a_log_is_cut_over_by_one_catalog(catalog: Catalog, other: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    other.follow(str(place))
+    other.cutover(NAME)
+    ours(other, 11)
+    with pytest.raises(OtherAuthorityError, match="belongs to another catalog"):
+        catalog.cutover(NAME)
+    assert sql_ids(catalog) == [*IDS, 11]  # it follows, as before
+    other.rollback(NAME)
+    catalog.cutover(NAME)
+    ours(catalog, 12)
+    assert other.follow(str(place)).state == "followed"
+    assert sql_ids(other) == sql_ids(catalog) == [*IDS, 11, 12]
+
+
+def test_a_table_that_was_born_in_another_catalog_belongs_to_it(
+    catalog: Catalog, other: Catalog
+) -> None:
+    other.create_table(NAME, SCHEMA)
+    ours(other, 1)
+    location = other.table(NAME).location
+    with pytest.raises(OtherAuthorityError, match="version 0 is its commit"):
+        catalog.import_table(location)
+    catalog.follow(location)
+    with pytest.raises(OtherAuthorityError, match="belongs to another catalog"):
+        catalog.cutover(NAME)
+    assert ours(other, 2) == 2
+    catalog.refresh(NAME)
+    assert sql_ids(catalog) == [1, 2]
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_log_that_another_catalog_took_over_is_not_imported(
+    catalog: Catalog, other: Catalog, place: Path, dry_run: bool
+) -> None:
+    other.import_table(str(place))
+    version = other.cutover(NAME).version
+    ours(other, 11)
+    before = everything_below(place)
+    with pytest.raises(OtherAuthorityError) as refused:
+        catalog.import_table(str(place), dry_run=dry_run)
+    assert (refused.value.version, refused.value.location) == (version, str(place))
+    for way in ("deltasql rollback", f"deltasql import {place} --force", "deltasql follow"):
+        assert way in str(refused.value)
+    assert catalog.tables() == []
+    assert everything_below(place) == before
+
+
+def test_what_its_authority_gave_back_is_imported(
+    catalog: Catalog, other: Catalog, place: Path
+) -> None:
+    other.import_table(str(place))
+    other.cutover(NAME)
+    ours(other, 11)
+    other.rollback(NAME)
+    assert catalog.import_table(str(place)).state == "imported"
+    assert sql_ids(catalog) == [*IDS, 11]
+
+
+def test_a_table_does_not_catch_up_with_the_cutover_of_another_catalog(
+    catalog: Catalog, other: Catalog, place: Path
+) -> None:
+    """It may be written here, so it would have two authorities from then on."""
+    catalog.import_table(str(place))
+    theirs(place, 11)
+    other.import_table(str(place))
+    other.cutover(NAME)
+    with pytest.raises(OtherAuthorityError):
+        catalog.import_table(str(place))
+    with pytest.raises(OtherAuthorityError):
+        catalog.cutover(NAME)
+    assert sql_ids(catalog) == IDS
+    other.rollback(NAME)
+    catalog.import_table(str(place))
+    assert sql_ids(catalog) == [*IDS, 11]
+
+
+def test_the_log_of_a_catalog_that_is_lost_is_taken_over_by_force(
+    catalog: Catalog, other: Catalog, place: Path
+) -> None:
+    """The way that the help of a refused cutover tells."""
+    other.import_table(str(place))
+    other.cutover(NAME)
+    ours(other, 11)
+    catalog.follow(str(place))
+    with pytest.raises(OtherAuthorityError) as refused:
+        catalog.cutover(NAME)
+    assert f"`deltasql drop {NAME}`" in str(refused.value)
+    assert f"`deltasql import {place} --force`" in str(refused.value)
+    catalog.drop(NAME)
+    assert catalog.import_table(str(place), force=True).state == "imported"
+    assert catalog.cutover(NAME).state == "was cut over"
+    ours(catalog, 12)
+    assert read_ids(place) == sql_ids(catalog) == [*IDS, 11, 12]
+    # From then on it is this catalog's, with what it has.
+    assert catalog.import_table(str(place)).state == "up to date"
+
+
+def test_a_table_that_this_catalog_dropped_is_imported_again(catalog: Catalog, place: Path) -> None:
+    catalog.import_table(str(place))
+    catalog.cutover(NAME)
+    ours(catalog, 11)
+    catalog.drop(NAME)
+    assert catalog.import_table(str(place)).state == "imported"
+    assert sql_ids(catalog) == [*IDS, 11]
+
+
+@pytest.mark.parametrize("way", ["imported", "followed"])
+def test_an_export_belongs_to_nobody(
+    catalog: Catalog, other: Catalog, place: Path, tmp_path: Path, way: str
+) -> None:
+    other.import_table(str(place))
+    other.cutover(NAME)
+    ours(other, 11)
+    copy = tmp_path / "copies" / NAME
+    other.export_table(NAME, str(copy), with_data=True)
+    assert (copy / COPY).exists()
+    if way == "imported":
+        catalog.import_table(str(copy))
+    else:
+        catalog.follow(str(copy))
+        catalog.cutover(NAME)
+    ours(catalog, 12)
+    assert read_ids(copy) == [*IDS, 11, 12]
+    assert read_ids(place) == [*IDS, 11]
+    other.drop(NAME)
+    with pytest.raises(OtherAuthorityError):  # it went on: it has an authority now
+        other.import_table(str(copy))

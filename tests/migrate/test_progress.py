@@ -1,0 +1,89 @@
+"""Verification, cutover and rollback tell how much of how much is done, phase by phase."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltasql.cli.progress import facts_text, of_phase
+from deltasql.model.progress import Progress
+from tests.migrate.handing_over import NAME, open_catalog, ours, theirs
+from tests.migrate.sources import HEAD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+
+@pytest.fixture
+def catalog(sqlite_uri: DeltaSqlUri) -> Iterator[Catalog]:
+    with open_catalog(sqlite_uri) as opened:
+        yield opened
+
+
+def ends(told: list[Progress]) -> dict[str, tuple[int, int, str]]:
+    """How each phase ended: what was done, of how many of what; it only ever went forward."""
+    found = {}
+    for phase, steps in groupby(told, key=lambda each: each.phase):
+        seen = [*steps]
+        assert [each.done for each in seen] == sorted(each.done for each in seen)
+        found[phase] = (seen[-1].done, seen[-1].total, seen[-1].unit)
+    return found
+
+
+def test_a_verification_tells_what_it_compares(catalog: Catalog, place: Path) -> None:
+    catalog.import_table(str(place))
+    files = len(catalog.table(NAME).files()["path"])
+    told: list[Progress] = []
+    (report,) = catalog.mirror.verify(NAME, versions="all", data="counts", on_progress=told.append)
+    assert report.ok, report.summary()
+    every = (HEAD + 1, HEAD + 1)
+    assert ends(told) == {
+        "comparing commits": (*every, "commits"),
+        "comparing states": (*every, "versions"),
+        "comparing with deltalake": (*every, "versions"),
+        "comparing checkpoints": (1, 1, "checkpoints"),
+        "looking for files": (files, files, "files"),
+        "reading data": (files, files, "files"),
+    }
+    assert {each.table for each in told} == {f"default.{NAME}"}
+
+
+def test_a_cutover_and_a_rollback_tell_what_they_do(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    theirs(place, 11)
+    told: list[Progress] = []
+    catalog.cutover(NAME, on_progress=told.append)
+    found = ends(told)
+    assert found["catching up"] == (1, 1, "commits")
+    assert found["comparing commits"] == (HEAD + 2, HEAD + 2, "commits")
+    ours(catalog, 12)
+    told.clear()
+    catalog.rollback(NAME, on_progress=told.append)
+    found = ends(told)
+    assert found["comparing commits"] == (HEAD + 4, HEAD + 4, "commits")
+    done, total, unit = found["flushing"]
+    assert (done, unit) == (total, "files")
+
+
+def test_versions_that_a_rollback_publishes_are_counted(
+    sqlite_uri: DeltaSqlUri, place: Path
+) -> None:
+    with open_catalog(sqlite_uri, mirror={"mode": "off"}) as catalog:
+        catalog.import_table(str(place))
+        for number in range(3):
+            ours(catalog, 20 + number)
+        told: list[Progress] = []
+        catalog.rollback(NAME, on_progress=told.append)
+        assert ends(told)["publishing"] == (3, 3, "versions")
+
+
+def test_a_phase_is_shown_with_its_rate_and_the_time_that_is_left() -> None:
+    step = of_phase(Progress("sales", "comparing commits", "commits", 500, 1500, 10.0))
+    assert step.title == "sales: comparing commits"
+    assert facts_text(step) == "500 of 1,500, 50 commits/s, 0:00:20 left"
