@@ -132,11 +132,28 @@ def test_a_file_without_a_commit_in_it_is_named(source: Path, catalog: Catalog) 
     assert error.line == 1
 
 
+def test_a_folder_of_tables_is_no_table(source: Path, tmp_path: Path, catalog: Catalog) -> None:
+    error = refused(
+        catalog, tmp_path, TxnLogTableNotFoundError, f"tables lie below it, such as {source.name}"
+    )
+    assert "--recursive" in (error.help or "")
+
+
+def test_an_empty_commit_file_is_told(source: Path, catalog: Catalog) -> None:
+    """It changes nothing, so it is lawful; mostly somebody died while writing it."""
+    commit_path(source, HEAD + 1).write_bytes(b"")
+    report = catalog.import_table(str(source))
+    assert report.warnings == [
+        f"version {HEAD + 1} is an empty file: its writer may have died while it wrote it"
+    ]
+    assert catalog.table("events").version() == HEAD + 1
+
+
 def test_what_is_no_delta_table_is_told(tmp_path: Path, catalog: Catalog) -> None:
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "part.parquet").write_bytes(b"PAR1")
     refused(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "there is no Delta table at")
-    refused(catalog, tmp_path / "nowhere", TxnLogTableNotFoundError, "there is no Delta table at")
+    refused(catalog, tmp_path / "nowhere", TxnLogTableNotFoundError, "nothing is there")
     (tmp_path / "plain" / LOG).mkdir()
     refused(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "holds no commit")
 

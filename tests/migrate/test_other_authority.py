@@ -125,9 +125,11 @@ def test_the_log_of_a_catalog_that_is_lost_is_taken_over_by_force(
     catalog.follow(str(place))
     with pytest.raises(OtherAuthorityError) as refused:
         catalog.cutover(NAME)
-    assert f"`deltasql drop {NAME}`" in str(refused.value)
+    assert f"`deltasql rollback {NAME}`" in str(refused.value)
     assert f"`deltasql import {place} --force`" in str(refused.value)
-    catalog.drop(NAME)
+    before = everything_below(place)
+    catalog.rollback(NAME)
+    assert everything_below(place) == before
     assert catalog.import_table(str(place), force=True).state == "imported"
     assert catalog.cutover(NAME).state == "was cut over"
     ours(catalog, 12)

@@ -89,6 +89,19 @@ def progress(
         yield draw
 
 
+@contextmanager
+def busy(title: str, *, color: bool = True) -> Iterator[None]:
+    """Show that something is under way whose end is not known."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True, no_color=not color).status(Text(title)):
+        yield
+
+
 def rate_text(per_second: float, unit: str) -> str:
     """Return a rate as people read it.
 

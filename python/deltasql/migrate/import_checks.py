@@ -61,6 +61,17 @@ def last_version(listing: LogListing, wanted: int | None) -> int:
     return wanted
 
 
+def empty_commits(listing: LogListing, first: int | None, last: int) -> list[str]:
+    """Tell of commit files without a byte in them: lawful, and mostly a writer's that died."""
+    found = [
+        v for v, file in listing.commits.items() if not file.size and (first or 0) <= v <= last
+    ]
+    return [
+        f"version {version} is an empty file: its writer may have died while it wrote it"
+        for version in sorted(found)
+    ]
+
+
 class Beginning:
     """Finds the first version that can be loaded; checkpoints that are damaged are passed over."""
 

@@ -24,7 +24,8 @@ from deltasql.exceptions import (
 )
 from deltasql.exceptions.redaction import redact
 from deltasql.migrate.check_foreign import ForeignChecker
-from deltasql.migrate.import_checks import Beginning, check_same, last_version
+from deltasql.migrate.find_tables import no_table
+from deltasql.migrate.import_checks import Beginning, check_same, empty_commits, last_version
 from deltasql.migrate.import_run import ImportOptions, ImportRun
 from deltasql.migrate.import_target import (
     holder_of,
@@ -56,7 +57,7 @@ from deltasql.migrate.load_table import (
 )
 from deltasql.migrate.other_authority import refuse_other_authority
 from deltasql.mirror import status
-from deltasql.mirror.log_listing import list_log
+from deltasql.mirror.log_listing import find_log
 from deltasql.mirror.targets import OWN, named
 from deltasql.store.dialect import Fault
 from deltasql.store.records import TableRow
@@ -110,7 +111,9 @@ def import_table(
 
 def _import(run: ImportRun) -> None:
     # In this order a commit that SQL publishes meanwhile looks late, never foreign.
-    listing = list_log(run.storage)
+    listing = find_log(run.storage)
+    if listing is None:
+        raise no_table(run.storage)
     last = last_version(listing, run.options.up_to_version)
     known = tables_here(run)
     live = next((each for each in known if each.dropped_at_ms is None), None)
@@ -122,6 +125,7 @@ def _import(run: ImportRun) -> None:
     else:
         refuse_other_name(run, live)
         _update(run, listing, last, loading, live)
+    run.report.warnings += empty_commits(listing, run.report.first_version, last)
     run.report.seconds = run.seconds
     run.tell("done")
 

@@ -55,8 +55,8 @@ def other_authority(
     first = "Roll the table back there with `deltasql rollback`, then try again."
     lost = f"If that catalog is lost: `deltasql import {location} --force`"
     if table is not None:
-        lost = f"If that catalog is lost: `deltasql drop {table}`, which keeps the files, then "
-        lost += f"`deltasql import {location} --force`"
+        lost = f"If that catalog is lost: `deltasql rollback {table}`, which takes it out of this "
+        lost += f"catalog and changes no file, then `deltasql import {location} --force`"
     only = "" if table is not None else " To read it only: `deltasql follow`."
     return OtherAuthorityError(
         f"the log at {location} belongs to another catalog: version {version} is its commit",

@@ -101,7 +101,9 @@ def table_to_leave(store: Store, namespace: str, name: str) -> TableRow:
             )
         return table
     raise TxnLogTableNotFoundError(
-        f"table {full_name} does not exist", table=full_name, help="catalog.tables() lists them."
+        f"table {full_name} does not exist",
+        table=full_name,
+        help="catalog.tables() lists what is there.",
     )
 
 
