@@ -200,10 +200,35 @@ def test_files_come_in_pages_in_every_order(
         assert sizes == sorted(sizes, reverse=descending)
     elif order == "path":
         paths = [each.path for each in found]
-        assert sorted(paths) == sorted({each.path for each in found})
+        assert paths == sorted(paths, reverse=descending)
     else:
         versions = [each.added_version for each in found]
         assert versions == sorted(versions, reverse=descending)
+
+
+@pytest.mark.parametrize("order", ["added", "size", "path"])
+@pytest.mark.parametrize("descending", [False, True])
+def test_few_of_many_files_come_in_order_and_once(
+    sales: Catalog, order: str, descending: bool
+) -> None:
+    # Close together at one end, where the next page is near, and far apart at the other.
+    days = ["rare" if n < 40 or n % 900 == 0 else "often" for n in range(2600)]
+    many = [add(f"{n * 7919 % 2600:04}", day, n * 31 % 977, n) for n, day in enumerate(days)]
+    commit(sales, *many)
+    found = pages(
+        lambda **more: sales.inspect.files(
+            "sales", predicate="day = 'rare'", order=order, descending=descending, **more
+        ),
+        limit=9,
+    )
+    wanted = [each for each in many if each.partition_values["day"] == "rare"]
+    key: dict[str, Callable[[AddFile], Any]] = {
+        "added": many.index,
+        "size": lambda each: (each.size, many.index(each)),
+        "path": lambda each: each.path,
+    }
+    ordered = sorted(wanted, key=key[order], reverse=descending)
+    assert [each.path for each in found] == [each.path for each in ordered]
 
 
 def test_files_are_those_of_a_version_and_of_a_predicate(sales: Catalog) -> None:
@@ -302,6 +327,35 @@ def test_plain_values_come_out_of_everything(sales: Catalog) -> None:
         sales.inspect.doctor(),
     ):
         json.dumps(found.to_dict(), default=str)
+
+
+def test_a_page_costs_as_many_statements_wherever_it_is(
+    sales: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        with sales.begin() as tx:
+            tx.set_table_properties("sales", {"delta.checkpointInterval": str(number + 1)})
+    asked: list[str] = []
+    ask = sales.store.query
+    monkeypatch.setattr(
+        sales.store, "query", lambda name, /, **more: (asked.append(name), ask(name, **more))[1]
+    )
+    inspect = sales.inspect
+    lists: dict[str, Callable[..., Page[Any]]] = {
+        "history": lambda **page: inspect.history("sales", **page),
+        "schema": lambda **page: inspect.schema_changes("sales", **page),
+        "mirror": lambda **page: inspect.mirror_versions("sales", **page),
+        "transactions": inspect.transactions,
+        "tables": inspect.tables,
+    }
+    for name, read in lists.items():
+        counts = []
+        for limit in (2, 10):
+            read(limit=limit)  # what never changes is known then
+            asked.clear()
+            read(limit=limit)
+            counts.append(len(asked))
+        assert counts[0] == counts[1] <= 6, (name, asked)
 
 
 def test_wrong_questions_are_refused(sales: Catalog) -> None:

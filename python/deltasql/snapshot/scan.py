@@ -16,6 +16,8 @@ from deltasql.snapshot.ranges import Ranges
 from deltasql.store.records import UNPARTITIONED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from deltasql.model.predicate import Bound, Predicate
@@ -51,6 +53,19 @@ class Scan:
     def paths(self) -> list[str]:
         """Return the paths as the log has them."""
         return self.files.paths()
+
+    def files_among(self, file_ids: Sequence[int]) -> _core.FileList:
+        """Return those of the live files with these ids: a part of the scan, without the rest."""
+        rows = self.snapshot.store.query(
+            "live_files_of",
+            table_id=self.snapshot.table.table_id,
+            version=self.snapshot.version,
+            file_ids=list(file_ids),
+        )
+        found = from_rows(rows, "files_all").with_partitions(self._partitions)
+        if self.predicate is None:
+            return found
+        return found.prune(_core.Predicate(self.predicate.to_pruning_json()))
 
     def _sieve(self, predicate: Predicate) -> _core.FileList:
         tree = _core.Predicate(predicate.to_pruning_json())

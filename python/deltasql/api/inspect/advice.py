@@ -66,7 +66,7 @@ def advice(measured: Measured, name: str) -> MaintenanceAdvice:
     suggestions = []
     if optimize.worthwhile:
         suggestions.append(
-            f"deltasql optimize {name}: {optimize.rewritten_files:,} small files become about "
+            f"deltasql optimize {name}: {optimize.rewritten_files:,} files become about "
             f"{optimize.new_files:,}"
         )
     if vacuum.overdue:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
+from deltasql.exceptions import MASK, is_secret_name
 from deltasql.model.clock import from_ms
 from deltasql.model.schema import (
     PHYSICAL_NAME,
@@ -17,9 +18,10 @@ from deltasql.model.schema import (
     StructField,
     StructType,
 )
+from deltasql.store.records import metadata_from_row, protocol_from_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from deltasql.api.catalog import Catalog
     from deltasql.model.actions import Metadata, Protocol
@@ -100,32 +102,39 @@ def schema_changes(
         "definition_versions", table_id=table_id, before=before, limit=page_size(limit) + 1
     )
     found, more = cut(rows, limit)
-    changes = tuple(_change(catalog, table_id, row) for row in found)
-    return Page(changes, write_cursor("schema", found[-1][0]) if more else None)
-
-
-def _change(catalog: Catalog, table_id: int, row: Row) -> SchemaChange:
-    version, committed_at_ms, operation = row
-    old = _definition(catalog, table_id, version)
-    new = _definition(catalog, table_id, version + 1)
-    assert new is not None
-    return SchemaChange(
-        version=version,
-        committed_at=None if committed_at_ms is None else from_ms(committed_at_ms),
-        operation=operation,
-        changes=tuple(column_changes(old and old[0], new[0])),
-        properties=tuple(metadata_changes(old and old[0], new[0])),
-        protocol=tuple(protocol_changes(old and old[1], new[1])),
-        partition_columns=tuple(new[0].partition_columns),
+    return Page(
+        tuple(_changes(catalog, table_id, found)),
+        write_cursor("schema", found[-1][0]) if more else None,
     )
 
 
-def _definition(catalog: Catalog, table_id: int, before: int) -> tuple[Metadata, Protocol] | None:
-    store = catalog.store
-    found = store.query("definitions_before", table_id=table_id, before=before)[0]
-    if None in found:
-        return None
-    return store.metadata(table_id, found[0]), store.protocol(table_id, found[1])
+def _changes(catalog: Catalog, table_id: int, rows: Sequence[Row]) -> list[SchemaChange]:
+    """Compare each of these versions, newest first, with what was there before it."""
+    if not rows:
+        return []
+    store, low, high = catalog.store, rows[-1][0], rows[0][0]
+    span = {"table_id": table_id, "after": low - 1, "last": high}
+    metadata = {row[0]: metadata_from_row(row) for row in store.query("metadata_between", **span)}
+    protocols = {row[0]: protocol_from_row(row) for row in store.query("protocol_between", **span)}
+    at_metadata, at_protocol = store.query("definitions_before", table_id=table_id, before=low)[0]
+    old = None if at_metadata is None else store.metadata(table_id, at_metadata)
+    before = None if at_protocol is None else store.protocol(table_id, at_protocol)
+    found = []
+    for version, committed_at_ms, operation in reversed(rows):
+        new, after = metadata.get(version, old), protocols.get(version, before)
+        found.append(
+            SchemaChange(
+                version=version,
+                committed_at=None if committed_at_ms is None else from_ms(committed_at_ms),
+                operation=operation,
+                changes=() if new is None else tuple(column_changes(old, new)),
+                properties=() if new is None else tuple(metadata_changes(old, new)),
+                protocol=() if after is None else tuple(protocol_changes(before, after)),
+                partition_columns=() if new is None else tuple(new.partition_columns),
+            )
+        )
+        old, before = new, after
+    return found[::-1]
 
 
 def column_changes(old: Metadata | None, new: Metadata) -> Iterator[ColumnChange]:
@@ -160,8 +169,11 @@ def _facts(metadata: Metadata | None) -> dict[str, Any]:
 def _value_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[ValueChange]:
     for key in dict.fromkeys((*old, *new)):
         before, after = _text(old.get(key)), _text(new.get(key))
-        if before != after:
-            yield ValueChange(key, before, after)
+        if before == after:
+            continue
+        if is_secret_name(key):
+            before, after = (None if each is None else MASK for each in (before, after))
+        yield ValueChange(key, before, after)
 
 
 def _struct_changes(old: StructType, new: StructType, path: str) -> Iterator[ColumnChange]:

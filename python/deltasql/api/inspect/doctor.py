@@ -12,14 +12,14 @@ from deltasql.api.inspect.checks import FAILURE, OK, WARNING, Check
 from deltasql.api.inspect.page import Shown
 from deltasql.api.inspect.stats import SMALL_BELOW
 from deltasql.api.inspect.totals import TotalsCache
-from deltasql.exceptions import TxnLogError
-from deltasql.exceptions.redaction import redact
+from deltasql.exceptions import TxnLogError, redact
 from deltasql.mirror.checksum import checksum_file
 from deltasql.mirror.status import status_of
 from deltasql.mirror.targets import FAILED, QUARANTINED, all_targets
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
+from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,14 +99,15 @@ def _mirror(catalog: Catalog, table_ids: set[int]) -> Iterator[Check]:
 def _mirror_problem(catalog: Catalog, target: Target) -> Check | None:
     found = status_of(target, catalog.config.mirror)
     place = "" if target.is_own else f" at {target.name}"
+    name = join_table_name(target.table.namespace, target.table.name)
     error = redact((found.last_error or "").partition("\n")[0])
     if found.state == QUARANTINED:
         return Check(
             "mirror",
             FAILURE,
             f"shut{place} at version {found.published_version}: {error}",
-            f"deltasql verify {found.table}, then mirror adopt, reject or repair.",
-            found.table,
+            f"deltasql verify {name}, then mirror adopt, reject or repair.",
+            name,
         )
     if found.state == FAILED and found.pending:
         return Check(
@@ -114,8 +115,8 @@ def _mirror_problem(catalog: Catalog, target: Target) -> Check | None:
             FAILURE,
             f"{found.attempts} attempts failed{place} at version "
             f"{found.published_version + 1}: {error}",
-            f"Mend the cause, then deltasql mirror publish {found.table}.",
-            found.table,
+            f"Mend the cause, then deltasql mirror publish {name}.",
+            name,
         )
     if found.is_unhealthy:
         return Check(
@@ -123,7 +124,7 @@ def _mirror_problem(catalog: Catalog, target: Target) -> Check | None:
             WARNING,
             f"{found.pending:,} versions wait{place}, the oldest for {found.lag_s:,.0f} s",
             "deltasql mirror run publishes them.",
-            found.table,
+            name,
         )
     return None
 

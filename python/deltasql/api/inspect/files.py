@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
 from deltasql.api.inspect.stats import partition_names, partition_of
 from deltasql.model.clock import from_ms
+from deltasql.snapshot.files import to_arrow
 from deltasql.store.records import load, load_dv
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 ORDERS = ("added", "size", "path")
 _LARGEST = 2**62
+_NEAR = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,38 +85,39 @@ def _value(row: Row, order: str) -> int | str:
     return value
 
 
-def _page(
+def _next_ids(
     snapshot: Snapshot, order: str, descending: bool, limit: int, place: Sequence[Any] | None
-) -> list[Row]:
+) -> list[int]:
+    """Return the ids of the next files in an order: a sort of short rows is cheap."""
     store = snapshot.store
-    key = {
+    key: dict[str, Any] = {
         "table_id": snapshot.table.table_id,
         "version": snapshot.version,
         "next_file_id": snapshot.next_file_id,
         "limit": limit,
+        "after_id": (_LARGEST if descending else -1) if place is None else place[1],
     }
+    value = None if place is None else place[0]
     if order == "added":
-        if descending:
-            after = _LARGEST if place is None else place[1]
-            return store.query("page_by_added_down", after_id=after, **key)
-        return store.query("page_by_added", after_id=-1 if place is None else place[1], **key)
-    # First which files, then all of them: a sort of short rows is cheaper.
-    if order == "size" and descending:
-        at = (_LARGEST, _LARGEST) if place is None else place
-        chosen = store.query("sizes_down", after_size=at[0], after_id=at[1], **key)
+        rows = store.query("ids_down" if descending else "ids_up", **key)
+    elif order == "size" and descending:
+        rows = store.query("sizes_down", after_size=_LARGEST if value is None else value, **key)
     elif order == "size":
-        at = (-1, -1) if place is None else place
-        chosen = store.query("sizes_up", after_size=at[0], after_id=at[1], **key)
+        rows = store.query("sizes_up", after_size=-1 if value is None else value, **key)
     elif descending:
-        at = (None, _LARGEST) if place is None else place
-        chosen = store.query("paths_down", before_path=at[0], after_id=at[1], **key)
+        rows = store.query("paths_down", before_path=value, **key)
     else:
-        at = ("", -1) if place is None else place
-        chosen = store.query("paths_up", after_path=at[0], after_id=at[1], **key)
-    ids = [row[1] for row in chosen]
+        rows = store.query("paths_up", after_path=value or "", **key)
+    return [row[1] for row in rows]
+
+
+def _page(
+    snapshot: Snapshot, order: str, descending: bool, limit: int, place: Sequence[Any] | None
+) -> list[Row]:
+    ids = _next_ids(snapshot, order, descending, limit, place)
     if not ids:
         return []
-    rows = store.query("page_files", table_id=snapshot.table.table_id, file_ids=ids)
+    rows = snapshot.store.query("page_files", table_id=snapshot.table.table_id, file_ids=ids)
     by_id = {row[0]: row for row in rows}
     return [by_id[each] for each in ids]
 
@@ -127,8 +130,15 @@ def _matching(
     limit: int,
     place: Sequence[Any] | None,
 ) -> list[Row]:
-    """Let the planner find the files, then take the page out of them."""
-    found = snapshot.scan(predicate).arrow
+    """Return the next files that can match, from those nearby where there are enough of them."""
+    scan = snapshot.scan(predicate)
+    ids = _next_ids(snapshot, order, descending, _NEAR + limit, place)
+    by_id = {row[0]: row for row in _rows(to_arrow(scan.files_among(ids)))} if ids else {}
+    near = [by_id[each] for each in ids if each in by_id]
+    if len(near) >= limit or len(ids) < _NEAR + limit:
+        return near[:limit]
+    # Few match: the planner finds them by what is indexed.
+    found = scan.arrow
     column = {"added": "file_id", "size": "size", "path": "path"}[order]
     if place is not None:
         beyond = pc.less if descending else pc.greater

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
+from deltasql.exceptions import redact
 from deltasql.mirror.targets import ACTIVE, FOLLOWING, QUARANTINED
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.store.records import TableRow
@@ -169,7 +170,7 @@ def _summary(row: Row, totals: TableTotals, moment: int) -> TableSummary:
         published_version=published,
         pending=pending,
         lag_s=lag_ms / 1000,
-        last_error=last_error,
+        last_error=None if last_error is None else redact(last_error),
     )
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from deltasql.api.inspect.page import Page, Shown, page_size, read_cursor, write_cursor
+from deltasql.exceptions import redact
 from deltasql.mirror.status import release
 from deltasql.mirror.targets import named
 from deltasql.model.clock import from_ms, now_ms
@@ -94,7 +95,7 @@ def _version(row: Row, place: Target) -> MirrorVersion:
         target=place.name,
         status=status,
         attempts=attempts or 0,
-        last_error=error,
+        last_error=None if error is None else redact(error),
         updated_at=None if updated_at_ms is None else from_ms(updated_at_ms),
         committed_at=None if committed_at_ms is None else from_ms(committed_at_ms),
     )

@@ -312,7 +312,7 @@ def _by_day(
     if not spans:
         return {}
     days = sorted(spans)
-    first = min(span[1] for span in spans.values())
+    first = spans[days[0]][1]
     lasts = np.maximum.accumulate([spans[day][2] for day in days])
     chosen = files.filter(pc.greater_equal(files[column], first))
     chosen = chosen.filter(pc.less_equal(chosen[column], int(lasts[-1])))

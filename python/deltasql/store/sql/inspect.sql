@@ -120,13 +120,13 @@ ORDER BY v.version DESC LIMIT $limit;
 f.file_id, f.path, f.partition_id, f.size, f.num_records, f.modification_time, f.added_version, f.stats,
   f.deletion_vector;
 
--- name: page_by_added
-SELECT {use:page_columns} FROM dl_add_files f
+-- name: ids_up
+SELECT f.file_id, f.file_id FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.file_id > $after_id AND f.file_id < $next_file_id AND {use:live_at_version}
 ORDER BY f.file_id LIMIT $limit;
 
--- name: page_by_added_down
-SELECT {use:page_columns} FROM dl_add_files f
+-- name: ids_down
+SELECT f.file_id, f.file_id FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.file_id < $after_id AND f.file_id < $next_file_id AND {use:live_at_version}
 ORDER BY f.file_id DESC LIMIT $limit;
 
@@ -153,13 +153,29 @@ WHERE f.table_id = $table_id AND f.file_id < $next_file_id;
   AND (f.path > $after_path OR (f.path = $after_path AND f.file_id > $after_id))
 ORDER BY f.path, f.file_id LIMIT $limit;
 
+-- name: paths_up [postgres]
+-- By bytes, as everybody else sorts: the planner may give the next page.
+{use:next_paths} AND {use:live_at_version}
+  AND (f.path COLLATE "C" > $after_path OR (f.path = $after_path AND f.file_id > $after_id))
+ORDER BY f.path COLLATE "C", f.file_id LIMIT $limit;
+
 -- name: paths_down
 {use:next_paths} AND {use:live_at_version}
   AND (CAST($before_path AS TEXT) IS NULL OR f.path < $before_path OR (f.path = $before_path AND f.file_id < $after_id))
 ORDER BY f.path DESC, f.file_id DESC LIMIT $limit;
 
+-- name: paths_down [postgres]
+{use:next_paths} AND {use:live_at_version}
+  AND (CAST($before_path AS TEXT) IS NULL OR f.path COLLATE "C" < $before_path
+       OR (f.path = $before_path AND f.file_id < $after_id))
+ORDER BY f.path COLLATE "C" DESC, f.file_id DESC LIMIT $limit;
+
 -- name: page_files
 SELECT {use:page_columns} FROM dl_add_files f WHERE f.table_id = $table_id AND f.file_id {in:file_ids};
+
+-- name: live_files_of
+SELECT {use:file_columns} FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.file_id {in:file_ids} AND {use:live_at_version};
 
 -- name: definition_versions
 -- Versions that changed the metadata or the protocol, newest first.
