@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,3 +168,28 @@ def test_watch_writes_a_line_for_each_commit_until_it_is_told_to_stop(
         assert (process.returncode, rest) == (0, "")
         assert "stopped" in talk
         assert "Traceback" not in talk
+
+
+def test_watch_draws_on_a_terminal_and_ends_with_ctrl_c(run: Run, catalog_uri: DeltaSqlUri) -> None:
+    command = [sys.executable, "-m", "deltasql.cli.main", "--uri", catalog_uri.to_string()]
+    leader, follower = os.openpty()
+    with subprocess.Popen(
+        [*command, "--no-color", "watch", "--every", "0.05"],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        start_new_session=True,
+        # The terminal is the one that is in charge of the process, so that its Ctrl-C arrives.
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    ) as process:
+        os.close(follower)
+        seen = b""
+        while b"everything is published" not in seen:
+            seen += os.read(leader, 65536)
+        assert b"crm.people" in seen
+        os.write(leader, b"\x03")
+        while b"stopped" not in seen:
+            seen += os.read(leader, 65536)
+        assert process.wait() == 0
+    os.close(leader)
+    assert b"Traceback" not in seen
