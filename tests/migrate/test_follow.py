@@ -350,6 +350,17 @@ def test_names_are_taken_once(catalog: Catalog, place: Path) -> None:
     assert catalog.follow(str(place), name="crm.index").state == "up to date"
 
 
+def test_a_name_that_nobody_has_is_told(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TxnLogTableNotFoundError, match="neither a folder nor a table"):
+        catalog.follow("nobody")
+    catalog.create_table("mine", SCHEMA)
+    with pytest.raises(TxnLogTransactionError, match="does not follow"):
+        catalog.follow("mine")
+
+
 def test_no_delta_table_is_refused(catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(TxnLogTableNotFoundError):

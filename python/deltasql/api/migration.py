@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltasql.commit.build import does_not_follow
+from deltasql.exceptions import TxnLogTableNotFoundError
 from deltasql.migrate.cutover import cutover
 from deltasql.migrate.follow import follow, refresh
 from deltasql.migrate.rollback import rollback, table_to_leave
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.mirror import Mirror
     from deltasql.config import Config
+    from deltasql.exceptions import TxnLogError
     from deltasql.migrate.follow import FollowReport
     from deltasql.migrate.handover_report import CutoverReport, RollbackReport
     from deltasql.migrate.import_report import ImportProgress
@@ -146,6 +148,8 @@ class MigrationVerbs:
         if "/" in source or (Path(source) / "_delta_log").exists():
             return None
         table = self.store.find_table(*split_table_name(source), fresh=True)
+        if not Path(source).exists() and (table is None or not table.is_following):
+            raise _not_followed(source, table)
         if table is None or not table.is_following:
             return None
         return join_table_name(table.namespace, table.name)
@@ -156,3 +160,14 @@ class MigrationVerbs:
             self.mirror.names_changed()
         elif report.commits and self.mirror.mode != "off":
             self.mirror.publish(report.table)
+
+
+def _not_followed(source: str, table: TableRow | None) -> TxnLogError:
+    """Return the error of a name that is neither a folder nor a table that follows."""
+    if table is not None:
+        return does_not_follow(table)
+    return TxnLogTableNotFoundError(
+        f"{source} is neither a folder nor a table of this catalog that follows a log",
+        table=source,
+        help="Give the folder that holds _delta_log; catalog.tables() lists what is there.",
+    )
