@@ -13,6 +13,7 @@ import deltasql.spark
 from deltasql.config import Config
 from deltasql.engine.spark_engine import SparkEngine
 from deltasql.exceptions import TxnLogError
+from tests.conftest import JARS
 from tests.engine.protocol import EngineProtocol
 from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
@@ -42,6 +43,7 @@ def spark() -> Iterator[SparkSession]:
         SparkSession.builder.remote("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.extraClassPath", f"{JARS}/s3/*")
         .getOrCreate()
     )
     yield session
@@ -221,3 +223,15 @@ def test_a_stream_goes_from_a_table_to_tables(
     assert sink.trigger(availableNow=True).start().awaitTermination(200)
     for name in ("a", "b"):
         assert deltasql.spark.read(spark, lake.table(name).uri).count() == 3
+
+
+def test_a_bucket_is_reached_with_the_options_of_the_client(
+    spark: SparkSession, sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
+) -> None:
+    with open_mirrored(sqlite_uri, s3_location, storage={"options": s3_options}) as lake:
+        with lake.begin() as tx:
+            tx.write("t", spark.range(4).selectExpr("id", "id % 2 AS p"), partition_by="p")
+        with lake.begin() as tx:
+            tx.delete("t", "id = 3", engine="spark")
+            found = deltasql.spark.read(spark, "t", transaction=tx).collect()
+    assert sorted(tuple(row) for row in found) == [(0, 0), (1, 1), (2, 0)]

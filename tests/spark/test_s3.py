@@ -11,6 +11,7 @@ import pytest
 import deltasql
 import deltasql.spark
 from deltasql.spark import DeltaTable
+from deltasql.spark.mirror import mirror_spark
 from deltasql.spark.session import set_catalog
 from deltasql.storage import open_storage
 from tests.mirror.support import open_mirrored
@@ -55,6 +56,12 @@ def test_a_table_in_a_bucket_is_written_changed_read_and_cleaned(
     assert ids(table.toDF().where("v = 'y'").collect()) == ids(left[:1] + left[2:])
     stock = deltalake.DeltaTable(lake.table("t").location, storage_options=s3_options)
     assert ids(row.values() for row in stock.to_pyarrow_table().to_pylist()) == ids(left)
+
+    [theirs] = mirror_spark(spark, lake, database="bucket", using_delta=True).values()
+    try:
+        assert ids(spark.table(theirs).collect()) == ids(left)
+    finally:
+        spark.sql("DROP DATABASE bucket CASCADE")
 
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     try:

@@ -11,6 +11,7 @@ from deltasql.api.catalog import Catalog
 from deltasql.api.connect import shared
 from deltasql.config import Config
 from deltasql.engine.addresses import root_address
+from deltasql.engine.spark_s3 import reach
 from deltasql.engine.spark_schema import quoted, spark_path
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.spark.read import read_snapshot
@@ -52,6 +53,8 @@ def mirror_spark(
     opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
     chosen = opened.tables() if tables is None else [opened.table(name) for name in tables]
     if has_delta(spark) if using_delta is None else using_delta:
+        for each in chosen:
+            reach(spark, each.location, opened.config.storage)
         return {each.full_name: _define(spark, each, database) for each in chosen}
     if database is not None:
         raise TxnLogConfigError(
