@@ -208,23 +208,6 @@ def test_the_format_and_the_stream_writer_work(
     assert spark.sql("SELECT * FROM a JOIN b USING (id)").count() == 3
 
 
-def test_a_stream_goes_from_a_table_to_tables(
-    spark: SparkSession, lake: Catalog, tmp_path: Path
-) -> None:
-    with lake.begin() as tx:
-        tx.write("source", spark.range(3))
-    deltasql.spark.register(spark, views=False)
-    # The function runs on the server, in a process of its own.
-    write = deltasql.spark.stream_writer(
-        {"a": None, "b": None}, app_id="s", catalog=lake.uri.to_string()
-    )
-    reader = spark.readStream.format("deltasql").load(lake.table("source").uri)
-    sink = reader.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "c"))
-    assert sink.trigger(availableNow=True).start().awaitTermination(200)
-    for name in ("a", "b"):
-        assert deltasql.spark.read(spark, lake.table(name).uri).count() == 3
-
-
 def test_a_bucket_is_reached_with_the_options_of_the_client(
     spark: SparkSession, sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:
