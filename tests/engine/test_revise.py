@@ -98,6 +98,9 @@ def test_revised_file_is_the_one_that_would_be_written(
     ]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("deltasql.engine.parquet_options._ROW_GROUP", group)
+        part = data.draw(st.sampled_from([1, 100, 1 << 20]))  # columns by one, by two, at once
+        patch.setattr("deltasql.engine.revise._PART_BYTES", part)
+        patch.setattr("deltasql.engine.revise._PIECE_BYTES", part * data.draw(st.integers(1, 3)))
         plan = plan_for(folder, SCHEMA)
         before = written(plan, pa.Table.from_pylist(rows, SCHEMA), group)
         (found,) = revised(plan, [before], changes)

@@ -14,13 +14,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
 from deltasql.engine.base import DROPPED, FILE, ROW
 from deltasql.engine.file_shape import file_shape
 from deltasql.engine.footer_stats import footer_statistics, indexed_leaves
+from deltasql.engine.memory import give_back_memory
 from deltasql.engine.open_file import added_file, new_name
 from deltasql.engine.parquet_options import ParquetOptions
 from deltasql.engine.revisable import Revisable, open_revisable
@@ -34,15 +35,20 @@ if TYPE_CHECKING:
 
     from deltasql.engine.base import WritePlan
     from deltasql.engine.live_files import LiveFiles
+    from deltasql.engine.row_changes import GroupChanges
     from deltasql.engine.splice import RowGroup
     from deltasql.engine.statistics import Statistics
     from deltasql.model.actions import AddFile
 
+Item = TypeVar("Item")
+
 _ENDED_AT_ONCE = 4
-_AHEAD = 4  # parts of row groups that are encoded while one is written
+_GIVEN_AT_ONCE = 2
+_AHEAD = 4  # pieces of row groups that are encoded while one is written
 _STEPS_AHEAD = 64  # each may hold a file open
 _ENDING = 16  # files that are open until the disk has them
 _PART_BYTES = 1024 * 1024  # before compression: columns that are read and encoded together
+_PIECE_BYTES = 8 * _PART_BYTES  # what is given to a thread at once
 _ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowCapacityError)
 
 
@@ -54,6 +60,7 @@ def revise_files(
     The changes have FILE, one of `places`, and ROW, and come in this order; also DROPPED, or new
     values of columns, or both.
     """
+    give_back_memory()  # what it took to find the rows
     work = _Work(files, plan, changes)
     done: list[list[AddFile] | None] = [None] * len(places)
     # Threads that end files, since each of them waits for the disk.
@@ -90,7 +97,7 @@ class _Step:
     group: RowGroup
     rows: int
     """How many rows are left."""
-    parts: list[Future[RevisedColumns]]
+    pieces: list[Future[RevisedColumns]]
     """Columns that become others."""
 
 
@@ -125,20 +132,20 @@ class _Work:
                     continue
                 rows = group.rows - len(changes.dropped)
                 every = opened.schema.names if len(changes.dropped) else self._changed
-                parts = [
+                pieces = [
                     hands.start(
                         partial(
                             revised_columns,
                             opened,
                             position,
-                            names,
+                            parts,
                             changes,
                             self._options.arguments,
                         )
                     )
-                    for names in (_parts(opened, group, every) if rows else ())
+                    for parts in (_pieces(opened, group, every, changes) if rows else ())
                 ]
-                yield _Step(number, opened, group, rows, parts)
+                yield _Step(number, opened, group, rows, pieces)
             self._changes.end(place)
 
     def write(
@@ -152,8 +159,8 @@ class _Work:
                 if not step.rows:
                     continue
                 chunks = list(step.group.chunks)
-                for part in step.parts:
-                    revised = _revised(part)
+                for piece in step.pieces:
+                    revised = _revised(piece)
                     unordered |= revised.unordered
                     for leaf, chunk in revised.chunks.items():
                         chunks[leaf] = chunk
@@ -196,14 +203,14 @@ def _at(values: Any, path: tuple[str, ...]) -> Any:
 
 
 class _TwoHands:
-    """This thread and another: work goes to the other one unless it is busy.
+    """This thread and another: work goes to the other one unless it has enough.
 
     A third would hold more memory than it saves time.
     """
 
     def __init__(self) -> None:
         self._other = ThreadPoolExecutor(1)
-        self._last: Future[RevisedColumns] | None = None
+        self._given: list[Future[RevisedColumns]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -218,9 +225,10 @@ class _TwoHands:
 
     def start(self, work: Callable[[], RevisedColumns]) -> Future[RevisedColumns]:
         """Do work, or let it be done."""
-        if self._last is None or self._last.done():
-            self._last = self._other.submit(work)
-            return self._last
+        self._given = [each for each in self._given if not each.done()]
+        if len(self._given) < _GIVEN_AT_ONCE:
+            self._given.append(self._other.submit(work))
+            return self._given[-1]
         done: Future[RevisedColumns] = Future()
         try:
             done.set_result(work())
@@ -229,9 +237,9 @@ class _TwoHands:
         return done
 
 
-def _revised(part: Future[RevisedColumns]) -> RevisedColumns:
+def _revised(piece: Future[RevisedColumns]) -> RevisedColumns:
     try:
-        return part.result()
+        return piece.result()
     except _ARROW_ERRORS as error:
         raise _TooMuchError from error
 
@@ -242,23 +250,35 @@ def _ahead(steps: Iterator[_Step]) -> Iterator[_Step]:
     running = 0
     for step in steps:
         waiting.append(step)
-        running += len(step.parts)
+        running += len(step.pieces)
         while running > _AHEAD or len(waiting) > _STEPS_AHEAD:
             first = waiting.popleft()
-            running -= len(first.parts)
+            running -= len(first.pieces)
             yield first
     yield from waiting
 
 
-def _parts(opened: Revisable, group: RowGroup, names: Sequence[str]) -> Iterator[list[str]]:
+def _pieces(
+    opened: Revisable, group: RowGroup, names: Sequence[str], changes: GroupChanges
+) -> Iterator[list[list[str]]]:
     """Part columns so that several can be encoded at the same time, and few are in memory."""
-    held: list[str] = []
-    size = 0
-    for name in names:
-        held.append(name)
-        size += sum(group.chunks[place].size for place in opened.leaves[name])
-        if size >= _PART_BYTES:
+    if changes.values:  # which takes twice the memory
+        yield from ([[name]] for name in names)
+        return
+    sizes = {name: sum(group.chunks[n].size for n in opened.leaves[name]) for name in names}
+    parts = list(_gathered(names, [sizes[name] for name in names], _PART_BYTES))
+    yield from _gathered(parts, [sum(sizes[n] for n in part) for part in parts], _PIECE_BYTES)
+
+
+def _gathered(items: Sequence[Item], sizes: Sequence[int], enough: int) -> Iterator[list[Item]]:
+    """Put what comes one after the other together until it is enough."""
+    held: list[Item] = []
+    total = 0
+    for item, size in zip(items, sizes, strict=True):
+        held.append(item)
+        total += size
+        if total >= enough:
             yield held
-            held, size = [], 0
+            held, total = [], 0
     if held:
         yield held

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.parquet.core import ParquetReader
 
+from deltasql.engine.memory import give_back_memory
 from deltasql.engine.splice import Chunk, Footer
 
 if TYPE_CHECKING:
@@ -36,45 +37,55 @@ class RevisedColumns:
 def revised_columns(
     opened: Revisable,
     number: int,
-    names: Sequence[str],
+    parts: Sequence[Sequence[str]],
     changes: GroupChanges,
     arguments: Mapping[str, Any],
 ) -> RevisedColumns:
-    """Read some columns of a row group, change and encode them."""
-    table = _read(opened, number, names)
+    """Read columns of a row group, change and encode them; only one part is in memory."""
+    kept: pa.Array | None = None
+    if len(changes.dropped):
+        mask = np.ones(opened.footer.groups[number].rows, bool)
+        mask[changes.dropped] = False
+        kept = pa.array(mask)
+    chunks: dict[int, Chunk] = {}
+    # Not by ParquetFile, which takes a dot in a name for a way into a struct, and which has the
+    # memory from a pool that gives hardly anything back.
+    reader = ParquetReader(memory_pool=_POOL)
+    reader.open(pa.memory_map(opened.address), metadata=opened.metadata)
+    try:
+        for names in parts:
+            places = [place for name in names for place in opened.leaves[name]]
+            found = reader.read_row_group(number, column_indices=places, use_threads=False)
+            table = _changed(found.select(names).replace_schema_metadata(None), changes, kept)
+            del found
+            chunks |= zip(places, _encoded(table, opened, number, arguments), strict=True)
+            del table
+    finally:
+        reader.close()
+    if changes.values:  # old and new ones were there at once, and would be kept for later
+        give_back_memory()
+    return RevisedColumns(
+        chunks,
+        frozenset(
+            name
+            for names in parts
+            for name in names
+            if name in changes.values and _has_nan(changes.values[name])
+        ),
+    )
+
+
+def _changed(table: pa.Table, changes: GroupChanges, kept: pa.Array | None) -> pa.Table:
+    changed = table
     if len(changes.changed):
         columns = [
             _replaced(table.column(name), changes.changed, changes.values[name])
             if name in changes.values
             else table.column(name)
-            for name in names
+            for name in table.column_names
         ]
-        table = pa.Table.from_arrays(columns, schema=table.schema)
-    if len(changes.dropped):
-        kept = np.ones(table.num_rows, bool)
-        kept[changes.dropped] = False
-        table = pc.filter(table, pa.array(kept), memory_pool=_POOL)
-    places = [place for name in names for place in opened.leaves[name]]
-    chunks = _encoded(table, opened, number, arguments)
-    del table
-    pa.default_memory_pool().release_unused()  # it would keep what this thread had
-    return RevisedColumns(
-        dict(zip(places, chunks, strict=True)),
-        frozenset(
-            name for name in names if name in changes.values and _has_nan(changes.values[name])
-        ),
-    )
-
-
-def _read(opened: Revisable, number: int, names: Sequence[str]) -> pa.Table:
-    # Not by ParquetFile, which takes a dot in a name for a way into a struct, and which has the
-    # memory from a pool that gives hardly anything back.
-    reader = ParquetReader(memory_pool=_POOL)
-    reader.open(pa.memory_map(opened.address), metadata=opened.metadata)
-    leaves = [place for name in names for place in opened.leaves[name]]
-    table = reader.read_row_group(number, column_indices=leaves, use_threads=False)
-    reader.close()
-    return table.select(names).replace_schema_metadata(None)
+        changed = pa.Table.from_arrays(columns, schema=table.schema)
+    return changed if kept is None else pc.filter(changed, kept, memory_pool=_POOL)
 
 
 def _replaced(column: pa.ChunkedArray, places: np.ndarray, values: pa.Array) -> pa.ChunkedArray:
