@@ -17,8 +17,8 @@ COLUMNS = ("status", "name", "table", "detail", "suggestion")
 def doctor(context: Context, table: str | None, problems: bool) -> None:
     """Look for what is wrong with a catalog, or with TABLE; exit with 1 when a check fails.
 
-    Connectivity, versions, schema and indexes, integrity, the mirror, files without a commit,
-    small files and overdue vacuums are looked at. Nothing is changed.
+    Connectivity, versions, schema and indexes, integrity, the mirror, storage, files without a
+    commit, small files and overdue vacuums are looked at. Nothing is changed.
 
     \b
     Example:

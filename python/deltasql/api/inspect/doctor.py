@@ -153,7 +153,7 @@ def _tables(catalog: Catalog, chosen: list[CatalogTable]) -> Iterator[Check]:
     totals = TotalsCache(catalog.store).of(heads) if heads else {}
     found = [check for each in latest for check in _table(catalog, each, totals[each.row.table_id])]
     yield from found
-    for name in ("totals", "small files", "vacuum"):
+    for name in ("storage", "totals", "small files", "vacuum"):
         if not any(each.name == name for each in found):
             yield Check(name, OK, f"{len(latest):,} tables looked at")
 
@@ -189,8 +189,16 @@ def _published_totals(catalog: Catalog, table: CatalogTable, totals: TableTotals
     try:
         told = json.loads(storage.read(checksum_file(totals.version)))
         published = int(told["numFiles"]), int(told["tableSizeBytes"])
-    except (OSError, TxnLogError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None  # not published yet, or published by somebody who writes none
+    except (OSError, TxnLogError) as error:
+        return Check(
+            "storage",
+            FAILURE,
+            redact(f"{table.location} cannot be read: {str(error).partition(chr(10))[0]}"),
+            "Check the location, its credentials and storage.options.",
+            table.full_name,
+        )
     ours = totals.sums.files, totals.sums.bytes
     if ours == published:
         return None

@@ -137,14 +137,14 @@ def table(catalog: Catalog, cache: TotalsCache, name: str) -> TableSummary:
     """Return one table."""
     row = catalog.resolve(name, fresh=True)
     rows = catalog.store.query("summary_of", table_id=row.table_id)
-    (found,) = _summaries(catalog, cache, rows)
-    return found
+    return _summaries(catalog, cache, rows)[0]
 
 
 def _summaries(catalog: Catalog, cache: TotalsCache, rows: Sequence[Row]) -> list[TableSummary]:
     totals = cache.of({row[0]: row[8] for row in rows})
     moment = now_ms()
-    return [_summary(row, totals[row[0]], moment) for row in rows]
+    # A table that was discarded meanwhile has no totals.
+    return [_summary(row, totals[row[0]], moment) for row in rows if row[0] in totals]
 
 
 def _summary(row: Row, totals: TableTotals, moment: int) -> TableSummary:

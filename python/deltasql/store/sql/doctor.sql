@@ -15,7 +15,8 @@ SELECT name FROM sqlite_master WHERE type = 'index';
 -- name: index_names [postgres]
 -- An index whose making was cut short is there, but not used.
 SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-WHERE c.relnamespace = current_schema()::regnamespace AND i.indisvalid;
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = current_schema() AND i.indisvalid;
 
 -- name: index_names [duckdb]
 SELECT index_name FROM duckdb_indexes()
