@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltalake
+import pyarrow as pa
 import pytest
 
 import deltasql
@@ -109,6 +110,9 @@ def test_what_a_path_writer_adds_is_caught_up_with(source: Path, opened: Catalog
     append(source, 31)
     report = opened.import_table(str(source))
     assert (report.state, report.commits, report.last_version) == ("continued", 2, HEAD + 2)
+    found = report.verification
+    assert found is not None
+    assert (found.ok, found.commits, found.versions) == (True, 2, [HEAD + 2])  # only what is new
     assert paths_at(opened, "events", HEAD + 2) == stock_paths_at(source, HEAD + 2)
     assert opened.mirror.status("events")[0].pending == 0
     assert opened.import_table(str(source), since=2).state == "up to date"
@@ -317,6 +321,32 @@ def test_a_dry_run_tells_everything_and_writes_nothing(
     assert (again.state, again.commits) == ("would continue", HEAD - 3)
     with deltasql.connect(sqlite_uri) as catalog:
         assert catalog.table("events").version() == 3
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["new", "known"])
+def test_a_dry_run_misses_only_files_that_live_in_the_end(
+    source: Path, opened: Catalog, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    monkeypatch.setattr("deltasql.migrate.import_verify._PAGE", 2)
+    forget_commits_below(source, CHECKPOINT)
+    if is_known:
+        opened.import_table(str(source))
+    for each in range(80, 85):
+        append(source, each)
+    deltalake.DeltaTable(str(source)).delete("id = 81")
+    before, after = (set(stock_paths_at(source, HEAD + each)) for each in (5, 6))
+    for path in before - after:
+        (source / path).unlink()
+    report = opened.import_table(str(source), dry_run=True)
+    assert report.missing == 0
+    lost = min(after - set(stock_paths_at(source, HEAD)))
+    (source / lost).unlink()
+    report = opened.import_table(str(source), dry_run=True)
+    assert (report.missing, report.missing_files) == (1, [lost])
+    if not is_known:
+        theirs = deltalake.DeltaTable(str(source)).get_add_actions(flatten=True)
+        sizes = pa.table(theirs)["size_bytes"].to_pylist()
+        assert (report.live_files, report.live_bytes) == (len(sizes), sum(sizes))
 
 
 def test_a_dry_run_makes_no_catalog(backend: str, catalog_uri: DeltaSqlUri, pristine: Path) -> None:

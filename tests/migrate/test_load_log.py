@@ -88,6 +88,21 @@ def test_commits_in_batches_leave_the_rows_that_single_ones_leave(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_loader_that_has_seen_all_files_leaves_the_same_rows(
+    catalog: Catalog, other: Catalog, tmp_path: Path, seed: int
+) -> None:
+    storage = write_log(tmp_path / "t", random_commits(seed))
+    one = everything(catalog.store, load(catalog, storage, 1))
+    commits = list(read_commits(storage, list_log(storage), 0, list_log(storage).last_version))
+    table = hidden_table(other.store, storage)
+    loader = LogLoader(other.store, table)
+    size = 1 + seed % 4
+    for first in range(0, len(commits), size):
+        loader.append(commits[first : first + size])
+    assert everything(other.store, table) == one
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_every_version_has_the_files_of_the_log(
     catalog: Catalog, tmp_path: Path, seed: int
 ) -> None:

@@ -156,6 +156,18 @@ def test_totals_count_live_files_only(catalog: Catalog, table: str) -> None:
     assert handle.snapshot().totals() == Totals(2, 105, None)
 
 
+def test_totals_may_be_more_than_a_number_of_one_file(catalog: Catalog, table: str) -> None:
+    before = catalog.table(table).snapshot().totals()
+    for number in range(4):
+        stats = f'{{"numRecords":{2**62}}}'
+        commit(catalog, AddFile(f"large {number}", {}, 2**62, 0, stats=stats))
+    found = catalog.table(table).snapshot().totals()
+    assert found.num_files == before.num_files + 4
+    # SQLite tells what is beyond its own numbers as a real number.
+    assert found.size_bytes == pytest.approx(before.size_bytes + 4 * 2**62, rel=1e-15)
+    assert found.num_records == pytest.approx(4 * 2**62, rel=1e-15)
+
+
 def test_history_is_paged_newest_first(
     catalog: Catalog, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

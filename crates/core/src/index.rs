@@ -58,6 +58,14 @@ enum Extent {
     Range(Key, Key),
 }
 
+/// Reads what the statistics of files say of the columns of the index.
+#[derive(Clone, Debug, Default)]
+pub struct StatsReader {
+    columns: Vec<IndexColumn>,
+    wanted: StatsColumns,
+    slots: Vec<usize>,
+}
+
 struct ColumnExtents {
     extents: Vec<Extent>,
     null_counts: Vec<Option<i64>>,
@@ -96,6 +104,101 @@ pub fn lay_out(
         num_records,
         rows,
     }
+}
+
+impl StatsReader {
+    pub fn new(columns: Vec<IndexColumn>) -> Self {
+        let mut wanted = StatsColumns::default();
+        let slots = columns.iter().map(|c| wanted.add(&c.path)).collect();
+        Self {
+            columns,
+            wanted,
+            slots,
+        }
+    }
+
+    pub fn columns(&self) -> &[IndexColumn] {
+        &self.columns
+    }
+
+    /// The index rows over files that are one run, so that there is no order to choose.
+    ///
+    /// `num_records` takes the number of rows of each file.
+    pub fn one_run<'a>(
+        &self,
+        files: impl IntoIterator<Item = Option<&'a str>>,
+        first_file_id: i64,
+        num_records: &mut Vec<Option<i64>>,
+    ) -> Vec<StatsRow> {
+        num_records.clear();
+        let mut runs = vec![Run::default(); self.columns.len()];
+        let mut stats = FileStats::default();
+        for file in files {
+            self.wanted.read_into(file, &mut stats);
+            num_records.push(stats.num_records);
+            for ((column, slot), run) in self.columns.iter().zip(&self.slots).zip(&mut runs) {
+                run.take(extent(&stats, *slot, column.key_type));
+                run.null_count = run.null_count.zip(stats.null_count(*slot)).map(add);
+            }
+        }
+        if num_records.is_empty() {
+            return Vec::new();
+        }
+        let last_file_id = first_file_id + num_records.len() as i64 - 1;
+        let records: Option<i64> = num_records.iter().copied().sum();
+        let rows = self.columns.iter().zip(runs);
+        rows.map(|(column, run)| StatsRow {
+            column_id: column.id,
+            first_file_id,
+            last_file_id,
+            min_key: (!run.unknown).then(|| run.min_key.unwrap_or_else(|| HIGHEST.to_vec())),
+            max_key: (!run.unknown).then(|| run.max_key.unwrap_or_else(|| LOWEST.to_vec())),
+            null_count: run.null_count,
+            num_records: records,
+        })
+        .collect()
+    }
+}
+
+/// The bounds of a column over the files read so far.
+#[derive(Clone)]
+struct Run {
+    unknown: bool,
+    min_key: Option<Key>,
+    max_key: Option<Key>,
+    null_count: Option<i64>,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self {
+            unknown: false,
+            min_key: None,
+            max_key: None,
+            null_count: Some(0),
+        }
+    }
+}
+
+impl Run {
+    fn take(&mut self, extent: Extent) {
+        match extent {
+            Extent::Empty => {}
+            Extent::Unknown => self.unknown = true,
+            Extent::Range(low, high) => {
+                if self.min_key.as_ref().is_none_or(|known| low < *known) {
+                    self.min_key = Some(low);
+                }
+                if self.max_key.as_ref().is_none_or(|known| high > *known) {
+                    self.max_key = Some(high);
+                }
+            }
+        }
+    }
+}
+
+fn add((a, b): (i64, i64)) -> i64 {
+    a + b
 }
 
 /// Read the statistics of all files, of many by two threads.

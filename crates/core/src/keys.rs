@@ -273,17 +273,42 @@ pub fn cut_high(mut key: Key) -> Key {
 /// A short name of a logical file: 4 bytes of SHA-256 over its folder, then 12 over path and
 /// deletion vector id. Files of one folder are neighbours in an index, and so are a commit's.
 pub fn path_key(path: &str, dv_unique_id: Option<&str>) -> [u8; 16] {
-    let mut hash = Sha256::new();
-    hash.update(path.as_bytes());
-    if let Some(id) = dv_unique_id {
-        hash.update([0]);
-        hash.update(id.as_bytes());
+    PathKeys::default().key(path, dv_unique_id)
+}
+
+/// Makes the short names of many files, which are often of the same folder.
+#[derive(Debug, Default)]
+pub struct PathKeys {
+    folder: Option<(String, [u8; 4])>,
+}
+
+impl PathKeys {
+    /// The same as `path_key`.
+    pub fn key(&mut self, path: &str, dv_unique_id: Option<&str>) -> [u8; 16] {
+        let mut hash = Sha256::new();
+        hash.update(path.as_bytes());
+        if let Some(id) = dv_unique_id {
+            hash.update([0]);
+            hash.update(id.as_bytes());
+        }
+        let mut key = [0; 16];
+        key[..4].copy_from_slice(&self.folder_digest(path));
+        key[4..].copy_from_slice(&hash.finalize()[..12]);
+        key
     }
-    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let mut key = [0; 16];
-    key[..4].copy_from_slice(&Sha256::digest(folder)[..4]);
-    key[4..].copy_from_slice(&hash.finalize()[..12]);
-    key
+
+    fn folder_digest(&mut self, path: &str) -> [u8; 4] {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        match &self.folder {
+            Some((known, digest)) if known == folder => *digest,
+            _ => {
+                let mut digest = [0; 4];
+                digest.copy_from_slice(&Sha256::digest(folder)[..4]);
+                self.folder = Some((folder.to_owned(), digest));
+                digest
+            }
+        }
+    }
 }
 
 fn prefixed(bytes: &[u8]) -> Key {

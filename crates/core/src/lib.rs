@@ -13,5 +13,6 @@ pub mod predicate;
 pub mod prune;
 pub mod replay;
 mod schema;
+pub mod seen;
 pub mod stats;
 pub mod time;

@@ -1,17 +1,20 @@
 //! The files of many commits on their way into the store: numbered, laid out for the skipping
 //! index, and ended by one another.
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::ops::Range;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use crate::actions::{AddFile, DeletionVector, RemoveFile, StringMap};
+use crate::actions::{AddFile, DeletionVector, RemoveFile};
 use crate::columns::partition_text;
-use crate::index::{lay_out, FileInput, IndexColumn, StatsRow};
-use crate::keys::path_key;
+use crate::index::{lay_out, FileInput, IndexColumn, StatsReader, StatsRow};
+use crate::keys::PathKeys;
+use crate::seen::{KeyHasher, SeenKeys};
 
 pub type FileKey = [u8; 16];
+type ByKey<T> = IndexMap<FileKey, T, BuildHasherDefault<KeyHasher>>;
 
 /// Files that one row of the skipping index describes.
 const RANGE_SIZE: usize = 256;
@@ -48,7 +51,7 @@ struct Step {
 /// A run of commits.
 #[derive(Debug)]
 pub struct Load {
-    columns: Vec<IndexColumn>,
+    reader: StatsReader,
     partition_columns: Vec<String>,
     next_file_id: i64,
     files: Vec<LoadedFile>,
@@ -56,12 +59,16 @@ pub struct Load {
     stats: Vec<StatsRow>,
     partitions: Partitions,
     steps: Vec<Step>,
+    names: PathKeys,
+    // Used again by every commit: many are small.
+    told: ByKey<Arc<AddFile>>,
+    num_records: Vec<Option<i64>>,
 }
 
 impl Load {
     pub fn new(first_file_id: i64) -> Self {
         Self {
-            columns: Vec::new(),
+            reader: StatsReader::default(),
             partition_columns: Vec::new(),
             next_file_id: first_file_id,
             files: Vec::new(),
@@ -69,13 +76,17 @@ impl Load {
             stats: Vec::new(),
             partitions: Partitions::default(),
             steps: Vec::new(),
+            names: PathKeys::default(),
+            told: ByKey::default(),
+            num_records: Vec::new(),
         }
     }
 
     /// Say what is indexed, and how the table is partitioned, from the next commit on.
     pub fn set_columns(&mut self, columns: Vec<IndexColumn>, partition_columns: Vec<String>) {
-        self.columns = columns;
+        self.reader = StatsReader::new(columns);
         self.partition_columns = partition_columns;
+        self.partitions.last = None;
     }
 
     /// Take the files of the next commit; what it says twice of a file, it says last.
@@ -85,25 +96,36 @@ impl Load {
         adds: impl IntoIterator<Item = Arc<AddFile>>,
         removes: impl IntoIterator<Item = Arc<RemoveFile>>,
     ) {
-        let mut left = IndexMap::new();
+        let mut left = ByKey::default();
         for remove in removes {
-            let key = file_key(&remove.path, remove.deletion_vector.as_ref());
+            let key = self.file_key(&remove.path, remove.deletion_vector.as_ref());
             left.insert(key, remove);
         }
         let removed = left.keys().copied().collect();
         self.keep_removes(version, 0, left.into_values());
-        let mut told = IndexMap::new();
+        let mut told = std::mem::take(&mut self.told);
         for add in adds {
-            let key = file_key(&add.path, add.deletion_vector.as_ref());
+            let key = self.file_key(&add.path, add.deletion_vector.as_ref());
             told.insert(key, add);
         }
         let first = self.files.len();
-        self.add_files(version, told);
+        self.files.reserve(told.len());
+        if told.len() <= RANGE_SIZE {
+            self.add_one_run(version, &mut told);
+        } else {
+            self.add_in_order(version, &mut told);
+        }
+        self.told = told;
         self.steps.push(Step {
             version,
             removed,
             added: first..self.files.len(),
         });
+    }
+
+    fn file_key(&mut self, path: &str, deletion_vector: Option<&DeletionVector>) -> FileKey {
+        let id = deletion_vector.map(DeletionVector::unique_id);
+        self.names.key(path, id.as_deref())
     }
 
     /// Keep remove actions that end nothing, numbered from `ordinal` on.
@@ -122,13 +144,25 @@ impl Load {
             }));
     }
 
-    fn add_files(&mut self, version: i64, adds: IndexMap<FileKey, Arc<AddFile>>) {
+    /// Few files are one run of the index, so they stay in the order of their commit.
+    fn add_one_run(&mut self, version: i64, adds: &mut ByKey<Arc<AddFile>>) {
+        let mut num_records = std::mem::take(&mut self.num_records);
+        let stats = adds.values().map(|add| add.stats.as_deref());
+        let rows = self
+            .reader
+            .one_run(stats, self.next_file_id, &mut num_records);
+        self.stats.extend(rows);
+        for ((key, add), num_records) in adds.drain(..).zip(&num_records) {
+            let partition = self.partitions.position(&add, &self.partition_columns);
+            self.push(version, key, add, partition, *num_records);
+        }
+        self.num_records = num_records;
+    }
+
+    fn add_in_order(&mut self, version: i64, adds: &mut ByKey<Arc<AddFile>>) {
         let partitions: Vec<usize> = adds
             .values()
-            .map(|add| {
-                self.partitions
-                    .position(&add.partition_values, &self.partition_columns)
-            })
+            .map(|add| self.partitions.position(add, &self.partition_columns))
             .collect();
         // Few of the partitions of all commits are those of one: only they are put in order.
         let mut here = partitions.clone();
@@ -149,34 +183,48 @@ impl Load {
         let layout = lay_out(
             &inputs,
             &texts,
-            &self.columns,
+            self.reader.columns(),
             self.next_file_id,
             RANGE_SIZE,
         );
-        self.files.reserve(adds.len());
         for at in layout.order {
-            let Some((key, add)) = adds.get_index(at) else {
-                continue;
-            };
-            self.files.push(LoadedFile {
-                file_id: self.next_file_id,
-                add: Arc::clone(add),
-                key: *key,
-                partition: partitions[at],
-                num_records: layout.num_records[at],
-                added_version: version,
-                removed_version: None,
-            });
-            self.next_file_id += 1;
+            if let Some((key, add)) = adds.get_index(at) {
+                let (key, add) = (*key, Arc::clone(add));
+                self.push(version, key, add, partitions[at], layout.num_records[at]);
+            }
         }
         self.stats.extend(layout.rows);
+        // What a large commit took is not kept for small ones.
+        *adds = ByKey::default();
     }
 
-    /// The names of all files that the commits add or remove, in the order of an index.
-    pub fn keys(&self) -> Vec<FileKey> {
+    fn push(
+        &mut self,
+        version: i64,
+        key: FileKey,
+        add: Arc<AddFile>,
+        partition: usize,
+        num_records: Option<i64>,
+    ) {
+        self.files.push(LoadedFile {
+            file_id: self.next_file_id,
+            add,
+            key,
+            partition,
+            num_records,
+            added_version: version,
+            removed_version: None,
+        });
+        self.next_file_id += 1;
+    }
+
+    /// The names of the files that the commits add or remove, in the order of an index; with `seen`
+    /// only of those that may have been there before.
+    pub fn keys(&self, seen: Option<&SeenKeys>) -> Vec<FileKey> {
         let removed = self.steps.iter().flat_map(|step| &step.removed);
         let added = self.files.iter().map(|file| &file.key);
-        let mut keys: Vec<FileKey> = removed.chain(added).copied().collect();
+        let wanted = |key: &&FileKey| seen.is_none_or(|seen| seen.may_have(key));
+        let mut keys: Vec<FileKey> = removed.chain(added).filter(wanted).copied().collect();
         keys.sort_unstable();
         keys.dedup();
         keys
@@ -187,7 +235,7 @@ impl Load {
     /// Returns the ids of files of earlier commits with the versions that end them. A log may
     /// remove a file that is not live: there is nothing to end then.
     pub fn resolve(&mut self, live: impl IntoIterator<Item = (FileKey, i64)>) -> Vec<(i64, i64)> {
-        let mut living: HashMap<FileKey, Life> = live
+        let mut living: HashMap<FileKey, Life, BuildHasherDefault<KeyHasher>> = live
             .into_iter()
             .map(|(key, file_id)| (key, Life::Stored(file_id)))
             .collect();
@@ -247,11 +295,24 @@ enum Life {
 struct Partitions {
     texts: Vec<String>,
     positions: HashMap<String, usize>,
+    // The file before is often of the same partition.
+    last: Option<(Arc<AddFile>, usize)>,
 }
 
 impl Partitions {
-    fn position(&mut self, values: &StringMap, columns: &[String]) -> usize {
-        let text = partition_text(values, columns);
+    fn position(&mut self, add: &Arc<AddFile>, columns: &[String]) -> usize {
+        let values = &add.partition_values;
+        if let Some((last, position)) = &self.last {
+            if values.iter().eq(&last.partition_values) {
+                return *position;
+            }
+        }
+        let position = self.position_of(partition_text(values, columns));
+        self.last = Some((Arc::clone(add), position));
+        position
+    }
+
+    fn position_of(&mut self, text: String) -> usize {
         if let Some(position) = self.positions.get(&text) {
             return *position;
         }
@@ -262,16 +323,12 @@ impl Partitions {
     }
 }
 
-fn file_key(path: &str, deletion_vector: Option<&DeletionVector>) -> FileKey {
-    let id = deletion_vector.map(DeletionVector::unique_id);
-    path_key(path, id.as_deref())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::actions::Action;
     use crate::codec::parse;
+    use crate::keys::path_key;
 
     fn append(load: &mut Load, version: i64, lines: &str) {
         let actions = parse(lines.as_bytes()).expect("actions");
@@ -324,5 +381,19 @@ mod tests {
         );
         assert!(load.resolve([]).is_empty());
         assert_eq!(load.removes().len(), 1);
+    }
+
+    #[test]
+    fn only_files_that_may_have_been_there_are_looked_up() {
+        let mut before = Load::new(1);
+        append(&mut before, 0, &add("a"));
+        let mut seen = SeenKeys::default();
+        seen.add(before.files().iter().map(|file| file.key));
+        let mut load = Load::new(2);
+        append(&mut load, 1, &add("b"));
+        append(&mut load, 2, r#"{"remove":{"path":"a","dataChange":true}}"#);
+        append(&mut load, 3, r#"{"remove":{"path":"b","dataChange":true}}"#);
+        assert_eq!(load.keys(Some(&seen)), [path_key("a", None)]);
+        assert_eq!(load.keys(None).len(), 2);
     }
 }

@@ -5,6 +5,7 @@ use deltasql_core::actions::{Action, AddFile};
 use deltasql_core::codec;
 use deltasql_core::files::FileList as CoreFileList;
 use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBytes, PyList};
 
 use crate::actions::{action_from_python, action_to_dict, action_to_python};
@@ -32,6 +33,29 @@ pub fn parse_commit(
         .detach(|| codec::parse(data))
         .map_err(|error| core_error(py, &error, path))?;
     Ok(Commit { version, actions })
+}
+
+/// Read commit files that follow one another, given their names; the first damaged one is an error.
+#[pyfunction]
+pub fn parse_commits(
+    py: Python<'_>,
+    contents: Vec<PyBackedBytes>,
+    first_version: i64,
+    paths: Vec<PyBackedStr>,
+) -> PyResult<Vec<Commit>> {
+    let read = py.detach(|| {
+        let parsed = contents.iter().zip(&paths).zip(first_version..);
+        parsed
+            .map(|((data, path), version)| match codec::parse(data) {
+                Ok(actions) => Ok(Commit {
+                    version: Some(version),
+                    actions,
+                }),
+                Err(error) => Err((error, path)),
+            })
+            .collect::<Result<Vec<Commit>, _>>()
+    });
+    read.map_err(|(error, path)| core_error(py, &error, Some(path)))
 }
 
 /// Columns tell nothing from an empty text.
@@ -92,6 +116,14 @@ impl Commit {
             _ => None,
         };
         self.actions.iter().filter_map(add).collect()
+    }
+
+    /// How many files it adds; none of them is made for it.
+    #[getter]
+    fn num_adds(&self) -> usize {
+        let adds = self.actions.iter();
+        adds.filter(|action| matches!(action, Action::Add(_)))
+            .count()
     }
 
     #[getter]

@@ -8,13 +8,21 @@ mod errors;
 mod files;
 mod index;
 mod json;
+mod live;
 mod load;
+mod log_rows;
 mod predicate;
 mod rows;
 mod sqlite;
 mod table;
 
+use mimalloc::MiMalloc;
 use pyo3::prelude::*;
+
+// A log is very many short texts, made by one thread and freed by another: for those the system's
+// allocator takes as long as all of the parsing.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[pymodule]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -25,13 +33,16 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<files::FileIterator>()?;
     m.add_class::<files::FileList>()?;
     m.add_class::<index::IndexedFiles>()?;
+    m.add_class::<live::LiveFiles>()?;
     m.add_class::<load::LogFiles>()?;
-    m.add_class::<load::LogRows>()?;
+    m.add_class::<load::SeenFiles>()?;
+    m.add_class::<log_rows::LogRows>()?;
     m.add_class::<predicate::Predicate>()?;
     m.add_class::<sqlite::SqliteLibrary>()?;
     m.add_class::<table::Table>()?;
     m.add_function(wrap_pyfunction!(commit::encode_commit, m)?)?;
     m.add_function(wrap_pyfunction!(commit::parse_commit, m)?)?;
+    m.add_function(wrap_pyfunction!(commit::parse_commits, m)?)?;
     m.add_function(wrap_pyfunction!(index::encode_key, m)?)?;
     m.add_function(wrap_pyfunction!(index::index_files, m)?)?;
     m.add_function(wrap_pyfunction!(index::key_bounds, m)?)?;

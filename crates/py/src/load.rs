@@ -1,24 +1,22 @@
 //! `LogFiles`: the rows of many commits' files, ready for the store.
-use std::borrow::Cow;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use deltasql_core::actions::Action;
-use deltasql_core::columns::json_text;
 use deltasql_core::error::Error;
+use deltasql_core::files::FileList as CoreFileList;
 use deltasql_core::index::IndexColumn;
 use deltasql_core::keys::KeyType;
 use deltasql_core::load::{FileKey, Load};
+use deltasql_core::seen::SeenKeys;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
-use pyo3::IntoPyObjectExt;
+use pyo3::types::{PyBytes, PyList};
 
 use crate::commit::Commit;
-use crate::copy::CopyRows;
 use crate::errors::core_error;
 use crate::files::FileList;
+use crate::log_rows::{Kind, LogRows};
 
 /// The files of commits that follow one another, numbered and indexed.
 #[pyclass(module = "deltasql._core")]
@@ -53,33 +51,31 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Take the files of a commit, and those in a list beside it.
-    #[pyo3(signature = (version, commit=None, adds=None))]
-    fn append(
+    /// Take files that a version begins with.
+    fn append(&mut self, py: Python<'_>, version: i64, adds: &Bound<'_, FileList>) -> PyResult<()> {
+        let load = self.growing()?;
+        let list = adds.get().list();
+        py.detach(|| append(load, version, &[], Some(list)))
+            .map_err(|error| core_error(py, &error, None))
+    }
+
+    /// Take the files of commits, and those in a list beside each.
+    ///
+    /// Returns, for each commit, the id of the file that comes next.
+    fn append_commits(
         &mut self,
         py: Python<'_>,
-        version: i64,
-        commit: Option<&Bound<'_, Commit>>,
-        adds: Option<&Bound<'_, FileList>>,
-    ) -> PyResult<()> {
+        commits: Vec<(i64, Py<Commit>, Option<Py<FileList>>)>,
+    ) -> PyResult<Vec<i64>> {
         let load = self.growing()?;
-        let actions = commit.map_or(&[][..], |commit| commit.get().actions());
-        let list = adds.map(|adds| adds.get().list());
-        let work = || -> Result<(), Error> {
-            let mut files = Vec::new();
-            if let Some(list) = list {
-                files.extend(list.adds()?.into_iter().map(Arc::new));
+        let work = || -> Result<Vec<i64>, Error> {
+            let mut next_file_ids = Vec::with_capacity(commits.len());
+            for (version, commit, adds) in &commits {
+                let list = adds.as_ref().map(|adds| adds.get().list());
+                append(load, *version, commit.get().actions(), list)?;
+                next_file_ids.push(load.next_file_id());
             }
-            files.extend(actions.iter().filter_map(|action| match action {
-                Action::Add(add) => Some(Arc::clone(add)),
-                _ => None,
-            }));
-            let removes = actions.iter().filter_map(|action| match action {
-                Action::Remove(remove) => Some(Arc::clone(remove)),
-                _ => None,
-            });
-            load.append(version, files, removes);
-            Ok(())
+            Ok(next_file_ids)
         };
         py.detach(work)
             .map_err(|error| core_error(py, &error, None))
@@ -104,9 +100,12 @@ impl LogFiles {
             .map_err(|error| core_error(py, &error, None))
     }
 
-    /// The short names of all files that the commits add or remove.
-    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let keys = self.load.keys();
+    /// The short names of the files that the commits add or remove: of all, or of those that may
+    /// have been `seen` before.
+    #[pyo3(signature = (seen=None))]
+    fn keys<'py>(&self, py: Python<'py>, seen: Option<&SeenFiles>) -> PyResult<Bound<'py, PyList>> {
+        let (load, seen) = (&self.load, seen.map(|seen| &seen.keys));
+        let keys = py.detach(|| load.keys(seen));
         PyList::new(py, keys.iter().map(|key| PyBytes::new(py, key)))
     }
 
@@ -175,250 +174,52 @@ impl LogFiles {
     }
 
     fn rows(&self, kind: Kind, table_id: i64) -> LogRows {
-        LogRows {
-            load: Arc::clone(&self.load),
-            kind,
-            table_id,
-        }
+        LogRows::new(Arc::clone(&self.load), kind, table_id)
     }
 }
 
-enum Kind {
-    /// With the ids of the partitions.
-    Files(Vec<i64>),
-    Stats,
-    Removes,
+fn append(
+    load: &mut Load,
+    version: i64,
+    actions: &[Action],
+    list: Option<&CoreFileList>,
+) -> Result<(), Error> {
+    let listed = match list {
+        Some(list) => list.adds()?,
+        None => Vec::new(),
+    };
+    let adds = actions.iter().filter_map(|action| match action {
+        Action::Add(add) => Some(Arc::clone(add)),
+        _ => None,
+    });
+    let removes = actions.iter().filter_map(|action| match action {
+        Action::Remove(remove) => Some(Arc::clone(remove)),
+        _ => None,
+    });
+    load.append(
+        version,
+        listed.into_iter().map(Arc::new).chain(adds),
+        removes,
+    );
+    Ok(())
 }
 
-/// Rows for one insert, made when they are asked for.
-#[pyclass(frozen, module = "deltasql._core")]
-pub struct LogRows {
-    load: Arc<Load>,
-    kind: Kind,
-    table_id: i64,
-}
-
-#[pymethods]
-impl LogRows {
-    fn __len__(&self) -> usize {
-        match self.kind {
-            Kind::Files(_) => self.load.files().len(),
-            Kind::Stats => self.load.stats().len(),
-            Kind::Removes => self.load.removes().len(),
-        }
-    }
-
-    fn __iter__(slf: Bound<'_, Self>) -> LogRowIterator {
-        LogRowIterator {
-            rows: slf.unbind(),
-            next: AtomicUsize::new(0),
-        }
-    }
-
-    /// The rows as PostgreSQL's COPY takes them in its binary format, piece by piece.
-    fn copy_pieces(slf: Bound<'_, Self>) -> CopyPieces {
-        CopyPieces {
-            rows: slf.unbind(),
-            next: AtomicUsize::new(0),
-        }
-    }
-}
-
-impl LogRows {
-    fn values(&self, at: usize) -> Vec<Value<'_>> {
-        match &self.kind {
-            Kind::Files(ids) => self.file(at, ids),
-            Kind::Stats => self.stats(at),
-            Kind::Removes => self.remove(at),
-        }
-    }
-
-    fn file(&self, at: usize, partition_ids: &[i64]) -> Vec<Value<'_>> {
-        let file = &self.load.files()[at];
-        let add = &*file.add;
-        vec![
-            Value::Long(self.table_id),
-            Value::Long(file.file_id),
-            Value::Text(Cow::from(&add.path)),
-            Value::Bytes(&file.key),
-            Value::Long(partition_ids[file.partition]),
-            Value::Long(add.size),
-            Value::Long(add.modification_time),
-            Value::Flag(add.data_change),
-            Value::text(&add.stats),
-            Value::long(file.num_records),
-            Value::json(&add.tags),
-            Value::json(&add.deletion_vector),
-            Value::long(add.base_row_id),
-            Value::long(add.default_row_commit_version),
-            Value::text(&add.clustering_provider),
-            Value::extra(&add.extra),
-            Value::Long(file.added_version),
-            Value::long(file.removed_version),
-        ]
-    }
-
-    fn stats(&self, at: usize) -> Vec<Value<'_>> {
-        let row = &self.load.stats()[at];
-        vec![
-            Value::Long(self.table_id),
-            Value::Long(row.column_id),
-            Value::Long(row.first_file_id),
-            Value::Long(row.last_file_id),
-            row.min_key.as_deref().map_or(Value::Null, Value::Bytes),
-            row.max_key.as_deref().map_or(Value::Null, Value::Bytes),
-            Value::long(row.null_count),
-            Value::long(row.num_records),
-        ]
-    }
-
-    fn remove(&self, at: usize) -> Vec<Value<'_>> {
-        let row = &self.load.removes()[at];
-        let remove = &*row.remove;
-        vec![
-            Value::Long(self.table_id),
-            Value::Long(row.version),
-            Value::Long(row.ordinal),
-            Value::Text(Cow::from(&remove.path)),
-            Value::long(remove.deletion_timestamp),
-            Value::Flag(remove.data_change),
-            remove
-                .extended_file_metadata
-                .map_or(Value::Null, Value::Flag),
-            Value::json(&remove.partition_values),
-            Value::long(remove.size),
-            Value::text(&remove.stats),
-            Value::json(&remove.tags),
-            Value::json(&remove.deletion_vector),
-            Value::long(remove.base_row_id),
-            Value::long(remove.default_row_commit_version),
-            Value::extra(&remove.extra),
-        ]
-    }
-}
-
-/// Iterates over rows as tuples.
-#[pyclass(frozen, module = "deltasql._core")]
-pub struct LogRowIterator {
-    rows: Py<LogRows>,
-    next: AtomicUsize,
+/// The files that were ever loaded into a table, as far as they can be held.
+#[pyclass(module = "deltasql._core")]
+#[derive(Default)]
+pub struct SeenFiles {
+    keys: SeenKeys,
 }
 
 #[pymethods]
-impl LogRowIterator {
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
+impl SeenFiles {
+    #[new]
+    fn new() -> Self {
+        Self::default()
     }
 
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let rows = self.rows.get();
-        let at = self.next.fetch_add(1, Ordering::Relaxed);
-        if at >= rows.__len__() {
-            return Ok(None);
-        }
-        let values = rows.values(at);
-        let values: Vec<_> = values
-            .iter()
-            .map(|value| value.to_python(py))
-            .collect::<PyResult<_>>()?;
-        PyTuple::new(py, values).map(Some)
-    }
-}
-
-/// Iterates over rows as pieces of a COPY stream.
-#[pyclass(frozen, module = "deltasql._core")]
-pub struct CopyPieces {
-    rows: Py<LogRows>,
-    next: AtomicUsize,
-}
-
-#[pymethods]
-impl CopyPieces {
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    fn __next__<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-        let rows = self.rows.get();
-        let count = rows.__len__();
-        let first = self.next.load(Ordering::Relaxed);
-        if first > count {
-            return None;
-        }
-        let (copy, next) = py.detach(|| {
-            let mut copy = if first == 0 {
-                CopyRows::start()
-            } else {
-                CopyRows::go_on()
-            };
-            let mut at = first;
-            while at < count && !copy.is_full() {
-                copy_row(&mut copy, &rows.values(at));
-                at += 1;
-            }
-            if at == count {
-                copy.end();
-                at += 1;
-            }
-            (copy, at)
-        });
-        self.next.store(next, Ordering::Relaxed);
-        Some(PyBytes::new(py, copy.bytes()))
-    }
-}
-
-enum Value<'a> {
-    Null,
-    Long(i64),
-    Flag(bool),
-    Text(Cow<'a, str>),
-    Bytes(&'a [u8]),
-}
-
-impl<'a> Value<'a> {
-    fn long(value: Option<i64>) -> Self {
-        value.map_or(Self::Null, Self::Long)
-    }
-
-    fn text(value: &'a Option<String>) -> Self {
-        value
-            .as_deref()
-            .map_or(Self::Null, |text| Self::Text(Cow::from(text)))
-    }
-
-    fn json(value: &Option<impl serde::Serialize>) -> Self {
-        let text = value.as_ref().map(json_text);
-        text.map_or(Self::Null, |text| Self::Text(Cow::from(text)))
-    }
-
-    fn extra(value: &serde_json::Map<String, serde_json::Value>) -> Self {
-        if value.is_empty() {
-            return Self::Null;
-        }
-        Self::Text(Cow::from(json_text(value)))
-    }
-
-    fn to_python<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match self {
-            Self::Null => Ok(py.None().into_bound(py)),
-            Self::Long(value) => value.into_bound_py_any(py),
-            Self::Flag(value) => value.into_bound_py_any(py),
-            Self::Text(value) => Ok(PyString::new(py, value).into_any()),
-            Self::Bytes(value) => Ok(PyBytes::new(py, value).into_any()),
-        }
-    }
-}
-
-fn copy_row(copy: &mut CopyRows, values: &[Value<'_>]) {
-    // No table has so many columns that their number would not fit.
-    copy.row(values.len() as i16);
-    for value in values {
-        match value {
-            Value::Null => copy.bytes_of(None),
-            Value::Long(value) => copy.bigint(Some(*value)),
-            Value::Flag(value) => copy.boolean(*value),
-            Value::Text(value) => copy.bytes_of(Some(value.as_bytes())),
-            Value::Bytes(value) => copy.bytes_of(Some(value)),
-        }
+    fn add(&mut self, py: Python<'_>, files: &LogFiles) {
+        let (keys, load) = (&mut self.keys, &files.load);
+        py.detach(|| keys.add(load.files().iter().map(|file| file.key)));
     }
 }

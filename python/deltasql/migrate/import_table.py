@@ -193,7 +193,7 @@ def _catch_up(run: ImportRun, listing: LogListing, last: int, table: TableRow, h
     _open_mirror(run, listing, table, last, last)
     describe_table(run, table)
     run.count(run.loaded)
-    verify_loaded(run, table, listing, last)
+    verify_loaded(run, table, listing, last, since=first)
 
 
 def _checker(run: ImportRun, table: TableRow, head: Head) -> ForeignChecker | None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltasql._core import FileList, LiveFiles
 from deltasql.exceptions import ImportMismatchError, TxnLogProtocolError
 from deltasql.migrate.import_files import check_files, live_pages
 from deltasql.migrate.load_table import Loaded, pieces
 from deltasql.mirror.fingerprint import fingerprint, sql_pages
-from deltasql.mirror.read_log import read_commits, read_state, stream_state
+from deltasql.mirror.read_log import read_commits, stream_state
 from deltasql.mirror.sql_state import SqlState
 from deltasql.mirror.targets import targets_of
 from deltasql.mirror.verify import VerifyReport, missing_versions, verify_table
 from deltasql.mirror.verify_checks import check_commits, compare_facts
 from deltasql.model.protocol import check_readable
-from deltasql.store.records import dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 # More files than these are not held twice to be compared; with deltalake each value costs time.
 _LARGE = 200_000
 _COMPARED_WITH_STOCK = 20_000
+_PAGE = 50_000
 # What repeats in a log what the commits say.
 _BESIDE = {"checkpoint": "checkpoint", "crc": "checksum"}
 
@@ -49,41 +49,72 @@ def look_ahead(
     checker: ForeignChecker | None = None,
 ) -> None:
     """Read the commits that a table lacks: it is seen by all, so nothing of them may be wrong."""
-    seen = Loaded()
-    added: dict[str, str | None] = {}
+    seen, live = Loaded(), LiveFiles()
     for commit in _read(run, listing, first, last, seen):
         if checker is not None:
             checker.check(commit)
-        for gone in commit.actions.removes:
-            added.pop(gone.path, None)
-        added.update((each.path, _vector_text(each)) for each in commit.actions.adds)
+        live.apply(commit.version, commit.actions)
     if run.options.dry_run:
         run.count(seen)
     if run.options.verify:
-        files = pa.table(
-            {
-                "path": pa.array(list(added), pa.string()),
-                "deletion_vector": pa.array(list(added.values()), pa.string()),
-            }
-        )
-        check_files(run, [files], len(added))
+        check_files(run, _added_pages(run, listing, first, last, live), len(live))
 
 
 def look_at_all(run: ImportRun, start: Start, listing: LogListing, last: int) -> None:
     """Read the whole log of a table that is new, and the state it ends with."""
-    seen = Loaded()
-    first = start.version
+    seen, live = Loaded(), LiveFiles()
+    first, metadata = start.version, start.metadata
+    protocol = None
     if start.state is not None:
-        first, seen.commits = first + 1, 1
-        seen.files = sum(piece.num_rows for piece in pieces(start.state.files))
-    for _ in _read(run, listing, first, last, seen):
-        pass
-    state = read_state(run.storage, last, listing=listing, use_checkpoint=False)
-    size = pc.sum(state.files["size"]).as_py() or 0
-    run.describe(state.files.num_rows, size, state.protocol, state.metadata)
+        protocol, seen.commits = start.state.protocol, 1
+        for piece in pieces(start.state.files):
+            live.add(first, FileList.from_arrow(piece))
+            seen.files += piece.num_rows
+            run.tell("reading", seen)
+    for commit in _read(run, listing, first if start.state is None else first + 1, last, seen):
+        live.apply(commit.version, commit.actions)
+        protocol = commit.actions.protocol or protocol
+        metadata = commit.actions.metadata or metadata
+    assert protocol is not None  # the first commit of a log has one
+    run.describe(len(live), live.size, protocol, metadata)
     run.count(seen)
     if run.options.verify:
-        check_files(run, [state.files], state.files.num_rows)
+        check_files(run, _all_pages(run, start, listing, last, live), len(live))
+
+
+def _all_pages(
+    run: ImportRun, start: Start, listing: LogListing, last: int, live: LiveFiles
+) -> Iterator[pa.Table]:
+    """Read a log once more for the files that live in the end, some at a time."""
+    first = start.version
+    if start.state is not None:
+        for piece in pieces(run.log(listing).state(first).files):
+            yield piece.filter(pa.array(live.mask(first, FileList.from_arrow(piece)), pa.bool_()))
+        first += 1
+    yield from _added_pages(run, listing, first, last, live)
+
+
+def _added_pages(
+    run: ImportRun, listing: LogListing, first: int, last: int, live: LiveFiles
+) -> Iterator[pa.Table]:
+    """Read commits once more for the files that live in the end: all of them are never held."""
+    held: list[tuple[str, str | None]] = []
+    for commit in read_commits(run.storage, listing, first, last):
+        held += live.of_commit(commit.version, commit.actions)
+        if len(held) >= _PAGE:
+            yield _page(held)
+            held = []
+    if held:
+        yield _page(held)
+
+
+def _page(files: list[tuple[str, str | None]]) -> pa.Table:
+    return pa.table(
+        {
+            "path": pa.array([path for path, _ in files], pa.string()),
+            "deletion_vector": pa.array([vector for _, vector in files], pa.string()),
+        }
+    )
 
 
 def describe_table(run: ImportRun, table: TableRow) -> None:
@@ -101,13 +132,18 @@ def check_data(run: ImportRun, table: TableRow) -> None:
         check_files(run, live_pages(run.store, table), run.report.live_files)
 
 
-def verify_loaded(run: ImportRun, table: TableRow, listing: LogListing, last: int) -> None:
-    """Compare what was loaded with the log, by our own code and by stock deltalake."""
+def verify_loaded(
+    run: ImportRun, table: TableRow, listing: LogListing, last: int, *, since: int | None = None
+) -> None:
+    """Compare what was loaded with the log, by our own code and by stock deltalake.
+
+    With `since`, what is older was compared before: the commits from there on are, and the head.
+    """
     if not run.options.verify:
         return
     run.tell("verifying")
     report, log = run.report, listing.up_to(last)
-    found = verify_by_size(run.store, table, run.storage, log, run.settings)
+    found = verify_by_size(run.store, table, run.storage, log, run.settings, since=since)
     report.verification = found
     ours, theirs = whose(found.differences)
     report.warnings += _told(theirs)
@@ -128,16 +164,16 @@ def verify_by_size(
     settings: StorageSettings,
     *,
     meter: Meter | None = None,
+    since: int | None = None,
 ) -> VerifyReport:
     """Compare a table with its log: by what all its files come to, where it has very many."""
     high = store.query("version_bounds", table_id=table.table_id)[0][1]
     last = min(high, log.last_version)
     files = SqlState(store, table, last).totals.num_files
-    found = None
     if files > _LARGE:
-        found = _verify_streamed(store, table, storage, log.up_to(last), meter)
-    if found is not None:
-        return found
+        streamed = _verify_streamed(store, table, storage, log.up_to(last), since or 0, meter)
+        if streamed is not None:
+            return streamed
     found = verify_table(
         store,
         table,
@@ -146,6 +182,7 @@ def verify_by_size(
         storage_options=settings.plain_options(storage.location),
         with_deltalake=files <= _COMPARED_WITH_STOCK,
         meter=meter,
+        since=since,
     )
     if files > _COMPARED_WITH_STOCK:
         found.notes.append("too many files to be compared with deltalake")
@@ -168,11 +205,17 @@ def whose(differences: Sequence[Difference]) -> tuple[list[Difference], list[Dif
 
 
 def _verify_streamed(
-    store: Store, table: TableRow, storage: Storage, log: LogListing, meter: Meter | None
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    log: LogListing,
+    since: int,
+    meter: Meter | None,
 ) -> VerifyReport | None:
     """Compare a table that is too large to be held twice; None when it has to be looked at whole.
 
-    Every commit is compared, and the files at the last version by what all of them come to.
+    Every commit from `since` on is compared, and the files at the last version by what all of
+    them come to.
     """
     last, low = log.last_version, store.query("version_bounds", table_id=table.table_id)[0][0]
     if missing_versions(log, low, max(last, _published(store, table))):
@@ -186,7 +229,13 @@ def _verify_streamed(
         return None  # by a checkpoint that SQL was not loaded from
     report = VerifyReport(table.full_name, storage.location, last, last, low, [last])
     report.commits, report.foreign_bytes = check_commits(
-        store, table, storage, log, range(low + 1 if low else 0, last + 1), report.found, meter
+        store,
+        table,
+        storage,
+        log,
+        range(max(low + 1 if low else 0, since), last + 1),
+        report.found,
+        meter,
     )
     compare_facts(sql, state, report.found)
     report.notes.append(
@@ -208,11 +257,6 @@ def _read(
         seen.take(commit)
         run.tell("reading", seen)
         yield commit
-
-
-def _vector_text(file: Any) -> str | None:
-    vector = file.deletion_vector
-    return None if vector is None else dump(vector.body())
 
 
 def _told(differences: Sequence[Difference]) -> list[str]:

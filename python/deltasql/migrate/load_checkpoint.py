@@ -38,7 +38,7 @@ def _batches(
     for table in same_size(_tables(state.files), batch_files):
         files = LogFiles(next_file_id)
         files.set_columns(columns, partition_columns)
-        files.append(state.version, adds=FileList.from_arrow(table))
+        files.append(state.version, FileList.from_arrow(table))
         next_file_id = files.next_file_id
         yield files
     ordinal = 0

@@ -7,9 +7,10 @@ import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from deltasql._core import LogFiles, parse_commit
+from deltasql._core import LogFiles, SeenFiles, parse_commit
 from deltasql.commit.state import physical_partition_columns
 from deltasql.exceptions import LogParseError, VersionTakenError
 from deltasql.migrate.load_checkpoint import BATCH_FILES, file_batches
@@ -88,6 +89,8 @@ class LogLoader:
         self._partitions: dict[str, int] = {}
         self._token = token
         self._place = self._recall(store.head(table.table_id))
+        # Where all files come this way it is known which of them are new.
+        self._seen = SeenFiles() if self._place.head is None else None
 
     @property
     def next_version(self) -> int | None:
@@ -120,7 +123,9 @@ class LogLoader:
             state, columns.active, schema.partition_columns, self._batch_files
         ):
             with self._change() as session:
-                load.write(session, LoadPlan(table_id, files), partitions, is_first=True)
+                load.write(
+                    session, LoadPlan(table_id, files), partitions, is_first=True, seen=self._seen
+                )
             next_file_id = files.next_file_id
             if on_files is not None:
                 on_files(len(files))
@@ -133,7 +138,7 @@ class LogLoader:
         plan.add("insert_domain_metadata", domain_rows(table_id, version, state.domains.values()))
         at = self._time(info, at_ms)
         head = Head(table_id, version, at, next_file_id, version, version)
-        plan.add("insert_version", [self._version_row(head, info, digest)])
+        plan.add("insert_version", [self._version_row(head, info, lambda: digest)])
         with self._change() as session:
             load.write(session, plan, partitions, is_first=True)
             load.write_head(session, None, head)
@@ -186,7 +191,7 @@ class LogLoader:
         before, partitions = self._place.head, dict(self._partitions)
         assert place.head is not None
         with self._change() as session:
-            load.write(session, plan, partitions, is_first=before is None)
+            load.write(session, plan, partitions, is_first=before is None, seen=self._seen)
             load.write_head(session, before, place.head)
             if also is not None:
                 also(session)
@@ -199,43 +204,60 @@ class LogLoader:
         files = LogFiles(1 if head is None else head.next_file_id)
         files.set_columns(columns.active, partition_columns)
         plan = LoadPlan(table_id, files, columns=columns)
-        for commit in commits:
-            version, actions = commit.version, commit.actions
-            info = actions.commit_info or CommitInfo()
-            metadata, protocol = actions.metadata, actions.protocol
-            if protocol is not None:
-                check_readable(protocol)
-                plan.add("insert_protocol", [protocol_row(table_id, version, protocol)])
-            if metadata is not None:
-                schema = _schema(metadata)
+        for run in _runs(commits):
+            first = run[0].actions
+            if first.protocol is not None:
+                check_readable(first.protocol)
+            if first.metadata is not None:
+                schema = _schema(first.metadata)
                 columns.change(schema.skipping, files.next_file_id)
                 partition_columns = schema.partition_columns
                 files.set_columns(columns.active, partition_columns)
-                plan.add("insert_metadata", [metadata_row(table_id, version, metadata)])
             elif head is None:
-                raise LogParseError(f"version {version} is the first and has no metaData action")
-            files.append(version, actions, commit.adds)
-            txns = {txn.app_id: txn for txn in actions.txns}
-            plan.add("insert_txn", txn_rows(table_id, version, txns.values()))
-            domains = {each.domain: each for each in actions.domain_metadata}
-            plan.add("insert_domain_metadata", domain_rows(table_id, version, domains.values()))
-            plan.add("insert_cdc_file", cdc_rows(table_id, version, actions.cdc))
-            at_ms = self._time(info, commit.file.modified_ms)
-            head = Head(
-                table_id=table_id,
-                version=version,
-                committed_at_ms=at_ms if head is None else max(at_ms, head.committed_at_ms + 1),
-                next_file_id=files.next_file_id,
-                metadata_version=version if head is None or metadata else head.metadata_version,
-                protocol_version=version if head is None or protocol else head.protocol_version,
-            )
-            plan.add("insert_version", [self._version_row(head, info, commit.digest)])
+                raise LogParseError(
+                    f"version {run[0].version} is the first and has no metaData action"
+                )
+            next_ids = files.append_commits([(c.version, c.actions, c.adds) for c in run])
+            for commit, next_file_id in zip(run, next_ids, strict=True):
+                head = self._plan_rows(plan, commit, head, next_file_id)
         return plan, _Place(head, columns.copy(), partition_columns)
 
-    def _version_row(self, head: Head, info: CommitInfo, digest: str) -> tuple[Any, ...]:
+    def _plan_rows(
+        self, plan: LoadPlan, commit: ParsedCommit, before: Head | None, next_file_id: int
+    ) -> Head:
+        """Work out the rows of a commit that are not of files."""
+        table_id, version, actions = self._table.table_id, commit.version, commit.actions
+        info = actions.commit_info or CommitInfo()
+        metadata, protocol = actions.metadata, actions.protocol
+        if protocol is not None:
+            check_readable(protocol)
+            plan.add("insert_protocol", [protocol_row(table_id, version, protocol)])
+        if metadata is not None:
+            plan.add("insert_metadata", [metadata_row(table_id, version, metadata)])
+        if txns := {txn.app_id: txn for txn in actions.txns}:
+            plan.add("insert_txn", txn_rows(table_id, version, txns.values()))
+        if domains := {each.domain: each for each in actions.domain_metadata}:
+            plan.add("insert_domain_metadata", domain_rows(table_id, version, domains.values()))
+        if cdc := actions.cdc:
+            plan.add("insert_cdc_file", cdc_rows(table_id, version, cdc))
+        at_ms = self._time(info, commit.file.modified_ms)
+        head = Head(
+            table_id=table_id,
+            version=version,
+            committed_at_ms=at_ms if before is None else max(at_ms, before.committed_at_ms + 1),
+            next_file_id=next_file_id,
+            metadata_version=version if before is None or metadata else before.metadata_version,
+            protocol_version=version if before is None or protocol else before.protocol_version,
+        )
+        plan.add("insert_version", [self._version_row(head, info, lambda: commit.digest)])
+        return head
+
+    def _version_row(
+        self, head: Head, info: CommitInfo, digest: Callable[[], str]
+    ) -> tuple[Any, ...]:
         group = info.extra.get("group")
         participants = group.get("participants") if isinstance(group, dict) else None
-        txn_id = info.txn_id or _digest_id(self._table, head.version, digest)
+        txn_id = info.txn_id or _digest_id(self._table, head.version, digest())
         commit = Commit(
             table=self._table,
             head=None,
@@ -338,6 +360,13 @@ def has_commit(store: Store, table: TableRow, version: int, data: bytes) -> bool
     info = parse_commit(data, version=version).commit_info
     told = None if info is None else info.txn_id
     return bool(rows[0][2] == (told or commit_id(table, version, data)))
+
+
+def _runs(commits: Sequence[ParsedCommit]) -> Iterator[Sequence[ParsedCommit]]:
+    """Part commits where the metadata changes: in between files are told of in the same way."""
+    starts = [at for at, commit in enumerate(commits) if at and commit.actions.metadata is not None]
+    for first, end in pairwise([0, *starts, len(commits)]):
+        yield commits[first:end]
 
 
 def _call(also: Callable[[Session, int], object], version: int, session: Session) -> None:

@@ -75,7 +75,7 @@ class Loaded:
         """Count a commit."""
         self.version = commit.version
         self.commits += 1
-        self.files += len(commit.actions.adds) + len(commit.adds or ())
+        self.files += commit.actions.num_adds + len(commit.adds or ())
         self.log_bytes += commit.file.size
         self.unknown.update(kind for action in commit.actions.unknown for kind in action)
 

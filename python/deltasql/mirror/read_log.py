@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql._core import Commit, Table, parse_commit
+from deltasql._core import Commit, Table, parse_commit, parse_commits
 from deltasql.exceptions import LogParseError, VersionNotFoundError
 from deltasql.mirror.file_tables import logical_files, replayed_files, tombstone_table
 from deltasql.mirror.log_listing import list_log
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 _Found = TypeVar("_Found")
 _AT_ONCE = 16
+_PARSED_AT_ONCE = 64
+_PARSED_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +163,45 @@ def read_commits(
     """Yield the commits first..last; one that is missing or damaged is an error that names it."""
     files = listing.commits_from(first, last)
     contents = _contents(storage, [file.name for file in files])
-    for version, file, data in zip(range(first, last + 1), files, contents, strict=True):
-        actions = parse_commit(data, version=version, path=file.name)
-        yield LogCommit(version, file, data, actions)
+    version, run = first, _Run()
+    for file, data in zip(files, contents, strict=True):
+        run.add(file, data)
+        if run.is_full:
+            yield from run.parsed(version)
+            version, run = version + len(run.files), _Run()
+    yield from run.parsed(version)
+
+
+class _Run:
+    """Commit files that are parsed together: asking for each takes as long as a small one."""
+
+    def __init__(self) -> None:
+        self.files: list[FileInfo] = []
+        self._contents: list[bytes] = []
+        self._size = 0
+
+    def add(self, file: FileInfo, data: bytes) -> None:
+        self.files.append(file)
+        self._contents.append(data)
+        self._size += len(data)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.files) >= _PARSED_AT_ONCE or self._size >= _PARSED_BYTES
+
+    def parsed(self, version: int) -> Iterator[LogCommit]:
+        names = [file.name for file in self.files]
+        each = zip(range(version, version + len(names)), self.files, self._contents, strict=True)
+        try:
+            parsed = parse_commits(self._contents, version, names)
+        except LogParseError:
+            # Those before the damaged one are of use.
+            for number, file, data in each:
+                actions = parse_commit(data, version=number, path=file.name)
+                yield LogCommit(number, file, data, actions)
+            raise
+        for (number, file, data), actions in zip(each, parsed, strict=True):
+            yield LogCommit(number, file, data, actions)
 
 
 def contents_or_none(storage: Storage, names: list[str]) -> Iterator[bytes | None]:

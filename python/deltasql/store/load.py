@@ -16,7 +16,7 @@ from deltasql.store.records import UNPARTITIONED, SkippingColumn, TableRow, dump
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from deltasql._core import LogFiles
+    from deltasql._core import LogFiles, SeenFiles
     from deltasql.store.dialect import Row, Session
     from deltasql.store.records import Head
 
@@ -119,10 +119,20 @@ def is_loading(session: Session, table_id: int) -> bool:
     return _loading(session, table_id) is not None
 
 
-def write(session: Session, plan: LoadPlan, known: dict[str, int], *, is_first: bool) -> None:
-    """Write the rows of a plan; `known` are ids of partitions, those that are new are added."""
+def write(
+    session: Session,
+    plan: LoadPlan,
+    known: dict[str, int],
+    *,
+    is_first: bool,
+    seen: SeenFiles | None = None,
+) -> None:
+    """Write the rows of a plan; `known` are ids of partitions, those that are new are added.
+
+    Files that cannot have been there before, by what was `seen`, are not looked up.
+    """
     files, table_id = plan.files, plan.table_id
-    keys = [] if is_first else files.keys()
+    keys = [] if is_first else files.keys(seen)
     live = session.query("live_by_key", table_id=table_id, keys=keys) if keys else []
     ended, versions = files.resolve([(bytes(row[0]), row[1]) for row in live])
     if ended:
@@ -143,6 +153,9 @@ def write(session: Session, plan: LoadPlan, known: dict[str, int], *, is_first: 
     for name in _INSERTS:
         if rows := plan.rows.get(name):
             session.insert(name, rows)
+    if seen is not None:
+        # Also those of a transaction that fails in the end: more is looked up then, never less.
+        seen.add(files)
 
 
 def write_head(session: Session, before: Head | None, head: Head) -> None:

@@ -15,7 +15,7 @@ from deltasql.store.migrations import ledger_if_there
 from deltasql.store.pool import Pool
 from deltasql.store.sqlite_arrow import read_arrow
 from deltasql.store.sqlite_gate import Gate
-from deltasql.store.statements import LIST_PARAMETER, PARAMETER, statement
+from deltasql.store.statements import LIST_PARAMETER, PARAMETER, insert_some, statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,7 +88,11 @@ class SqliteSession:
         self.insert("insert_add_file", files.rows(table_id, partition_ids, version))
 
     def insert_log(self, name: str, rows: LogRows) -> None:
-        self._connection.executemany(_positional(name), rows)
+        # Binding a NULL costs as much as binding a text.
+        columns = tuple(rows.filled_columns())
+        if columns:
+            text = insert_some(name, "sqlite", columns, "?")
+            self._connection.executemany(text, rows.plain_rows(columns))
 
     def begin(self) -> None:
         self._gate.enter(self._connection)

@@ -78,6 +78,19 @@ def insert_many(name: str, database: str, count: int, placeholder: str) -> str:
 
 
 @cache
+def insert_some(name: str, database: str, positions: tuple[int, ...], placeholder: str) -> str:
+    """Return an insert block for some of its columns; the others stay NULL.
+
+    >>> insert_some("insert_partition", "sqlite", (0, 2), "?").splitlines()[0]
+    'INSERT INTO dl_partitions (table_id, partition_values)'
+    """
+    columns = insert_shape(name, database)[1]
+    named = ", ".join(columns[position] for position in positions)
+    lists = iter((named, ", ".join([placeholder] * len(positions))))
+    return re.sub(r"\([^)]*\)", lambda _: f"({next(lists)})", statement(name, database))
+
+
+@cache
 def migration_files() -> list[tuple[int, str, str]]:
     """Return (number, name, text) of every migration, in order."""
     out = []

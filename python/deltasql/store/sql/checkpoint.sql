@@ -25,11 +25,11 @@ ORDER BY f.file_id;
 
 -- name: ended_totals
 -- What a version took out: by removal, or because it added the same file once more.
-SELECT count(*), coalesce(sum(f.size), 0) FROM dl_add_files f
+SELECT count(*), {use:size_sum} FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.removed_version = $version;
 
 -- name: added_totals
-SELECT count(*), coalesce(sum(f.size), 0) FROM dl_add_files f
+SELECT count(*), {use:size_sum} FROM dl_add_files f
 WHERE f.table_id = $table_id
   AND f.file_id >= coalesce((SELECT b.next_file_id FROM dl_table_versions b
                              WHERE b.table_id = $table_id AND b.version < $version
@@ -38,5 +38,5 @@ WHERE f.table_id = $table_id
                    WHERE e.table_id = $table_id AND e.version = $version);
 
 -- name: size_totals
-SELECT count(*), coalesce(sum(f.size), 0) FROM dl_add_files f
+SELECT count(*), {use:size_sum} FROM dl_add_files f
 WHERE f.table_id = $table_id AND {use:live_at_version};

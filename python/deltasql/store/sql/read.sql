@@ -92,8 +92,13 @@ WHERE d.table_id = $table_id ORDER BY d.domain;
 -- name: partitions
 SELECT partition_id, partition_values FROM dl_partitions WHERE table_id = $table_id ORDER BY partition_id;
 
+-- part: size_sum
+-- In two halves, since SQLite refuses to add up 2^63 or more; a total beyond that is a real number there.
+coalesce(sum(f.size >> 32) * 4294967296 + sum(f.size & 4294967295), 0)
+
 -- name: live_totals
-SELECT count(*), coalesce(sum(f.size), 0), sum(f.num_records), count(f.num_records) FROM dl_add_files f
+SELECT count(*), {use:size_sum}, sum(f.num_records >> 32) * 4294967296 + sum(f.num_records & 4294967295),
+  count(f.num_records) FROM dl_add_files f
 WHERE f.table_id = $table_id AND {use:live_at_version};
 
 -- name: removed_ids_between

@@ -1,7 +1,7 @@
 -- name: added_per_version
-SELECT added_version, count(*), sum(size) FROM dl_add_files
-WHERE table_id = $table_id AND added_version <= $last GROUP BY added_version;
+SELECT f.added_version, count(*), {use:size_sum} FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.added_version <= $last GROUP BY f.added_version;
 
 -- name: ended_per_version
-SELECT removed_version, count(*), sum(size) FROM dl_add_files
-WHERE table_id = $table_id AND removed_version <= $last GROUP BY removed_version;
+SELECT f.removed_version, count(*), {use:size_sum} FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.removed_version <= $last GROUP BY f.removed_version;
