@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql.engine.base import Engine
+    from deltasql.engine.spark_engine import SparkRelation
 
 
 class TestOnSpark(EngineProtocol):
@@ -38,3 +39,17 @@ class TestOnSpark(EngineProtocol):
 
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(count, range(8))) == [2] * 8
+
+    def test_small_rows_that_were_kept_are_sent_to_large_ones(
+        self, engine: Engine, spark: SparkSession
+    ) -> None:
+        ids = engine.rows(pa.table({"id": [1, 2, 3]}))
+        kept = engine.keep(engine.query(sql("SELECT id FROM r WHERE id > 1"), r=ids))
+        large = engine.query(sql("SELECT id FROM r"), r=ids)
+        with settings(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}):
+            pairs = engine.query(sql("SELECT l.id FROM l JOIN k ON l.id = k.id"), l=large, k=kept)
+            assert sorted(engine.collect(pairs)["id"].to_pylist()) == [2, 3]
+            frame: Any = cast("SparkRelation", pairs).frame
+            plan = str(frame._jdf.queryExecution().executedPlan().toString())
+        assert "BroadcastHashJoin" in plan
+        assert "SortMergeJoin" not in plan

@@ -136,3 +136,71 @@ def test_equal_reads_share_nothing_by_mistake(spark: SparkSession, lake: Catalog
     assert sorted(row["id"] for row in both.collect()) == [1, 2]
     joined = frame_of(spark, one).alias("a").crossJoin(frame_of(spark, one).alias("b"))
     assert joined.count() == 1
+
+
+def test_more_partitions_take_no_more_calls(
+    spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from py4j.clientserver import ClientServerConnection
+
+    calls = 0
+    send = ClientServerConnection.send_command
+
+    def counted(connection: Any, command: str) -> Any:
+        nonlocal calls
+        # What Python's garbage collector lets go of is told to the JVM at any time.
+        calls += not command.startswith("m\nd\n")
+        return send(connection, command)
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
+    needed = []
+    for name, count in (("warm", 1), ("few", 2), ("many", 40)):
+        written = create(lake, name, SCHEMA, partition_by=["day"])
+        written.append([{**ROWS[0], "day": date(2024, 1, 1 + n % 28)} for n in range(count)])
+        calls = 0
+        assert files_read(frame_of(spark, written).where("day > DATE '2023-01-01'")) == min(
+            count, 28
+        )
+        needed.append(calls)
+    assert needed[1] == needed[2]
+
+
+def test_partitions_of_all_types_are_found_by_their_values(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    values: dict[str, tuple[pa.DataType, Any, str]] = {
+        "p_byte": (pa.int8(), -3, "= -3"),
+        "p_short": (pa.int16(), 300, "> 299"),
+        "p_int": (pa.int32(), -70_000, "< 0"),
+        "p_long": (pa.int64(), 2**40, f"= {2**40}"),
+        "p_float": (pa.float32(), 1.5, "= 1.5"),
+        "p_double": (pa.float64(), float("inf"), "> 1e300"),
+        "p_bool": (pa.bool_(), True, "= true"),
+        "p_text": (pa.string(), "ä b/c%20", "LIKE 'ä b/%'"),
+        "p_bytes": (pa.binary(), b"xyz", "= X'78797A'"),
+        "p_day": (pa.date32(), date(1969, 12, 31), "< DATE '1970-01-01'"),
+        "p_at": (
+            pa.timestamp("us", "UTC"),
+            datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
+            "= TIMESTAMP '2024-01-02 03:04:05.000006Z'",
+        ),
+        "p_wall": (
+            pa.timestamp("us"),
+            datetime(1960, 1, 2, 3, 4, 5),
+            "= TIMESTAMP_NTZ '1960-01-02 03:04:05'",
+        ),
+        "p_exact": (pa.decimal128(20, 3), Decimal("-12345678901234567.250"), "< -1"),
+    }
+    schema = pa.schema([("id", pa.int64()), *((n, kind) for n, (kind, *_) in values.items())])
+    written = create(lake, "t", schema, partition_by=list(values))
+    row = {name: value for name, (_, value, _) in values.items()}
+    written.append([{"id": 1, **row}])
+    written.append([{"id": 2, **dict.fromkeys(row)}])
+    frame = frame_of(spark, written)
+    for name, (_, value, condition) in values.items():
+        found = frame.where(f"{name} {condition}")
+        assert [each["id"] for each in found.collect()] == [1], name
+        assert files_read(found) == 1, name
+        assert frame.where(f"{name} IS NULL").collect()[0]["id"] == 2, name
+        if name not in ("p_at", "p_wall"):  # collected in the zone of this process
+            assert found.collect()[0][name] == value, name

@@ -158,7 +158,7 @@ def test_the_folder_of_a_write_is_known_before_a_file_is_in_it(
 ) -> None:
     deltasql.spark.write(spark.range(2), uri(lake, "t"))
     tx = lake.begin()
-    tx.write("t", spark.range(3))
+    tx.write("t", spark.range(3).repartition(1))
     told = [path for _, _, path, _ in lake.store.intents_before(2**60)]
     folder = told[0]
     assert folder.endswith("/")
@@ -234,6 +234,24 @@ def test_random_rows_are_computed_once(spark: SparkSession, lake: Catalog) -> No
     assert found.count() == found.select("id").distinct().count() == 1000
 
 
+def test_a_few_rows_take_one_job_and_one_file(spark: SparkSession, lake: Catalog) -> None:
+    frame = spark.range(0, 100, 1, 4).selectExpr("id", "id % 2 AS p")
+    deltasql.spark.write(frame, uri(lake, "t"), partition_by="p")
+    tracker: Any = spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup())
+    deltasql.spark.write(frame.where("p = 1"), uri(lake, "t"))
+    assert len(set(tracker.getJobIdsForGroup()) - before) == 1
+    assert len(lake.table("t").snapshot().files()) == 3
+    assert len(ids(spark, lake, "t")) == 150
+
+
+def test_rows_that_were_parted_by_the_user_keep_their_parts(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    deltasql.spark.write(spark.range(100).repartitionByRange(3, "id"), uri(lake, "t"))
+    assert len(lake.table("t").snapshot().files()) == 3
+
+
 @pytest.mark.parametrize("most", [3_000, 0], ids=["driver", "executors"])
 def test_statistics_of_a_file_hold_for_all_its_row_groups(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch, most: int
@@ -249,7 +267,7 @@ def test_statistics_of_a_file_hold_for_all_its_row_groups(
         "CAST(NULL AS DATE) AS none",
     )
     options = WriteOptions(max_row_group_size=10)
-    deltasql.spark.write(frame, uri(lake, "t"), options=options)
+    deltasql.spark.write(frame.repartition(1), uri(lake, "t"), options=options)
     [row] = lake.table("t").snapshot().scan().arrow.to_pylist()
     footer = pq.read_metadata(Path(lake.table("t").location) / row["path"])
     assert footer.num_row_groups == 10
@@ -280,7 +298,7 @@ def test_statistics_of_a_file_hold_for_all_its_row_groups(
 
 def test_a_compaction_makes_as_few_files_as_it_may(spark: SparkSession, lake: Catalog) -> None:
     frame = spark.range(0, 40, 1, 4).selectExpr("id", "id % 2 AS p")
-    deltasql.spark.write(frame, uri(lake, "t"), partition_by="p")
+    deltasql.spark.write(frame.localCheckpoint(), uri(lake, "t"), partition_by="p")
     assert len(lake.table("t").snapshot().files()) == 8
     with lake.begin() as tx:
         tx.optimize("t", engine="spark")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.addresses import data_addresses, storage_of
@@ -48,31 +49,58 @@ class LiveFiles:
     ) -> None:
         """`listed` has the columns of a scan; sizes and times may be missing."""
         self.location, self.settings = location, settings
-        self._listed = listed
+        self.listed = listed
         self.schema = StructType.from_json(metadata.schema_string)
         self.column_mapping_mode = column_mapping_mode(metadata.configuration)
         self.partition_columns = tuple(metadata.partition_columns)
-        known = listed.column_names
+
+    @cached_property
+    def files(self) -> list[LiveFile]:
+        """The files one by one; of many, `listed` is far cheaper to look at."""
+        listed, known = self.listed, self.listed.column_names
         columns: list[list[Any]] = [
             listed[name].to_pylist() if name in known else [None] * listed.num_rows
             for name in _LISTED
         ]
-        addresses = data_addresses(location, columns[0])
-        self.files = [
+        addresses = data_addresses(self.location, columns[0])
+        return [
             LiveFile(path, address, partition or "{}", vector or "", *rest)
             for address, path, partition, vector, *rest in zip(addresses, *columns, strict=True)
         ]
 
+    @property
+    def partitions(self) -> pa.Array:
+        """The partition values of each file as JSON, by physical name."""
+        return self._texts("partition", "{}")
+
+    @property
+    def have_vectors(self) -> pa.Array:
+        """Whether each file has a deletion vector."""
+        import pyarrow.compute as pc
+
+        return pc.not_equal(self._texts("deletion_vector", ""), "")
+
+    def _texts(self, name: str, missing: str) -> pa.Array:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if name not in self.listed.column_names:
+            return pa.repeat(pa.scalar(missing), self.listed.num_rows)
+        found = self.listed[name].cast(pa.string()).combine_chunks()
+        return pc.if_else(pc.equal(pc.fill_null(found, ""), ""), missing, found)
+
     def stats(self) -> list[str | None]:
         """Return the statistics of each file as the log has them."""
-        if "stats" not in self._listed.column_names:
-            return [None] * len(self.files)
-        found: list[str | None] = self._listed["stats"].to_pylist()
+        if "stats" not in self.listed.column_names:
+            return [None] * self.listed.num_rows
+        found: list[str | None] = self.listed["stats"].to_pylist()
         return found
 
     @property
     def have_deletions(self) -> bool:
-        return any(file.vector for file in self.files)
+        import pyarrow.compute as pc
+
+        return bool(pc.any(self.have_vectors).as_py())
 
     def partition_fields(self) -> list[StructField]:
         """Return the columns that come from the log, in the order of the partitioning."""
@@ -81,9 +109,13 @@ class LiveFiles:
 
     def partition_values(self, files: Sequence[LiveFile]) -> list[tuple[StructField, pa.Array]]:
         """Return each partition column with its typed values, one per file."""
+        return self.values_of([file.partition for file in files])
+
+    def values_of(self, partitions: Sequence[str]) -> list[tuple[StructField, pa.Array]]:
+        """Return each partition column with its typed values, one per text of JSON."""
         import pyarrow as pa
 
-        distinct = {text: json.loads(text) for text in {file.partition for file in files}}
+        distinct = {text: json.loads(text) for text in set(partitions)}
         columns = []
         for field in self.partition_fields():
             key = field.physical_name(self.column_mapping_mode)
@@ -92,7 +124,7 @@ class LiveFiles:
                 text: parse_partition_value(partition.get(key), field.type)
                 for text, partition in distinct.items()
             }
-            columns.append((field, pa.array([values[file.partition] for file in files], kind)))
+            columns.append((field, pa.array([values[text] for text in partitions], kind)))
         return columns
 
     def deleted(self, files: Collection[LiveFile]) -> pa.Table:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from deltasql.engine.base import FILE, ROW
-from deltasql.engine.spark_index import IndexedScan, indexed_frame, partition_name
+from deltasql.engine.spark_index import IndexedScan, indexed_frame, partition_name, unreadable
 from deltasql.engine.spark_s3 import reach_files
 from deltasql.engine.spark_schema import quoted, spark_path, spark_schema, spark_type
 from deltasql.engine.spark_session import is_connect, require_pyspark
@@ -24,6 +24,7 @@ from deltasql.model.schema import ArrayType, DataType, MapType, StructField, Str
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from deltasql.engine.live_files import LiveFile, LiveFiles
@@ -37,7 +38,6 @@ _LISTED_BY_DRIVER = 1_000_000
 _LISTING_TASKS = 64
 _BROADCAST_ROWS = 5_000_000
 _PATH = "__deltasql_path"
-_MOST_NUMBERED = 5_000
 _OPTIONS = {
     "mergeSchema": "false",
     # Days and moments are those of today's calendar, whatever a session says of old files.
@@ -65,10 +65,8 @@ def scan(
     """
     require_pyspark()
     reach_files(spark, files)
-    groups: tuple[_Group, _Group] = ([], [])
-    for number, file in enumerate(files.files):
-        groups[bool(file.vector)].append((number, file))
-    frames = [_rows(spark, files, group, positions, prune, required) for group in groups if group]
+    groups = [group for group in _groups(files) if len(group)]
+    frames = [_rows(spark, files, group, positions, prune, required) for group in groups]
     if not frames:
         also = [StructField(name, "long") for name in (FILE, ROW) if positions]
         whole = StructType((*files.schema.fields, *also))
@@ -79,29 +77,39 @@ def scan(
     return first
 
 
+def _groups(files: LiveFiles) -> list[pa.Array]:
+    """Return the places of files without a deletion vector, and of those that have one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    vectors = files.have_vectors
+    return [pc.indices_nonzero(each).cast(pa.int64()) for each in (pc.invert(vectors), vectors)]
+
+
 def _rows(
     spark: SparkSession,
     files: LiveFiles,
-    group: _Group,
+    numbers: pa.Array,
     positions: bool,
     prune: Prune | None,
     required: bool,
 ) -> DataFrame:
     """Read files that all have a deletion vector, or none of which has."""
-    numbered = positions or bool(group[0][1].vector)
-    known = all(file.size is not None for _, file in group)
-    if is_connect(spark) or not known or (numbered and len(group) > _MOST_NUMBERED):
+    if is_connect(spark) or not _sizes_are_known(files):
+        group = [(number, files.files[number]) for number in numbers.to_pylist()]
         return _read(spark, files, group, positions)
-    for _, file in group:
-        if file.address.startswith("/") and ":" in file.address.rpartition("/")[2]:
-            raise _unreadable(file.address)
-    return _read_indexed(spark, files, group, positions, prune, required)
+    return _read_indexed(spark, files, numbers, positions, prune, required)
+
+
+def _sizes_are_known(files: LiveFiles) -> bool:
+    known = {"size", "modification_time"} <= set(files.listed.column_names)
+    return known and files.listed["size"].null_count == 0
 
 
 def _read_indexed(
     spark: SparkSession,
     files: LiveFiles,
-    group: _Group,
+    numbers: pa.Array,
     positions: bool,
     prune: Prune | None,
     required: bool,
@@ -109,10 +117,10 @@ def _read_indexed(
     """Read files through an index of our own; places and partition values come with it."""
     from pyspark.sql import functions as F
 
-    mode, vectors = files.column_mapping_mode, bool(group[0][1].vector)
+    mode, vectors = files.column_mapping_mode, bool(files.have_vectors[numbers[0].as_py()].as_py())
     partitions = {f.name: place for place, f in enumerate(files.partition_fields())}
     stored = StructType(tuple(f for f in files.schema.fields if f.name not in partitions))
-    indexed = IndexedScan(files, group, stored, positions or vectors, prune)
+    indexed = IndexedScan(files, numbers, stored, positions or vectors, prune)
     schema = spark_schema(stored, mode, required=required)
     frame = indexed_frame(spark, indexed, schema, _OPTIONS)
     columns = {field.name: _renamed(field, mode) for field in stored.fields}
@@ -125,6 +133,7 @@ def _read_indexed(
     if not vectors:
         return frame.select([columns[name].alias(name) for name in shown])
     rows = frame.select([column.alias(name) for name, column in columns.items()])
+    group = [(number, files.files[number]) for number in numbers.to_pylist()]
     left = rows.join(_deleted_rows(spark, files, group), [FILE, ROW], "anti")
     return left.select([F.col(quoted(name)) for name in shown])
 
@@ -174,17 +183,8 @@ def _pattern(spark: SparkSession, address: str) -> str:
     """Return the pattern that names exactly one file, since Spark takes names for patterns."""
     name = address.rpartition("/")[2]
     if name.startswith(".") or (name.startswith("_") and "=" not in name) or ":" in name:
-        raise _unreadable(address)
+        raise unreadable(address)
     return "".join(f"\\{c}" if c in _GLOB else c for c in spark_path(spark, address))
-
-
-def _unreadable(address: str) -> TxnLogEngineError:
-    return TxnLogEngineError(
-        f"Spark cannot read the file {address!r}: it takes its name for something else",
-        engine="spark",
-        help="Names that begin with '_' or '.', or hold a ':', are not for Spark; "
-        "rewrite the file or read the table with another engine.",
-    )
 
 
 @contextmanager

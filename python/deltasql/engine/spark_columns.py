@@ -46,6 +46,8 @@ def stored_frame(frame: DataFrame, plan: WritePlan, keys: Sequence[str] = ()) ->
     if plan.folder and schema.find(CHANGE_TYPE) is None:
         schema = StructType((*schema.fields, StructField(CHANGE_TYPE, "string")))
     given = schema_from_any(frame.schema)
+    if not (mode or plan.partition_columns or keys) and _are_alike(given, schema):
+        return frame
     columns = []
     for field in schema.fields:
         found = given.find(field.name)
@@ -120,6 +122,14 @@ def _utc(moment: Column) -> Column:
     zero = F.lit(0)
     epoch = F.lit("1970-01-01T00:00:00").cast(spark_type("timestamp_ntz"))
     return epoch + F.make_dt_interval(zero, zero, zero, seconds.cast("decimal(18,6)"))
+
+
+def _are_alike(given: StructType, wanted: StructType) -> bool:
+    """Tell whether rows are already what files are to have."""
+    plain = [_stored_field(field, None) for field in wanted.fields]
+    return not any(f.metadata for f in given.fields) and plain == [
+        _stored_field(field, None) for field in given.fields
+    ]
 
 
 def _stored_field(field: StructField, mode: str | None) -> StructField:

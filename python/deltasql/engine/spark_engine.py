@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from sqlglot import exp
 
+from deltasql import telemetry
 from deltasql.engine.addresses import root_address
 from deltasql.engine.arrow import batches
 from deltasql.engine.choose import is_spark_frame
+from deltasql.engine.parquet import write_batches
 from deltasql.engine.spark import scan
 from deltasql.engine.spark_ranks import in_ranges, range_bounds
 from deltasql.engine.spark_s3 import reach
@@ -44,7 +48,10 @@ if TYPE_CHECKING:
     from deltasql.model.actions import AddFile
     from deltasql.model.schema import DataType
 
+_log = logging.getLogger(__name__)
 _LOCAL_BYTES = 1024**3
+_FEW_ROWS = 1_000
+_SMALL_BYTES = 64 * 1024**2
 
 
 @dataclass(slots=True)
@@ -57,6 +64,8 @@ class SparkRelation:
     """Whether a user made it: what it computes is a matter of the session's own settings."""
     size: int | None = None
     """Bytes of the files it comes from, as far as they are known."""
+    is_small: bool = False
+    """Whether the rows are computed, and few enough to be sent to every executor."""
     in_ranges: Callable[[int], tuple[DataFrame, list[str]]] | None = None
     """Of sorted rows: returns them in so many ranges, and the columns to sort each of them by."""
 
@@ -126,7 +135,8 @@ class SparkEngine:
         delta = schema_from_any(table.schema)
         plain = table.cast(schema_to_arrow(delta))
         with spark_errors("take the rows"):
-            return SparkRelation(self.spark.createDataFrame(plain, spark_schema(delta)))
+            frame = self.spark.createDataFrame(plain, spark_schema(delta))
+            return SparkRelation(frame, is_small=plain.nbytes <= _SMALL_BYTES)
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> SparkRelation:
         """Return the answer to a query; it means the same whatever the session's settings."""
@@ -136,7 +146,8 @@ class SparkEngine:
             found = schema_from_any(frames[relation].schema).find(column)
             return None if found is None else found.type
 
-        text = spark_query(sql, relations, type_of)
+        small = {n for n, each in relations.items() if cast("SparkRelation", each).is_small}
+        text = spark_query(sql, relations, type_of, small)
         used: dict[str, Any] = {
             name: frame
             for relation, frame in frames.items()
@@ -174,9 +185,11 @@ class SparkEngine:
         """Compute rows once: even random ones are the same ever after, or the job fails."""
         with self._acting(relation, "compute rows") as frame:
             kept = frame.localCheckpoint(eager=True)
+        is_small = False
         if not self._connect:
             self._cleaning.callback(_release, kept)
-        return SparkRelation(kept, size=cast("SparkRelation", relation).size)
+            is_small = _kept_bytes(kept) <= _SMALL_BYTES
+        return SparkRelation(kept, size=cast("SparkRelation", relation).size, is_small=is_small)
 
     def collect(self, relation: Relation) -> pa.Table:
         """Return rows as Arrow."""
@@ -240,7 +253,16 @@ class SparkEngine:
         return [None] * len(places)
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
-        """Write rows as Parquet files with statistics."""
+        """Write rows as Parquet files with statistics.
+
+        A few rows are written here: a job that writes files takes several times as long as one
+        that returns rows.
+        """
+        if self._are_few(relation):
+            try:
+                return write_batches(self.collect(relation).to_reader(), plan)
+            except TxnLogEngineError as error:  # they may be larger than the driver takes
+                telemetry.log(_log, logging.INFO, "rows written by executors", reason=str(error))
         with self._acting(relation, f"write to {plan.location}") as frame:
             ours = cast("SparkRelation", relation)
             files = wanted_files(plan, ours.size)
@@ -250,6 +272,20 @@ class SparkEngine:
             elif files is not None:
                 parted = frame.coalesce(files)
             return write_files(self.spark, parted, plan, self._config.storage, keys)
+
+    def _are_few(self, relation: Relation) -> bool:
+        """Tell whether Spark is sure, before it computes any rows, that there are only a few.
+
+        Who says how rows are to be parted gets the files that come of it.
+        """
+        if self._connect:
+            return False
+        frame: Any = cast("SparkRelation", relation).frame
+        plan = frame._jdf.queryExecution().analyzed()
+        most = plan.maxRows()
+        if not most.isDefined() or int(most.get()) > _FEW_ROWS:
+            return False
+        return not any(name in str(plan.toString()) for name in ("Repartition", "Rebalance"))
 
     @contextmanager
     def _acting(self, relation: Relation, doing: str) -> Iterator[DataFrame]:
@@ -300,6 +336,21 @@ def _arrow_schema(frame: DataFrame) -> pa.Schema:
 
 def _release(frame: Any) -> None:
     """Free the memory and disk of rows that were kept."""
+    rows = _kept_rows(frame)
+    if rows is not None:
+        rows.unpersist(False)
+
+
+def _kept_bytes(frame: Any) -> float:
+    """Return how much memory and disk kept rows take: Spark itself only guesses it."""
+    rows = _kept_rows(frame)
+    if rows is not None:
+        for info in rows.context().getRDDStorageInfo():
+            if info.id() == rows.id():
+                return int(info.memSize() + info.diskSize())
+    return math.inf
+
+
+def _kept_rows(frame: Any) -> Any:
     plan = frame._jdf.queryExecution().logical()
-    if hasattr(plan, "rdd"):
-        plan.rdd().unpersist(False)
+    return plan.rdd() if hasattr(plan, "rdd") else None

@@ -1,23 +1,30 @@
 """The files of a snapshot as classic Spark's planner asks for them.
 
-Spark plans a scan over a `FileIndex`. This one answers from the list that the database gave: no
+Spark plans a scan over a `FileIndex`. Ours answers from the list that the database gave: no
 listing, no status call, partition values typed as the log has them, and filters that come later
-in the query still prune files. It is called back through py4j, so no jar is needed.
+in the query still prune files. It is a class of the JVM (SnapshotFiles.java), which Spark's own
+compiler of queries makes from its text, so no jar is needed; the list is handed over in one call.
 """
 
 from __future__ import annotations
 
+import struct
+import threading
 import uuid
+import weakref
 from dataclasses import dataclass
+from importlib.resources import files as resources
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from deltasql.engine.addresses import root_address
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.engine.addresses import data_addresses, root_address
 from deltasql.engine.base import FILE
-from deltasql.engine.java_stream import read_files, read_texts
 from deltasql.engine.spark_filters import pruning_sql
 from deltasql.engine.spark_schema import spark_path, spark_schema
-from deltasql.exceptions import TxnLogError
+from deltasql.exceptions import TxnLogEngineError, TxnLogError
 from deltasql.model.schema import StructField, StructType
 
 if TYPE_CHECKING:
@@ -25,11 +32,17 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from deltasql.engine.live_files import LiveFile, LiveFiles
+    from deltasql.engine.live_files import LiveFiles
 
-_SOURCES = "org.apache.spark.sql.execution.datasources"
+_SOURCE, _CLASS = "SnapshotFiles.java", "deltasql.SnapshotFiles"
 _PARTITION = "__deltasql_p"
-_ORDINAL = "__deltasql_partition"
+# Paths that are URIs as they are: plain or encoded letters, no scheme, no way up.
+_ENCODED = "%(?:[13-9A-Fa-f][0-9A-Fa-f]|2[0-9A-Da-d])"
+_NAME = f"(?:[A-Za-z0-9_=~+,-]|{_ENCODED})(?:[A-Za-z0-9_=~+,.-]|{_ENCODED})*"
+_PLAIN = f"^(?:{_NAME}/)*{_NAME}$"
+_COLON = "%3[Aa][^/]*$"
+_guard = threading.Lock()
+_classes: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +50,8 @@ class IndexedScan:
     """What an index has to know of the files it lists."""
 
     files: LiveFiles
-    group: Sequence[tuple[int, LiveFile]]
-    """Files with their places in `LiveFiles.files`."""
+    numbers: pa.Array
+    """Which of them: their places in `LiveFiles.files`."""
     stored: StructType
     """The columns that are in the files."""
     numbered: bool
@@ -51,16 +64,12 @@ def indexed_frame(
     spark: SparkSession, scan: IndexedScan, schema: Any, options: dict[str, str]
 ) -> DataFrame:
     """Return the rows of files under physical names, partition columns as `partition_name`."""
-    from pyspark.java_gateway import ensure_callback_server_started
     from pyspark.sql import DataFrame
     from pyspark.sql.utils import to_scala_map
 
     session: Any = spark
-    context = session._sc
-    start: Any = ensure_callback_server_started
-    start(context._gateway)
-    jvm = context._jvm
-    index = SnapshotIndex(spark, scan)
+    jvm = session._sc._jvm
+    index = _index(session, scan)
     sources = jvm.org.apache.spark.sql.execution.datasources
     relation = sources.HadoopFsRelation(
         index,
@@ -79,163 +88,175 @@ def partition_name(place: int) -> str:
     return f"{_PARTITION}{place}"
 
 
-class SnapshotIndex:
-    """A `FileIndex` of the JVM over the files of one snapshot; its methods are Spark's."""
+def unreadable(address: str) -> TxnLogEngineError:
+    """Say that Spark takes the name of a file for something else."""
+    return TxnLogEngineError(
+        f"Spark cannot read the file {address!r}: it takes its name for something else",
+        engine="spark",
+        help="Names that begin with '_' or '.', or hold a ':', are not for Spark; "
+        "rewrite the file or read the table with another engine.",
+    )
+
+
+def _index(session: Any, scan: IndexedScan) -> Any:
+    """Hand the files to the JVM."""
+    listed = scan.files.listed.select(["path", "size", "modification_time"])
+    partitions = scan.files.partitions
+    if len(scan.numbers) < listed.num_rows:
+        listed, partitions = listed.take(scan.numbers), partitions.take(scan.numbers)
+    schema, values, places = _partitions(scan, partitions)
+    prefix, uris = _uris(session, scan.files.location, listed["path"])
+    root = root_address(scan.files.location)
+    return _new_index(session).open(
+        f"DeltaSqlIndex({scan.files.location}, {uuid.uuid4().hex[:8]})",
+        _uri(session, root),
+        schema.json(),
+        bytearray(values),
+        prefix,
+        bytearray(_packed_files(listed, places, uris)),
+        int(pc.sum(listed["size"]).as_py() or 0),
+        _pruning(session, scan, listed["path"]),
+    )
+
+
+def _partitions(scan: IndexedScan, partitions: pa.Array) -> tuple[Any, bytes, pa.Array]:
+    """Return the schema of partitions, their packed values, and the partition of each file.
+
+    With numbers, each file is a partition of its own.
+    """
+    distinct = partitions.dictionary_encode()
+    places, count = distinct.indices, len(distinct.dictionary)
+    fields: list[StructField] = []
+    columns: list[list[bytes | None]] = []
+    for field, typed in scan.files.values_of(distinct.dictionary.to_pylist()):
+        fields.append(StructField(partition_name(len(fields)), field.type))
+        columns.append(_spelled(typed))
+    if scan.numbered:
+        columns = [[column[place] for place in places.to_pylist()] for column in columns]
+        fields.append(StructField(FILE, "long"))
+        columns.append(_spelled(scan.numbers))
+        places, count = pa.array(range(len(partitions)), pa.int32()), len(partitions)
+    return spark_schema(StructType(tuple(fields))), _packed_values(columns, count), places
+
+
+def _spelled(values: pa.Array) -> list[bytes | None]:
+    """Return values as the JVM reads them: days and microseconds are numbers."""
+    kind = values.type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        number = pa.int32() if pa.types.is_date(kind) else pa.int64()
+        return _spelled(values.cast(number))
+    found: list[bytes | None] = []
+    for value in values.to_pylist():
+        if value is None or isinstance(value, bytes):
+            found.append(value)
+        elif isinstance(value, float):
+            text = repr(value).replace("inf", "Infinity").replace("nan", "NaN")
+            found.append(text.encode())
+        else:
+            found.append((str(value).lower() if isinstance(value, bool) else str(value)).encode())
+    return found
+
+
+def _packed_values(columns: Sequence[Sequence[bytes | None]], rows: int) -> bytes:
+    parts = [struct.pack("<i", rows)]
+    for row in zip(*columns, strict=True):
+        for value in row:
+            parts.append(struct.pack("<i", -1 if value is None else len(value)))
+            parts.append(value or b"")
+    return b"".join(parts)
+
+
+def _packed_files(listed: pa.Table, places: pa.Array, uris: pa.Array) -> bytes:
+    times = pc.fill_null(listed["modification_time"], 0)
+    ends = pc.cumulative_sum(pc.binary_length(uris).cast(pa.int32()))
+    parts = [
+        struct.pack("<i", listed.num_rows),
+        _content(listed["size"].cast(pa.int64())),
+        _content(times.cast(pa.int64())),
+        _content(places.cast(pa.int32())),
+        _content(ends),
+    ]
+    # The texts of an array lie one after the other.
+    _, offsets, texts = uris.buffers()
+    if texts is not None:
+        first, last = (
+            struct.unpack_from("<i", offsets, 4 * place)[0]
+            for place in (uris.offset, uris.offset + len(uris))
+        )
+        parts.append(texts[first:last].to_pybytes())
+    return b"".join(parts)
+
+
+def _content(numbers: pa.Array | pa.ChunkedArray) -> bytes:
+    """Return numbers as they lie in memory; none is null."""
+    whole = numbers.combine_chunks() if isinstance(numbers, pa.ChunkedArray) else numbers
+    content, width = whole.buffers()[1], whole.type.bit_width // 8
+    return bytes(content[whole.offset * width : (whole.offset + len(whole)) * width])
+
+
+def _uris(session: Any, location: str, paths: pa.ChunkedArray) -> tuple[str, pa.Array]:
+    """Return what all URIs of files begin with, and the rest of each."""
+    texts = paths.cast(pa.string()).combine_chunks()
+    plain = pc.match_substring_regex(texts, _PLAIN)
+    colons = pc.match_substring_regex(texts, _COLON)
+    if pc.all(plain).as_py() is not False and pc.any(colons).as_py() is not True:
+        return f"{_uri(session, root_address(location).rstrip('/'))}/", texts
+    addresses = data_addresses(location, texts.to_pylist())
+    for address in addresses:
+        if address.startswith("/") and ":" in address.rpartition("/")[2]:
+            raise unreadable(address)
+    return "", pa.array([_uri(session, address) for address in addresses], pa.string())
+
+
+def _uri(session: Any, address: str) -> str:
+    if address.startswith("/"):
+        return f"file:{quote(address, safe='/=')}"
+    scheme, _, rest = spark_path(session, address).partition("://")
+    return f"{scheme}://{quote(rest, safe='/=')}"
+
+
+def _new_index(session: Any) -> Any:
+    """Return an empty index; its class is compiled once in a JVM."""
+    gateway = session._sc._gateway
+    with _guard:
+        known = _classes.get(gateway)
+        if known is None:
+            compiler = session._sc._jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(session._jsparkSession.getClass().getClassLoader())
+            compiler.cook(resources(__package__).joinpath(_SOURCE).read_text("utf-8"))
+            known = _classes[gateway] = compiler.getClassLoader().loadClass(_CLASS)
+    return known.newInstance()
+
+
+def _pruning(session: Any, scan: IndexedScan, paths: pa.ChunkedArray) -> _Pruning | None:
+    if scan.prune is None:
+        return None
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    start: Any = ensure_callback_server_started
+    start(session._sc._gateway)
+    return _Pruning(scan, paths)
+
+
+class _Pruning:
+    """Called by the JVM when a query that has filters is planned."""
 
     class Java:
-        implements = (f"{_SOURCES}.FileIndex",)
+        implements = ("java.util.function.Function",)
 
-    def __init__(self, spark: SparkSession, scan: IndexedScan) -> None:
-        self._spark: Any = spark
-        self._scan = scan
-        self._id = f"DeltaSqlIndex({scan.files.location}, {uuid.uuid4().hex[:8]})"
-        self._jvm: Any = self._spark._sc._jvm
-        self._partitions = self._grouped()
-        self._frame, self._schema = self._values()
-        self._rows: Any = None
+    def __init__(self, scan: IndexedScan, paths: pa.ChunkedArray) -> None:
+        self._scan, self._paths = scan, paths
 
-    # What Spark calls
-
-    def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:
-        """Return the files that can have a row for which the filters are true."""
-        kept = self._matching(partition_filters)
-        paths = self._pruned(data_filters)
-        groups, places = [], []
-        for place in kept:
-            files = [f for f in self._partitions[place] if paths is None or f.path in paths]
-            if files:
-                groups.append(
-                    [(self._uri(f.address), f.size or 0, f.modified_ms or 0) for f in files]
-                )
-                places.append(place)
-        found = self._jvm.java.util.ArrayList(len(groups))
-        if groups:
-            statuses = read_files(self._jvm, groups)
-            rows = self._internal_rows()
-            directory = getattr(self._jvm, f"{_SOURCES}.PartitionDirectory")
-            for number, place in enumerate(places):
-                found.add(directory.apply(rows[place], statuses[number]))
-        return self._jvm.PythonUtils.toSeq(found)
-
-    def rootPaths(self) -> Any:
-        root = self._jvm.org.apache.hadoop.fs.Path(self._jvm.java.net.URI(self._uri(self._root())))
-        return self._jvm.PythonUtils.toSeq([root])
-
-    def inputFiles(self) -> Any:
-        return read_texts(self._jvm, [self._uri(file.address) for _, file in self._scan.group])
-
-    def refresh(self) -> None:
-        """A snapshot never changes."""
-
-    def sizeInBytes(self) -> int:
-        return sum(file.size or 0 for _, file in self._scan.group)
-
-    def partitionSchema(self) -> Any:
-        return self._jvm.org.apache.spark.sql.types.DataType.fromJson(self._schema.json())
-
-    def metadataOpsTimeNs(self) -> Any:
-        return self._jvm.scala.Option.empty()
-
-    def toString(self) -> str:
-        return self._id
-
-    def hashCode(self) -> int:
-        return hash(self._id) & 0x7FFFFFFF
-
-    def equals(self, other: Any) -> bool:
-        return other is not None and str(other.toString()) == self._id
-
-    # How it answers
-
-    def _grouped(self) -> list[list[LiveFile]]:
-        """Put files of a partition together; with numbers, each file is a partition."""
-        if self._scan.numbered:
-            return [[file] for _, file in self._scan.group]
-        found: dict[str, list[LiveFile]] = {}
-        for _, file in self._scan.group:
-            found.setdefault(file.partition, []).append(file)
-        return list(found.values())
-
-    def _values(self) -> tuple[DataFrame, Any]:
-        """Return a row of partition values for each partition, and their schema."""
-        import pyarrow as pa
-
-        firsts = [files[0] for files in self._partitions]
-        fields: list[StructField] = []
-        columns: list[pa.Array] = []
-        for field, values in self._scan.files.partition_values(firsts):
-            fields.append(StructField(partition_name(len(fields)), field.type))
-            columns.append(values)
-        if self._scan.numbered:
-            fields.append(StructField(FILE, "long"))
-            columns.append(pa.array([number for number, _ in self._scan.group], pa.int64()))
-        schema = spark_schema(StructType(tuple(fields)))
-        fields.append(StructField(_ORDINAL, "long"))
-        columns.append(pa.array(range(len(firsts)), pa.int64()))
-        table = pa.table(columns, names=[field.name for field in fields])
-        whole = spark_schema(StructType(tuple(fields)))
-        return self._spark.createDataFrame(table, whole), schema
-
-    def _internal_rows(self) -> Any:
-        if self._rows is None:
-            plain = self._frame.drop(_ORDINAL)
-            self._rows = plain._jdf.queryExecution().executedPlan().executeCollect()
-        return self._rows
-
-    def _matching(self, filters: Any) -> list[int]:
-        """Return the partitions for which filters are true: Spark does not ask again."""
-        if filters.isEmpty():
-            return list(range(len(self._partitions)))
-        jvm = self._jvm
-        output = self._frame._jdf.queryExecution().analyzed().output()
-        mine = {str(output.apply(n).name()): output.apply(n) for n in range(output.size())}
-        condition = None
-        for number in range(filters.size()):
-            each = filters.apply(number)
-            for attribute in _items(each.references().toSeq()):
-                mine[str(attribute.name())] = attribute
-            both = jvm.org.apache.spark.sql.catalyst.expressions.And
-            condition = each if condition is None else both(condition, each)
-        names = [str(output.apply(n).name()) for n in range(output.size())]
-        plans = jvm.org.apache.spark.sql.catalyst.plans.logical
-        rows = self._frame._jdf.queryExecution().executedPlan().executeCollect()
-        local = plans.LocalRelation(
-            jvm.PythonUtils.toSeq([mine[name] for name in names]),
-            jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(rows),
-            False,
-            jvm.scala.Option.empty(),
-        )
-        plan = plans.Filter(condition, local)
-        classic = getattr(jvm, "org.apache.spark.sql.classic.Dataset")
-        found = classic.ofRows(self._spark._jsparkSession, plan)
-        from pyspark.sql import DataFrame
-
-        kept = DataFrame(found, self._spark).select(_ORDINAL).collect()
-        return sorted(row[0] for row in kept)
-
-    def _pruned(self, filters: Any) -> Collection[str] | None:
-        """Return the paths that can match; None when filters tell nothing."""
-        prune = self._scan.prune
-        if prune is None or filters.isEmpty():
-            return None
-        files = self._scan.files
-        text = pruning_sql(_items(filters), self._scan.stored, files.column_mapping_mode)
-        if text is None:
+    def apply(self, filters: Any) -> bytearray | None:
+        """Return a byte for each file: 1 where it can match; None when filters tell nothing."""
+        prune, mode = self._scan.prune, self._scan.files.column_mapping_mode
+        given = [filters.apply(place) for place in range(filters.size())]
+        text = pruning_sql(given, self._scan.stored, mode)
+        if text is None or prune is None:
             return None
         try:
-            return prune(text)
+            found = pa.array(prune(text), pa.string())
         except TxnLogError:  # the catalog may be closed by now, and all files are right as well
             return None
-
-    def _root(self) -> str:
-        return root_address(self._scan.files.location)
-
-    def _uri(self, address: str) -> str:
-        if address.startswith("/"):
-            return f"file:{quote(address)}"
-        scheme, _, rest = spark_path(self._spark, address).partition("://")
-        return f"{scheme}://{quote(rest)}"
-
-
-def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(place) for place in range(sequence.size())]
+        kept = pc.is_in(self._paths.cast(pa.string()), value_set=found)
+        return bytearray(_content(kept.cast(pa.uint8())))

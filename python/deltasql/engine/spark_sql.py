@@ -25,14 +25,18 @@ def spark_query(
     query: exp.Query,
     relations: Collection[str],
     type_of: Callable[[str, str], DataType | None] | None = None,
+    small: Collection[str] = (),
 ) -> str:
     """Return the text of a query for `SparkSession.sql`, relations as its parameters.
 
-    `type_of` tells the type of a relation's column.
+    `type_of` tells the type of a relation's column. `small` relations, and what is made of them
+    alone, are sent to every executor when they are joined to others.
 
     >>> from sqlglot import parse_one
     >>> spark_query(parse_one("SELECT a.x, '{' FROM a, b AS c"), ["a", "b"])
     "SELECT `a`.`x`, '{{' FROM {r_a} AS `a`, {r_b} AS `c`"
+    >>> spark_query(parse_one("SELECT a.x FROM a JOIN b ON a.x = b.x"), ["a", "b"], small=["b"])
+    'SELECT /*+ BROADCAST(`b`) */ `a`.`x` FROM {r_a} AS `a` JOIN {r_b} AS `b` ON `a`.`x` = `b`.`x`'
     """
     tree = query.copy()
     if type_of is not None:
@@ -41,6 +45,7 @@ def spark_query(
         if _numbers_in_no_order(window):
             # Spark would bring all rows to one place for it.
             window.replace(exp.Anonymous(this="monotonically_increasing_id"))
+    _send_small(tree, small)
     stands: dict[str, str] = {}
     for table in list(tree.find_all(exp.Table)):
         if table.name not in relations or table.db:
@@ -69,6 +74,19 @@ def _name_casts(
         return found[0] if len(found) == 1 else None
 
     casts_by_name(tree, source)
+
+
+def _send_small(tree: exp.Query, small: Collection[str]) -> None:
+    """Say what Spark cannot know: else it would sort a large side for the sake of a small one."""
+    for select in tree.find_all(exp.Select):
+        sent = []
+        for join in select.args.get("joins") or ():
+            names = [table.name for table in join.this.find_all(exp.Table)]
+            if names and all(name in small for name in names):
+                sent.append(exp.column(join.this.alias_or_name))
+        if sent:
+            hint = exp.Anonymous(this="BROADCAST", expressions=sent)
+            select.set("hint", exp.Hint(expressions=[hint]))
 
 
 def _numbers_in_no_order(window: exp.Window) -> bool:

@@ -16,7 +16,7 @@ from sqlglot import exp
 from deltasql.engine.base import FILE, ROW
 from deltasql.exceptions import MergeAmbiguityError
 from deltasql.operations.info import tell
-from deltasql.operations.merge_files import matching_predicate
+from deltasql.operations.merge_files import matching_predicate, source_facts
 from deltasql.operations.merge_plan import MergePlan, MergeSpec, evolve_schema, resolve_merge
 from deltasql.operations.merge_rows import (
     MATCHES,
@@ -107,7 +107,6 @@ class _Merge:
         self.engine, self.source = target.engine, source
         self.metrics, self.options = metrics, options
         self.decided: Relation | None = None
-        metrics.num_source_rows = self._count(source)
 
     def run(self, clock: Stopwatch) -> None:
         """Find the rows that change, and stage the files without them and with the new ones."""
@@ -131,9 +130,11 @@ class _Merge:
     def list_files(self) -> pa.Table:
         """Return the files that are to be read, and tell that they were."""
         target, metrics = self.target, self.metrics
+        facts = source_facts(self.engine, self.plan, self.source)
+        metrics.num_source_rows = facts.rows
         limit = None
         if not self.plan.not_matched_by_source:
-            limit = matching_predicate(target, self.plan, self.source)
+            limit = matching_predicate(target, self.plan, self.source, facts)
         files = target.files(limit)
         target.read(whole_table=limit is None, predicate=limit, files=files)
         every = len(files) if limit is None else target.count_files()
@@ -194,7 +195,3 @@ class _Merge:
             table=self.target.name,
             help="Give the source one row per key, or conditions that leave one of them.",
         )
-
-    def _count(self, rows: Relation) -> int:
-        query = exp.select(exp.Count(this=exp.Star())).from_(exp.to_table("s"))
-        return int(self.engine.collect(self.engine.query(query, s=rows)).column(0)[0].as_py())

@@ -17,7 +17,7 @@ from deltasql.operations.sql_types import identifier
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.engine.base import Relation
+    from deltasql.engine.base import Engine, Relation
     from deltasql.model.predicate import Predicate
     from deltasql.model.schema import DataType
     from deltasql.operations.target import Target
@@ -34,32 +34,44 @@ class _Key:
     value: exp.Expr
 
 
-def matching_predicate(target: Target, plan: MergePlan, source: Relation) -> Predicate | None:
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """How many rows a source has, and the least and greatest value of each key."""
+
+    rows: int
+    ranges: list[tuple[_Key, Any, Any]]
+
+
+def source_facts(engine: Engine, plan: MergePlan, source: Relation) -> SourceFacts:
+    """Look at the rows of the source once."""
+    keys = list(_keys(plan.on))
+    query = exp.select(exp.alias_(exp.Count(this=exp.Star()), identifier("rows")))
+    for place, key in enumerate(keys):
+        for name, bound in (("low", exp.Min), ("high", exp.Max)):
+            value = bound(this=key.value.copy())
+            query = query.select(exp.alias_(value, identifier(f"{name}{place}")))
+    [found] = engine.collect(engine.query(query.from_(exp.to_table(SOURCE)), s=source)).to_pylist()
+    ranges = [(key, found[f"low{n}"], found[f"high{n}"]) for n, key in enumerate(keys)]
+    return SourceFacts(found["rows"], ranges)
+
+
+def matching_predicate(
+    target: Target, plan: MergePlan, source: Relation, facts: SourceFacts
+) -> Predicate | None:
     """Return what every row of the target that matches a source row meets; None without a limit.
 
     It is false when no source row can match anything.
     """
     parts = [part for part in conjuncts(plan.on) if _relations(part) == {TARGET}]
     conditions: list[exp.Expr] = [_unqualified(part) for part in parts]
-    keys = list(_keys(plan.on))
-    if keys:
-        conditions += _key_conditions(target, keys, source)
+    conditions += _key_conditions(target, source, facts)
     if not conditions:
         return None
     return target.predicate(exp.and_(*conditions).sql(dialect=PredicateDialect))
 
 
-def _key_conditions(target: Target, keys: list[_Key], source: Relation) -> Iterator[exp.Expr]:
-    engine = target.engine
-    ranges = exp.select().from_(exp.to_table(SOURCE))
-    for place, key in enumerate(keys):
-        for name, bound in (("low", exp.Min), ("high", exp.Max)):
-            ranges = ranges.select(
-                exp.alias_(bound(this=key.value.copy()), identifier(f"{name}{place}"))
-            )
-    found = engine.collect(engine.query(ranges, s=source)).to_pylist()[0]
-    for place, key in enumerate(keys):
-        low, high = found[f"low{place}"], found[f"high{place}"]
+def _key_conditions(target: Target, source: Relation, facts: SourceFacts) -> Iterator[exp.Expr]:
+    for key, low, high in facts.ranges:
         if low is None:
             yield exp.false()
             continue

@@ -368,6 +368,8 @@ def _conformed(target: Target, rows: _Rows, condition: exp.Expr | None) -> Relat
     engine = target.engine
     given = _as_relation(target, rows) if rows.relation is None else rows.relation
     complete = with_generated(target, given, engine=engine)
+    if complete is rows.relation and _has_types_of(target.schema, rows):
+        return checked(target, complete, engine=engine, predicate=condition)
     columns = [
         exp.alias_(
             cast_to(column(f.name) if f.name in complete.columns else exp.null(), f.type),
@@ -378,6 +380,13 @@ def _conformed(target: Target, rows: _Rows, condition: exp.Expr | None) -> Relat
     ]
     shaped = engine.query(exp.select(*columns).from_("rows"), rows=complete)
     return checked(target, shaped, engine=engine, predicate=condition)
+
+
+def _has_types_of(schema: StructType, rows: _Rows) -> bool:
+    if not isinstance(rows.schema, StructType):
+        return False
+    given, wanted = ([(f.name, f.type) for f in each.fields] for each in (rows.schema, schema))
+    return given == wanted
 
 
 def _as_relation(target: Target, rows: _Rows) -> Relation:

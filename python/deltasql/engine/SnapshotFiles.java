@@ -1,0 +1,241 @@
+package deltasql;
+
+import java.net.URI;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.function.Function;
+
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.InterpretedMutableProjection;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.ByteType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.ShortType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.Option;
+import scala.collection.immutable.ArraySeq;
+import scala.collection.immutable.Seq;
+
+/**
+ * The files of one snapshot as Spark's planner asks for them.
+ *
+ * Spark compiles this text when a table is first read (see spark_index.py, which packs what is
+ * unpacked here), by the compiler that it has for its own queries: no lambdas, no inference.
+ */
+public final class SnapshotFiles implements FileIndex {
+    private String name;
+    private Path root;
+    private StructType schema;
+    private Object[][] values;
+    private String prefix;
+    private byte[] packed;
+    private long bytes;
+    private Function prune;
+    private FileStatus[] files;
+    private int[] partitions;
+
+    /** Take what the log has; `prune`, which may be null, returns a byte for each file. */
+    public FileIndex open(
+            String name, String root, String schemaJson, byte[] packedValues, String prefix,
+            byte[] packedFiles, long bytes, Function prune) {
+        this.name = name;
+        this.root = new Path(URI.create(root));
+        this.schema = (StructType) DataType.fromJson(schemaJson);
+        this.values = unpackedValues(packedValues);
+        this.prefix = prefix;
+        this.packed = packedFiles;
+        this.bytes = bytes;
+        this.prune = prune;
+        return this;
+    }
+
+    public Seq listFiles(Seq partitionFilters, Seq dataFilters) {
+        boolean[] kept = matching(partitionFilters);
+        byte[] wanted = null;
+        if (prune != null && !dataFilters.isEmpty()) {
+            wanted = (byte[]) prune.apply(dataFilters);
+        }
+        unpack();
+        int[] counts = new int[values.length];
+        boolean[] listed = new boolean[files.length];
+        for (int i = 0; i < files.length; i++) {
+            if (kept[partitions[i]] && (wanted == null || wanted[i] != 0)) {
+                listed[i] = true;
+                counts[partitions[i]]++;
+            }
+        }
+        FileStatus[][] groups = new FileStatus[values.length][];
+        for (int i = 0; i < files.length; i++) {
+            if (listed[i]) {
+                int place = partitions[i];
+                if (groups[place] == null) {
+                    groups[place] = new FileStatus[counts[place]];
+                }
+                groups[place][groups[place].length - counts[place]--] = files[i];
+            }
+        }
+        ArrayList found = new ArrayList();
+        for (int place = 0; place < groups.length; place++) {
+            if (groups[place] != null) {
+                InternalRow row = new GenericInternalRow(values[place]);
+                found.add(PartitionDirectory.apply(row, groups[place]));
+            }
+        }
+        return ArraySeq.unsafeWrapArray(found.toArray());
+    }
+
+    public Seq rootPaths() {
+        return ArraySeq.unsafeWrapArray(new Object[] {root});
+    }
+
+    public String[] inputFiles() {
+        unpack();
+        String[] found = new String[files.length];
+        for (int i = 0; i < found.length; i++) {
+            found[i] = files[i].getPath().toUri().toString();
+        }
+        return found;
+    }
+
+    public void refresh() {}  // a snapshot never changes
+
+    public long sizeInBytes() {
+        return bytes;
+    }
+
+    public StructType partitionSchema() {
+        return schema;
+    }
+
+    public Option metadataOpsTimeNs() {
+        return Option.empty();
+    }
+
+    public String toString() {
+        return name;
+    }
+
+    /** Tell for which partitions all filters are true: Spark does not ask again. */
+    private boolean[] matching(Seq filters) {
+        boolean[] kept = new boolean[values.length];
+        Arrays.fill(kept, true);
+        for (int number = 0; number < filters.size(); number++) {
+            Expression filter = (Expression) filters.apply(number);
+            Seq attributes = filter.references().toSeq();
+            int[] places = new int[attributes.size()];
+            for (int i = 0; i < places.length; i++) {
+                places[i] = schema.fieldIndex(((Attribute) attributes.apply(i)).name());
+            }
+            InterpretedMutableProjection condition = new InterpretedMutableProjection(
+                ArraySeq.unsafeWrapArray(new Object[] {filter}), attributes);
+            for (int place = 0; place < kept.length; place++) {
+                if (kept[place]) {
+                    Object[] row = new Object[places.length];
+                    for (int i = 0; i < row.length; i++) {
+                        row[i] = values[place][places[i]];
+                    }
+                    InternalRow answer = condition.apply(new GenericInternalRow(row));
+                    kept[place] = !answer.isNullAt(0) && answer.getBoolean(0);
+                }
+            }
+        }
+        return kept;
+    }
+
+    /** Sizes, times, partitions and ends of names, then the names. */
+    private synchronized void unpack() {
+        if (files != null) {
+            return;
+        }
+        ByteBuffer buffer = ByteBuffer.wrap(packed).order(ByteOrder.LITTLE_ENDIAN);
+        int count = buffer.getInt();
+        int times = 4 + 8 * count;
+        int places = times + 8 * count;
+        int ends = places + 4 * count;
+        int names = ends + 4 * count;
+        FileStatus[] found = new FileStatus[count];
+        partitions = new int[count];
+        int start = 0;
+        for (int i = 0; i < count; i++) {
+            int end = buffer.getInt(ends + 4 * i);
+            String text = new String(packed, names + start, end - start, StandardCharsets.UTF_8);
+            Path path = new Path(URI.create(prefix.concat(text)));
+            long size = buffer.getLong(4 + 8 * i);
+            found[i] = new FileStatus(size, false, 1, size, buffer.getLong(times + 8 * i), path);
+            partitions[i] = buffer.getInt(places + 4 * i);
+            start = end;
+        }
+        packed = null;
+        files = found;
+    }
+
+    /** Each value with its length, row by row; -1 stands for null. */
+    private Object[][] unpackedValues(byte[] content) {
+        ByteBuffer buffer = ByteBuffer.wrap(content).order(ByteOrder.LITTLE_ENDIAN);
+        Object[][] found = new Object[buffer.getInt()][schema.length()];
+        for (int row = 0; row < found.length; row++) {
+            for (int place = 0; place < found[row].length; place++) {
+                int length = buffer.getInt();
+                if (length >= 0) {
+                    byte[] value = new byte[length];
+                    buffer.get(value);
+                    found[row][place] = typed(value, schema.apply(place).dataType());
+                }
+            }
+        }
+        return found;
+    }
+
+    /** Return a value as Spark has it inside: days and microseconds are numbers. */
+    private static Object typed(byte[] value, DataType type) {
+        if (type instanceof BinaryType) {
+            return value;
+        }
+        if (type instanceof StringType) {
+            return UTF8String.fromBytes(value);
+        }
+        String text = new String(value, StandardCharsets.UTF_8);
+        if (type instanceof BooleanType) {
+            return Boolean.valueOf(text);
+        }
+        if (type instanceof ByteType) {
+            return Byte.valueOf(text);
+        }
+        if (type instanceof ShortType) {
+            return Short.valueOf(text);
+        }
+        if (type instanceof IntegerType || type instanceof DateType) {
+            return Integer.valueOf(text);
+        }
+        if (type instanceof FloatType) {
+            return Float.valueOf(text);
+        }
+        if (type instanceof DoubleType) {
+            return Double.valueOf(text);
+        }
+        if (type instanceof DecimalType) {
+            DecimalType exact = (DecimalType) type;
+            return Decimal.apply(new java.math.BigDecimal(text), exact.precision(), exact.scale());
+        }
+        return Long.valueOf(text);
+    }
+}
