@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -56,12 +58,10 @@ def reach_files(spark: SparkSession, files: LiveFiles) -> None:
     """Give the session the options of all buckets that files of a table are in."""
     reach(spark, files.location, files.settings)
     own = _bucket(files.location)
-    others = {
-        address[: address.find("/", address.find("//") + 2)]
-        for address in (file.address for file in files.files)
-        if address.startswith(_SCHEMES)
-    }
-    for each in others:
+    paths = files.listed["path"]
+    # The others are below the table's own location.
+    elsewhere = paths.filter(pc.match_substring_regex(paths, "^s3a?://")).to_pylist()
+    for each in {path[: path.find("/", path.find("//") + 2)] for path in elsewhere}:
         if _bucket(each) != own:
             reach(spark, each, files.settings)
 
