@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: help demo test lint types layers rust-test python-test test-everything bench compat docs lock clean setup jars
+.PHONY: help demo test lint types layers rust-test python-test test-everything bench compat docs screenshots lock clean setup jars
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -57,6 +57,7 @@ jars: $(JARS)/.fetched $(JARS)/s3/.fetched  ## jars that tests need, in build/ja
 
 python-test: setup jars  ## all Python tests, with an embedded PostgreSQL
 	@command -v java >/dev/null || { echo "Java 17 is needed for the Spark tests: install a JDK, for example openjdk-17-jre-headless"; exit 1; }
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { echo "Chromium is needed for the console's tests: install it, for example the package chromium"; exit 1; }
 	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
 
 test-everything: setup jars  ## every Python test on every database, and the longest Spark jobs (about an hour)
@@ -67,6 +68,9 @@ bench: setup  ## benchmarks beside deltalake, DuckLake and the bare-SQL floor
 
 compat: setup  ## what other releases of deltalake make of our tables, and we of theirs
 	$(BIN)/python -m tests.compat
+
+screenshots: setup  ## pictures of the console, made anew with Chromium
+	$(BIN)/python docs/screenshots.py
 
 docs: setup  ## pages generated from code, links checked
 	$(BIN)/python docs/build.py

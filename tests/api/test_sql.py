@@ -107,7 +107,7 @@ def test_names_of_a_with_are_not_tables(sales: Catalog) -> None:
 
 
 def test_a_hostile_name_is_a_name_like_others(catalog: Catalog) -> None:
-    name = "<script>alert('x')</script>".replace("/", "") + '"; drop table x'
+    name = "<script>*?[a]alert('x')" + '"; drop table x'
     write(catalog, name, numbers(1))
     quoted = '"' + name.replace('"', '""') + '"'
     assert answer(catalog, f"SELECT id FROM {quoted}") == [{"id": 1}]

@@ -14,7 +14,7 @@ from deltasql.operations.zorder import plan_z_order
 from deltasql.snapshot.snapshot import open_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from deltasql.api.catalog import Catalog
     from deltasql.engine.base import WriteOptions
@@ -43,11 +43,15 @@ class MaintainVerbs:
         target_size: int | None = None,
         options: WriteOptions | None = None,
         engine: str | None = None,
+        on_progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> dict[str, Any]:
-        """Make few large files of many small ones; returns deltalake's metrics."""
+        """Make few large files of many small ones; returns deltalake's metrics.
+
+        `on_progress` is told how many new files are done, and of how many.
+        """
         target = self.target(table, engine=engine)
         plan = plan_compaction(target, partition_filters=partition_filters, target_size=target_size)
-        stage_bins(target, plan, options=options)
+        stage_bins(target, plan, options=options, on_progress=on_progress)
         return plan.metrics()
 
     def z_order(

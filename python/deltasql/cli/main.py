@@ -25,6 +25,7 @@ from deltasql.cli.output import FORMATS
 from deltasql.cli.rebuild import rebuild
 from deltasql.cli.schema import schema
 from deltasql.cli.stats import stats
+from deltasql.cli.ui import ui
 from deltasql.cli.verify import verify
 from deltasql.cli.watch import watch
 from deltasql.exceptions import ImportMismatchError, TxnLogError, TxnLogStorageError
@@ -107,7 +108,7 @@ def main(
     ctx.obj = Context(uri=catalog or uri, format=format_, color=not no_color)
 
 
-for command in (cutover, export, follow, import_table, mirror, rebuild, rollback, verify):
+for command in (cutover, export, follow, import_table, mirror, rebuild, rollback, ui, verify):
     main.add_command(command)
 for command in (diff, doctor, files, history, schema, stats, watch):
     main.add_command(command)

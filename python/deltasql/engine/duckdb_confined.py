@@ -17,6 +17,7 @@ import pyarrow as pa
 from deltasql.engine.addresses import root_address
 from deltasql.engine.duckdb import BATCH_ROWS, DuckDbEngine, own_relation, renamed
 from deltasql.engine.duckdb_connection import told
+from deltasql.engine.duckdb_scan import as_pattern
 from deltasql.engine.duckdb_shared import Lent, lend_confined
 from deltasql.engine.duckdb_types import delta_types
 from deltasql.exceptions import TxnLogEngineError
@@ -132,7 +133,11 @@ def _told_shortly() -> Iterator[None]:
 def _folders(files: LiveFiles) -> Iterator[str]:
     """Yield the folders that hold the local files of a table."""
     root = f"{root_address(files.location).rstrip('/')}/"
+    found = set()
     for file in files.files:
         if file.address.startswith("/"):
             inside = file.address.startswith(root)
-            yield root if inside else f"{PurePosixPath(file.address).parent}/"
+            found.add(root if inside else f"{PurePosixPath(file.address).parent}/")
+    for folder in found:
+        # DuckDB is given patterns, and looks at them before it looks at the files they name.
+        yield from {folder, as_pattern(folder)}

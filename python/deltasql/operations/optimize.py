@@ -112,15 +112,18 @@ def stage_bins(
     options: WriteOptions | None = None,
     rewrite: Callable[[Target, pa.Table, WriteOptions], list[AddFile]] | None = None,
     is_enough: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
     """Rewrite bins, at least one, until there are none or it is enough for one commit.
 
-    The next commit must look at the same version of the table as this one.
+    The next commit must look at the same version of the table as this one. `on_progress` is told
+    how many bins are done, and of how many.
     """
     written = rewrite_options(target, options, plan.target_size)
     step = replace(plan, added=[], removed=[], rewritten=[])
     work = partial(rewrite or rewrite_rows, target)
     total = len(plan.bins)
+    on_progress(0, total)
     while plan.bins:
         bins = plan.bins[: target.engine.writes_at_once]
         del plan.bins[: len(bins)]
@@ -134,6 +137,7 @@ def stage_bins(
                 each.removed += files["size"].to_pylist()
                 each.rewritten.append(files)
         done = total - len(plan.bins)
+        on_progress(done, total)
         telemetry.log(_log, logging.INFO, "bins rewritten", table=target.name, done=done, of=total)
         if is_enough():
             break

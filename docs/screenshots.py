@@ -1,0 +1,209 @@
+"""Make `docs/images/console-*.png`: every page of the console, light and dark, of a real catalog.
+
+python docs/screenshots.py [page …]     needs Chromium (the package chromium)
+
+The catalog is that of a shop which has been open for two weeks: the clock of this process walks
+through them while it is written.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+import deltasql
+from deltasql.console.server import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+    from deltasql.api.catalog import Catalog
+
+IMAGES = Path(__file__).parent / "images"
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = ["--no-sandbox", "--disable-background-networking", "--force-color-profile=srgb"]
+WIDTH, HEIGHT = 1280, 860
+TOKEN = "shown-on-no-picture"
+QUERY = """SELECT day,
+  round(sum(amount)) AS revenue,
+  round(sum(amount) FILTER (region = 'north')) AS north
+FROM orders
+GROUP BY day
+ORDER BY day"""
+PAGES = {
+    "overview": "/?hours=168",
+    "table": "/tables/orders",
+    "history": "/tables/orders/history",
+    "files": "/tables/orders/files",
+    "schema": "/tables/orders/schema",
+    "travel": "/tables/orders/travel",
+    "transactions": "/transactions",
+    "mirror": "/mirror",
+    "mirror-table": "/mirror/audit.events",
+    "maintenance": "/maintenance",
+    "maintenance-table": "/maintenance/orders",
+    "sql": "/sql",
+    "health": "/health",
+}
+
+
+def main(names: list[str]) -> None:
+    """Take the pictures that were named, or all."""
+    IMAGES.mkdir(exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        shop(Path(folder)) as catalog,
+        serving(catalog, allow_writes=True, token=TOKEN) as served,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        for scheme in ("light", "dark"):
+            page = visit(browser, served.address, scheme)
+            for name in names or PAGES:
+                take(page, served.address, name, IMAGES / f"console-{name}-{scheme}.png")
+        browser.close()
+
+
+def visit(browser: Browser, address: str, scheme: str) -> Page:
+    """Open the console as somebody who has the token."""
+    page = browser.new_page(
+        viewport={"width": WIDTH, "height": HEIGHT},
+        color_scheme=scheme,  # type: ignore[arg-type]
+    )
+    page.goto(f"{address}/login")
+    page.fill("input[name=token]", TOKEN)
+    page.press("input[name=token]", "Enter")
+    page.wait_for_url(f"{address}/")
+    return page
+
+
+def take(page: Page, address: str, name: str, path: Path) -> None:
+    """Take one picture."""
+    page.goto(address + PAGES[name])
+    if name == "sql":
+        page.fill("#sql", QUERY)
+        page.press("#sql", "Control+Enter")
+        page.wait_for_selector("#result")
+        page.evaluate("document.activeElement.blur()")
+    page.mouse.move(0, 0)
+    page.screenshot(path=path)
+    # A page has few colours: a third of the bytes, and nobody sees the difference.
+    Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
+        path, optimize=True
+    )
+    print(f"{path.name}: {path.stat().st_size // 1024} KB")
+
+
+@contextmanager
+def shop(folder: Path) -> Iterator[Catalog]:
+    """A catalog with two weeks behind it."""
+    uri = f"deltasql://sqlite/{folder}/shop.db"
+    with deltasql.connect(uri, table={"data_root": str(folder / "lake")}) as catalog:
+        fill(catalog, datetime.now(UTC) - timedelta(days=14))
+        # The log of one table cannot be written for a while.
+        log = folder / "lake" / "audit" / "events" / "_delta_log"
+        hidden = log.rename(log.with_name("_delta_log_kept"))
+        log.write_text("not a folder")
+        for number in range(3):
+            with at(datetime.now(UTC) - timedelta(minutes=9 - number)), catalog.begin() as tx:
+                tx.write("audit.events", event(datetime.now(UTC), f"import {number}"))
+        yield catalog
+        log.unlink()
+        hidden.rename(log)
+
+
+def fill(catalog: Catalog, start: datetime) -> None:
+    """Write what happened in two weeks, in the order in which it happened."""
+    random = np.random.default_rng(8)
+    first = 1
+    with at(start), catalog.begin() as tx:
+        tx.write("orders", orders(random, start.date(), 9000, first), partition_by=["day"])
+        tx.write("stock", stock(random))
+        tx.write("crm.customers", customers(random))
+    for hour in range(3, 14 * 24, 3):
+        moment = start + timedelta(hours=hour)
+        busy = max(1, round(3 + 3 * np.sin((moment.hour - 6) / 24 * 2 * np.pi)))
+        for number in range(busy):
+            then = moment + timedelta(minutes=number * 11)
+            first += 400
+            rows = int(random.integers(120, 700))
+            with at(then), catalog.begin() as tx:
+                more = orders(random, then.date(), rows, first)
+                tx.write("orders", more, schema_mode="merge")
+                if number == 0:
+                    tx.write("stock", stock(random), mode="overwrite")
+                if hour % 12 == 0 and number == 0:
+                    tx.write("audit.events", event(then, f"stock counted, {rows} orders"))
+        if hour == 150:
+            with at(moment + timedelta(minutes=70)), catalog.begin() as tx:
+                tx.delete("orders", "amount < 4")
+        if hour == 240:
+            with at(moment + timedelta(minutes=70)):
+                more = orders(random, moment.date(), 200, first).append_column(
+                    "channel", pa.array(["web"] * 200)
+                )
+                with catalog.begin() as tx:
+                    tx.write("orders", more, schema_mode="merge")
+    with at(start + timedelta(days=13)):
+        catalog.optimize("stock")
+        with catalog.begin() as tx:
+            tx.write("crm.leads", pa.table({"id": range(400), "score": random.random(400)}))
+
+
+@contextmanager
+def at(moment: datetime) -> Iterator[None]:
+    """Let the clock of this process stand at a moment and go on from there."""
+    ahead = int(moment.timestamp() * 1e9) - time.time_ns()
+    real = time.time_ns
+    with patch("time.time_ns", lambda: real() + ahead):
+        yield
+
+
+def orders(random: np.random.Generator, day: date, rows: int, first: int) -> pa.Table:
+    return pa.table(
+        {
+            "order_id": pa.array(range(first, first + rows), pa.int64()),
+            "day": pa.array([day] * rows, pa.date32()),
+            "customer": [f"C{number:05d}" for number in random.integers(1, 4000, rows)],
+            "region": random.choice(["north", "south", "east", "west"], rows),
+            "amount": np.round(random.gamma(2.0, 40.0, rows), 2),
+            "items": pa.array(random.integers(1, 9, rows), pa.int32()),
+        }
+    )
+
+
+def stock(random: np.random.Generator) -> pa.Table:
+    skus = [f"SKU-{number:04d}" for number in range(400)]
+    return pa.table({"sku": skus, "on_hand": pa.array(random.integers(0, 500, 400), pa.int32())})
+
+
+def customers(random: np.random.Generator) -> pa.Table:
+    since = [date(2019, 1, 1) + timedelta(days=int(day)) for day in random.integers(0, 1900, 4000)]
+    return pa.table(
+        {
+            "customer": [f"C{number:05d}" for number in range(1, 4001)],
+            "country": random.choice(["AT", "CH", "DE", "FR", "IT"], 4000),
+            "since": pa.array(since, pa.date32()),
+        }
+    )
+
+
+def event(moment: datetime, what: str) -> pa.Table:
+    return pa.table({"at": pa.array([moment], pa.timestamp("us", "UTC")), "what": [what]})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The web console: a catalog in a browser. It calls `deltasql.api` and nothing below it."""

@@ -1,0 +1,84 @@
+"""What a page gets: the catalog, who asks, and what was filled in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, RedirectResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.console.console import Console
+    from deltasql.console.security import Visitor
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request."""
+
+    console: Console
+    request: Request
+    visitor: Visitor
+    form: Mapping[str, str]
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.console.catalog
+
+    @property
+    def may_write(self) -> bool:
+        """Whether this visitor may change something."""
+        return self.console.allows_writes and self.visitor.has_token
+
+    @property
+    def name(self) -> str:
+        """The table that the address names."""
+        return str(self.request.path_params["name"])
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a parameter of the address."""
+        return self.request.query_params.get(name, default).strip()
+
+    def number(self, name: str, default: int, *, low: int = 0, high: int = 2**53) -> int:
+        """Return a parameter that is a whole number within bounds."""
+        given = self.text(name)
+        if not given:
+            return default
+        if not given.isdecimal() or not low <= int(given) <= high:
+            raise HTTPException(400, f"{name} is a number from {low:,} to {high:,}")
+        return int(given)
+
+    def choice(self, name: str, *options: str) -> str:
+        """Return a parameter that is one of some words, the first by default."""
+        given = self.text(name, options[0])
+        if given not in options:
+            raise HTTPException(400, f"{name} is one of {', '.join(options)}")
+        return given
+
+    def cursor(self) -> str | None:
+        """Return where a list goes on."""
+        return self.text("cursor") or None
+
+    def with_parameters(self, **changes: object) -> str:
+        """Return the address of this page with other parameters; None takes one away."""
+        kept = {**self.request.query_params, **changes}
+        written = urlencode({key: value for key, value in kept.items() if value is not None})
+        path: str = self.request.scope["raw_path"].decode("latin-1")
+        return f"{path}?{written}" if written else path
+
+    def page(self, template: str, status: int = 200, **values: Any) -> Response:
+        """Render a page."""
+        shown = self.console.templates.get_template(template).render(ask=self, **values)
+        return HTMLResponse(shown, status_code=status)
+
+    def go(self, address: str) -> Response:
+        """Send the browser to a page after something was done."""
+        return RedirectResponse(address, status_code=303)

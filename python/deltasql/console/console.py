@@ -1,0 +1,276 @@
+"""The console of one catalog: what its pages share, and the application that serves them."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from deltasql.exceptions import MissingDriverError
+
+try:
+    import jinja2
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.datastructures import MutableHeaders
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Mount, Route
+    from starlette.staticfiles import StaticFiles
+except ImportError as missing:  # pragma: no cover - an installation without the extra
+    raise MissingDriverError(driver="starlette", extra="console") from missing
+
+from deltasql import __version__
+from deltasql.console import charts, units
+from deltasql.console.asking import Ask
+from deltasql.console.jobs import Jobs
+from deltasql.console.pages import (
+    health,
+    history,
+    maintenance,
+    metrics,
+    mirror,
+    overview,
+    session,
+    sql,
+    table,
+    transactions,
+    travel,
+)
+from deltasql.console.security import HEADERS, LOOPBACK, Gate, remember
+from deltasql.console.values import cell
+from deltasql.exceptions import (
+    InvalidQueryError,
+    StoreUnavailableError,
+    TxnLogError,
+    TxnLogTableNotFoundError,
+    VersionNotFoundError,
+    redact,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.table import CatalogTable
+
+    Page = Callable[[Ask], Response]
+    Endpoint = Callable[[Request], Awaitable[Response]]
+
+_log = logging.getLogger(__name__)
+_HERE = Path(__file__).parent
+_LARGEST_FORM = 256 * 1024
+_STATUS = (
+    (TxnLogTableNotFoundError, 404),
+    (VersionNotFoundError, 404),
+    (InvalidQueryError, 400),
+    (StoreUnavailableError, 503),
+)
+READ: tuple[tuple[str, Page], ...] = (
+    ("/", overview.show),
+    ("/tables/{name}", table.summary),
+    ("/tables/{name}/history", history.show),
+    ("/tables/{name}/files", table.files),
+    ("/tables/{name}/schema", table.schema),
+    ("/tables/{name}/travel", travel.show),
+    ("/transactions", transactions.show),
+    ("/transactions/{txn_id}", transactions.one),
+    ("/mirror", mirror.show),
+    ("/mirror/{name}", mirror.one),
+    ("/maintenance", maintenance.show),
+    ("/maintenance/{name}", maintenance.one),
+    ("/jobs/{job_id}", maintenance.job),
+    ("/sql", sql.show),
+    ("/health", health.show),
+)
+WRITE: tuple[tuple[str, Page], ...] = (
+    ("/mirror/{name}/retry", mirror.retry),
+    ("/maintenance/{name}/optimize", maintenance.optimize),
+    ("/maintenance/{name}/vacuum", maintenance.vacuum),
+)
+
+
+class Console:
+    """What the pages of one catalog share."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        token: str | None = None,
+        allow_writes: bool = False,
+        hosts: Iterable[str] = LOOPBACK,
+        token_to_read: bool = False,
+    ) -> None:
+        if (allow_writes or token_to_read) and not token:
+            raise ValueError("a console that is more than read-only on this machine needs a token")
+        self.catalog = catalog
+        self.allows_writes = allow_writes
+        self.gate = Gate(token=token, hosts=hosts, token_to_read=token_to_read)
+        self.jobs = Jobs()
+        self.templates = _templates()
+
+    def application(self) -> Starlette:
+        """Return the application, for any ASGI server."""
+        routes: list[Route | Mount] = [
+            *(Route(path, self._reading(page)) for path, page in READ),
+            *(Route(path, self._writing(page), methods=["POST"]) for path, page in WRITE),
+            Route("/sql", self._sending(sql.run), methods=["POST"]),
+            Route("/login", self._open(session.show)),
+            Route("/login", self._sending(session.enter, is_open=True), methods=["POST"]),
+            Route("/logout", self._sending(session.leave), methods=["POST"]),
+            Route("/metrics", self._endpoint(metrics.show, self._refuse_program)),
+            Mount("/static", StaticFiles(directory=_HERE / "static")),
+        ]
+        application = Starlette(
+            routes=routes, exception_handlers={HTTPException: self._failed, Exception: self._broken}
+        )
+        application.add_middleware(_Guarded, console=self)
+        return application
+
+    @staticmethod
+    def sql_name(table: CatalogTable) -> str:
+        """Return a table's name as a query writes it."""
+        return sql.written(table.namespace, table.name)
+
+    # What a request has to be, from the least to the most
+
+    def _open(self, page: Page) -> Endpoint:
+        return self._endpoint(page, lambda ask: None)
+
+    def _reading(self, page: Page) -> Endpoint:
+        return self._endpoint(page, self._refuse_reader)
+
+    def _sending(self, page: Page, *, is_open: bool = False) -> Endpoint:
+        def refuse(ask: Ask) -> Response | None:
+            refused = None if is_open else self._refuse_reader(ask)
+            return refused or self._refuse_foreign(ask)
+
+        return self._endpoint(page, refuse)
+
+    def _writing(self, page: Page) -> Endpoint:
+        def refuse(ask: Ask) -> Response | None:
+            refused = self._refuse_foreign(ask)
+            if refused is None and not self.allows_writes:
+                raise HTTPException(
+                    403, "This console is read-only. Start it with deltasql ui --allow-writes."
+                )
+            if refused is None and not ask.visitor.has_token:
+                return ask.go("/login")
+            return refused
+
+        return self._endpoint(page, refuse)
+
+    def _refuse_reader(self, ask: Ask) -> Response | None:
+        if self.gate.token_to_read and not ask.visitor.has_token:
+            return ask.go("/login")
+        return None
+
+    def _refuse_program(self, ask: Ask) -> Response | None:
+        if not self.gate.token_to_read or ask.visitor.has_token or self.gate.bearer(ask.request):
+            return None
+        raise HTTPException(401, "Give the token as Authorization: Bearer …")
+
+    def _refuse_foreign(self, ask: Ask) -> Response | None:
+        is_ours = self.gate.is_from_here(ask.request)
+        if not is_ours or not self.gate.is_csrf(ask.visitor, ask.form.get("csrf", "")):
+            raise HTTPException(403, "This form is out of date. Go back, reload, try again.")
+        return None
+
+    def _endpoint(self, page: Page, refuse: Callable[[Ask], Response | None]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            form = await _form(request)
+            ask = Ask(self, request, self.gate.visitor(request), form)
+            response = await run_in_threadpool(self._answer, ask, page, refuse)
+            if ask.visitor.is_new and "set-cookie" not in response.headers:
+                remember(request, response, ask.visitor)
+            return response
+
+        return endpoint
+
+    def _answer(self, ask: Ask, page: Page, refuse: Callable[[Ask], Response | None]) -> Response:
+        try:
+            return refuse(ask) or page(ask)
+        except TxnLogError as error:
+            status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+            return self._told(ask, status, error.message or str(error), error.help)
+        except ValueError as error:  # a cursor or a number of an address that somebody changed
+            return self._told(ask, 400, redact(str(error)))
+
+    def _told(self, ask: Ask, status: int, message: str, hint: str | None = None) -> Response:
+        return ask.page("error.html", status, code=status, message=message, hint=hint)
+
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        ask = Ask(self, request, self.gate.visitor(request), {})
+        message = "There is no such page." if error.status_code == 404 else error.detail
+        return self._told(ask, error.status_code, message)
+
+    async def _broken(self, request: Request, error: Exception) -> Response:
+        number = secrets.token_hex(4)
+        _log.error("page failed: %s (%s)", request.url.path, number, exc_info=error)
+        ask = Ask(self, request, self.gate.visitor(request), {})
+        return self._told(
+            ask, 500, f"Something went wrong. The log of the console tells more of it: {number}."
+        )
+
+
+class _Guarded:
+    """Refuses a Host that is not ours, and puts the same headers on every answer."""
+
+    def __init__(self, app: ASGIApp, console: Console) -> None:
+        self._app, self._console = app, console
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        if scope["type"] == "http" and not self._console.gate.knows_host(Request(scope)):
+            told = PlainTextResponse("This console does not answer to that name.", 421)
+            await told(scope, receive, guarded)
+            return
+        await self._app(scope, receive, guarded)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    if request.method != "POST":
+        return {}
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _LARGEST_FORM:
+            raise HTTPException(413, "That is more than a form can hold.")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
+    except ValueError as error:
+        raise HTTPException(400, "That is not a form.") from error
+
+
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for show in (units.size, units.count, units.brief, units.duration, units.age, units.moment):
+        environment.filters[show.__name__] = show
+    environment.filters.update(
+        percent=units.percent,
+        address=overview.address,
+        short=overview.short,
+        quoted=overview.quoted,
+        cell=cell,
+        redact=redact,
+    )
+    environment.globals.update(charts=charts, release=__version__, describe=history.describe)
+    return environment

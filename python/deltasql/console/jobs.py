@@ -1,0 +1,97 @@
+"""Work that takes longer than a page: it runs in a thread, a page tells how far it is."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from deltasql.exceptions import TxnLogError, redact
+
+_log = logging.getLogger(__name__)
+_KEPT = 50
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Job:
+    """One piece of work and what became of it."""
+
+    job_id: str
+    title: str
+    table: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    done: int = 0
+    total: int = 0
+    outcome: list[tuple[str, str]] = field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.ended_at is None
+
+    @property
+    def state(self) -> str:
+        """`running`, `done` or `failed`."""
+        if self.is_running:
+            return "running"
+        return "failed" if self.error else "done"
+
+    @property
+    def seconds(self) -> float:
+        return ((self.ended_at or datetime.now(UTC)) - self.started_at).total_seconds()
+
+
+class Jobs:
+    """The work of one console; the latest of it is remembered."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._guard = threading.Lock()
+
+    def start(
+        self, title: str, table: str, work: Callable[[Progress], list[tuple[str, str]]]
+    ) -> Job:
+        """Begin work on a table, or return what is being done with it already."""
+        with self._guard:
+            for known in self._jobs.values():
+                if known.table == table and known.is_running:
+                    return known
+            job = Job(secrets.token_urlsafe(9), title, table, datetime.now(UTC))
+            self._jobs[job.job_id] = job
+            ended = [each for each in self._jobs.values() if not each.is_running]
+            for old in ended[: max(0, len(self._jobs) - _KEPT)]:
+                del self._jobs[old.job_id]
+        # A daemon: a commit is whole or not there, so the server may end in the middle of it.
+        threading.Thread(target=self._run, args=(job, work), daemon=True).start()
+        return job
+
+    def get(self, job_id: str) -> Job | None:
+        """Return a job by its name."""
+        with self._guard:
+            return self._jobs.get(job_id)
+
+    def latest(self, table: str | None = None) -> list[Job]:
+        """Return jobs, the latest first."""
+        with self._guard:
+            found = [each for each in self._jobs.values() if table in (None, each.table)]
+        return found[::-1]
+
+    def _run(self, job: Job, work: Callable[[Progress], list[tuple[str, str]]]) -> None:
+        def tell(done: int, total: int) -> None:
+            job.done, job.total = done, total
+
+        try:
+            job.outcome = work(tell)
+        except TxnLogError as error:
+            job.error = str(error)
+        except Exception as error:
+            _log.exception("%s of %s failed", job.title, job.table)
+            job.error = redact(f"{type(error).__name__}: {error}")
+        finally:
+            job.ended_at = datetime.now(UTC)

@@ -1,0 +1,25 @@
+"""Metrics in the form that Prometheus reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from deltasql import telemetry
+
+if TYPE_CHECKING:
+    from deltasql.console.asking import Ask
+
+
+def show(ask: Ask) -> Response:
+    """All metrics; those that somebody has to measure are measured now."""
+    import prometheus_client
+
+    registry = telemetry.enable_prometheus()
+    ask.catalog.health()
+    ask.catalog.mirror.status()
+    return Response(
+        prometheus_client.generate_latest(registry),
+        media_type=prometheus_client.CONTENT_TYPE_LATEST,
+    )

@@ -1,0 +1,54 @@
+"""The catalog: its tables, what they add up to, and how busy it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from deltasql.console.asking import Ask
+
+PER_PAGE = 50
+HOURS = {"24": "24 hours", "168": "7 days", "720": "30 days"}
+
+
+def show(ask: Ask) -> Response:
+    """The first page."""
+    hours = ask.choice("hours", *HOURS)
+    inspect = ask.catalog.inspect
+    seen = inspect.overview(hours=int(hours), limit=PER_PAGE)
+    cursor = ask.cursor()
+    if cursor is None:
+        tables, following = seen.tables, seen.next
+    else:
+        later = inspect.tables(limit=PER_PAGE, cursor=cursor)
+        tables, following = later.items, later.next
+    return ask.page(
+        "overview.html",
+        seen=seen,
+        tables=tables,
+        following=following,
+        hours=hours,
+        spans=HOURS,
+    )
+
+
+def address(name: str, part: str = "") -> str:
+    """Return where a table's page is, whatever its name holds.
+
+    >>> address("a b?<x>", "files")
+    '/tables/a%20b%3F%3Cx%3E/files'
+    """
+    return f"/tables/{quoted(name)}" + (f"/{part}" if part else "")
+
+
+def quoted(name: str) -> str:
+    """Return a name as a part of an address."""
+    return quote(name, safe="")
+
+
+def short(name: str) -> str:
+    """Return a table's name without the namespace that goes without saying."""
+    return name.removeprefix("default.")

@@ -1,0 +1,27 @@
+"""Transactions over several tables, each as the one event that it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from deltasql.console.asking import Ask
+
+PER_PAGE = 25
+
+
+def show(ask: Ask) -> Response:
+    """The latest, newest first."""
+    table = ask.text("table")
+    page = ask.catalog.inspect.transactions(
+        table=table or None, limit=PER_PAGE, cursor=ask.cursor()
+    )
+    return ask.page("transactions.html", page=page, table=table, is_first=ask.cursor() is None)
+
+
+def one(ask: Ask) -> Response:
+    """One transaction with all that it changed."""
+    event = ask.catalog.inspect.transaction(ask.request.path_params["txn_id"])
+    return ask.page("transaction.html", event=event)

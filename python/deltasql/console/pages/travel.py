@@ -1,0 +1,68 @@
+"""Time travel: a table as it was at a version, and what differs between two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltasql.console.pages.sql import written
+from deltasql.console.values import Grid, grid_of, grid_of_dicts
+from deltasql.exceptions import TxnLogError
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from deltasql.api.inspect.overview import TableSummary
+    from deltasql.console.asking import Ask
+
+PREVIEW_ROWS = 20
+DIFF_FILES = 10
+DIFF_ROWS = 25
+_PREVIEW_S = 20.0
+# More bytes than that are not read to compare rows before somebody asks for it.
+_FEW_BYTES = 32 * 2**20
+
+
+def show(ask: Ask) -> Response:
+    """A version of a table, and what differs from another."""
+    inspect = ask.catalog.inspect
+    table = inspect.table(ask.name)
+    version = min(ask.number("version", table.version), table.version)
+    against = ask.number("against", max(0, version - 1))
+    values: dict[str, Any] = {"difference": None, "deleted": None, "inserted": None}
+    if against != version:
+        first, last = sorted((against, version))
+        found = inspect.diff(ask.name, first, last, files_limit=DIFF_FILES)
+        wants_rows = ask.choice("rows", "auto", "1", "0")
+        is_small = found.added.bytes + found.removed.bytes <= _FEW_BYTES
+        if wants_rows == "1" or (wants_rows == "auto" and is_small):
+            found = inspect.diff(
+                ask.name, first, last, files_limit=DIFF_FILES, rows=True, rows_limit=DIFF_ROWS
+            )
+        values["difference"] = found
+        if found.rows is not None:
+            values["inserted"] = grid_of_dicts(found.rows.columns, found.rows.inserted)
+            values["deleted"] = grid_of_dicts(found.rows.columns, found.rows.deleted)
+    rows, problem = preview(ask, table, version)
+    return ask.page(
+        "travel.html",
+        tab="travel",
+        table=table,
+        version=version,
+        against=against,
+        commit=inspect.commit(ask.name, version),
+        columns=inspect.schema(ask.name, version=version),
+        rows=rows,
+        problem=problem,
+        limit=PREVIEW_ROWS,
+        **values,
+    )
+
+
+def preview(ask: Ask, table: TableSummary, version: int) -> tuple[Grid | None, str | None]:
+    """Return some rows of a version, or why there are none to show."""
+    sql = f"SELECT * FROM {written(table.namespace, table.short_name)}@{version}"  # noqa: S608
+    try:
+        found = ask.catalog.query(sql, limit=PREVIEW_ROWS, timeout=_PREVIEW_S).read_all()
+    except TxnLogError as error:  # vacuumed away, or on a store that does not answer
+        return None, error.message or str(error)
+    return grid_of(found), None

@@ -1,0 +1,129 @@
+"""Serving the console from one process, until it is stopped."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+import threading
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deltasql.console.console import Console
+from deltasql.console.security import LOOPBACK
+from deltasql.exceptions import MissingDriverError, TxnLogConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import uvicorn
+
+    from deltasql.api.catalog import Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Where a console is, and what it takes to use it."""
+
+    address: str
+    token: str | None
+    token_was_made: bool
+    token_to_read: bool
+
+
+def serve(
+    catalog: Catalog, *, on_ready: Callable[[Served], None] = lambda served: None, **options: Any
+) -> None:
+    """Serve a catalog until SIGTERM or Ctrl-C; the options are those of `serving`."""
+    with _prepared(catalog, **options) as (server, listening, served):
+        on_ready(served)
+        server.run([listening])
+
+
+@contextmanager
+def serving(catalog: Catalog, **options: Any) -> Iterator[Served]:
+    """Serve a catalog from a thread while the block runs.
+
+    `host` and `port` are where it listens, port 0 takes a free one; outside of this machine reading
+    takes the token, too. `names` are further hosts that a browser may call it by. `allow_writes`
+    lets those write who have the `token`, which is made when none is given.
+    """
+    with _prepared(catalog, **options) as (server, listening, served):
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        try:
+            yield served
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@contextmanager
+def _prepared(
+    catalog: Catalog,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    names: Sequence[str] = (),
+    allow_writes: bool = False,
+    token: str | None = None,
+) -> Iterator[tuple[uvicorn.Server, socket.socket, Served]]:
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise MissingDriverError(driver="uvicorn", extra="console") from error
+    is_public = not is_loopback(host)
+    needs_token = allow_writes or is_public
+    chosen = token or (secrets.token_urlsafe(24) if needs_token else None)
+    console = Console(
+        catalog,
+        token=chosen,
+        allow_writes=allow_writes,
+        hosts=[*LOOPBACK, host, *names],
+        token_to_read=is_public,
+    )
+    config = uvicorn.Config(
+        console.application(),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=5,
+    )
+    # It listens before the server runs: whoever asks meanwhile waits, and is answered.
+    with closing(_listening(host, port)) as listening:
+        name = f"[{host}]" if ":" in host else host
+        address = f"http://{name}:{listening.getsockname()[1]}"
+        served = Served(address, chosen, needs_token and token is None, is_public)
+        yield uvicorn.Server(config), listening, served
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach a host.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.9"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host.casefold() in LOOPBACK:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        raise TxnLogConfigError(
+            f"cannot listen on {host} port {port}: {error.strerror}",
+            help="Choose another --port; 0 takes a free one.",
+        ) from error
+    return listening

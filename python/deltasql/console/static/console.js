@@ -1,0 +1,78 @@
+// Every page works without this; it saves clicks.
+"use strict";
+document.documentElement.classList.add("js");
+
+const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+const isTyping = (node) => node && (node.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(node.tagName));
+
+// Filter the rows of a table by what is typed.
+for (const input of all("[data-filter]")) {
+  const table = document.querySelector(input.dataset.filter);
+  input.addEventListener("input", () => {
+    const wanted = input.value.toLowerCase();
+    for (const row of all("tbody tr", table)) row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
+  });
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") { input.value = ""; input.dispatchEvent(new Event("input")); input.blur(); }
+    if (event.key === "Enter") {
+      const first = all("tbody tr", table).find((row) => !row.hidden);
+      if (first) { event.preventDefault(); first.querySelector("a").click(); }
+    }
+  });
+}
+
+// Choices that are sent as soon as they are made.
+for (const input of all("[data-submit]")) input.addEventListener("change", () => input.form.requestSubmit());
+
+// The slider shows its version while it moves and goes there when it rests.
+for (const slider of all("[data-slider]")) {
+  const shown = document.querySelector("[data-version]");
+  let resting;
+  slider.addEventListener("input", () => {
+    shown.textContent = Number(slider.value).toLocaleString("en");
+    clearTimeout(resting);
+    resting = setTimeout(() => {
+      document.getElementById("main").classList.add("is-loading");
+      slider.form.requestSubmit();
+    }, 450);
+  });
+}
+
+// Ctrl+Enter runs the query; a table of the list is put where the cursor is.
+for (const editor of all("[data-run]")) {
+  editor.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); editor.form.requestSubmit(editor.form.querySelector("button:not([name])")); }
+  });
+  for (const link of all("[data-insert]")) {
+    link.addEventListener("click", (event) => {
+      if (!editor.value.trim()) return;
+      event.preventDefault();
+      editor.setRangeText(link.dataset.insert, editor.selectionStart, editor.selectionEnd, "end");
+      editor.focus();
+    });
+  }
+}
+
+// Work in progress is looked at again until it is done.
+for (const part of all("[data-poll]")) {
+  const look = async () => {
+    try {
+      const answer = await fetch(part.dataset.poll, { credentials: "same-origin" });
+      if (!answer.ok) return;
+      part.innerHTML = await answer.text();
+    } catch { /* the server may be busy: look again */ }
+    if (part.querySelector("[data-state=running]")) setTimeout(look, 700);
+  };
+  if (part.querySelector("[data-state=running]")) setTimeout(look, 400);
+}
+
+// Keys: "/" filters, "g" and a letter goes to a page.
+const places = { c: "/", t: "/transactions", m: "/mirror", o: "/maintenance", s: "/sql", h: "/health" };
+let isGoing = false;
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(document.activeElement)) return;
+  if (isGoing && places[event.key]) { location.href = places[event.key]; return; }
+  isGoing = event.key === "g";
+  const field = all("[data-key]").find((each) => each.dataset.key === event.key);
+  if (field) { event.preventDefault(); field.focus(); }
+});

@@ -1,0 +1,127 @@
+"""Numbers, sizes and times as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+_SIZES = ("B", "KB", "MB", "GB", "TB", "PB", "EB")
+_AGES = (
+    (60, 1, "s"),
+    (3600, 60, "min"),
+    (86_400, 3600, "h"),
+    (86_400 * 60, 86_400, "d"),
+    (86_400 * 730, 86_400 * 30, "mo"),
+)
+_YEAR = 86_400 * 365
+
+
+def size(bytes_: float | None) -> str:
+    """Write bytes with three digits at most.
+
+    >>> size(0), size(1536), size(104857600), size(None)
+    ('0 B', '1.5 KB', '100 MB', '–')
+    """
+    if bytes_ is None:
+        return "–"
+    amount, place = float(bytes_), 0
+    while abs(amount) >= 999.5 and place < len(_SIZES) - 1:
+        amount, place = amount / 1024, place + 1
+    return f"{_short(amount)} {_SIZES[place]}"
+
+
+def count(number: float | None) -> str:
+    """Write a whole number with its thousands apart.
+
+    >>> count(1234567), count(None)
+    ('1,234,567', '–')
+    """
+    return "–" if number is None else f"{number:,.0f}"
+
+
+def brief(number: float | None) -> str:
+    """Write a large number in three digits.
+
+    >>> brief(950), brief(12_345), brief(1_000_000)
+    ('950', '12.3k', '1M')
+    """
+    if number is None:
+        return "–"
+    for limit, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e4, "k")):
+        if abs(number) >= limit:
+            return f"{_short(number / (1e3 if unit == 'k' else limit))}{unit}"
+    return f"{number:,.0f}" if float(number).is_integer() else _short(number)
+
+
+def duration(seconds: float | None) -> str:
+    """Write how long something takes.
+
+    >>> duration(0.0042), duration(1.24), duration(75), duration(7300)
+    ('4 ms', '1.2 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds is None:
+        return "–"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{_short(round(seconds, 1))} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return f"{hours // 24} d"
+
+
+def age(moment: datetime | None, now: datetime | None = None) -> str:
+    """Write how long ago something was.
+
+    >>> age(datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 1, 3, tzinfo=UTC))
+    '3 h ago'
+    """
+    if moment is None:
+        return "never"
+    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    if seconds < 5:
+        return "just now"
+    for limit, unit, word in _AGES:
+        if seconds < limit:
+            return f"{int(seconds // unit)} {word} ago"
+    return f"{int(seconds // _YEAR)} y ago"
+
+
+def moment(value: datetime | date | None) -> str:
+    """Write a moment to the second, in UTC.
+
+    >>> moment(datetime(2024, 5, 1, 3, 2, 1, tzinfo=UTC))
+    '2024-05-01 03:02:01'
+    """
+    if value is None:
+        return "–"
+    if not isinstance(value, datetime):
+        return value.isoformat()
+    return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def percent(share: float | None) -> str:
+    """Write a share of a whole.
+
+    >>> percent(0.4567), percent(0.0004)
+    ('46%', '<0.1%')
+    """
+    if share is None:
+        return "–"
+    if 0 < share < 0.001:
+        return "<0.1%"
+    return f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value is shown as a number."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _short(number: float) -> str:
+    text = f"{number:.0f}" if abs(number) >= 99.95 else f"{number:.1f}"
+    return text.removesuffix(".0")

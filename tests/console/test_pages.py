@@ -1,0 +1,204 @@
+"""Every page over HTTP, on every database."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pyarrow as pa
+
+import deltasql
+from deltasql.console.console import READ
+from deltasql.console.server import serving
+from tests.console.conftest import HOSTILE, days, table_name
+
+if TYPE_CHECKING:
+    from tests.console.conftest import Site
+
+PAGES = {
+    "/": ["orders", "Commits per hour", "<svg"],
+    "/?hours=720": ["30 days"],
+    "/tables/orders": ["Growth", "Files by size", "Partitions", "Latest commits"],
+    "/tables/orders/history": ["DELETE", "+1 row", "WRITE"],
+    "/tables/orders/history?operation=DELETE": ["DELETE"],
+    "/tables/orders/files": ["day=2024-05-01", ".parquet"],
+    "/tables/orders/files?predicate=id+%3D+200&order=size&descending=1": [".parquet"],
+    "/tables/orders/schema": ["channel", "added", "Version 7", "Version 0", "partition"],
+    "/tables/orders/travel": ["&lt;b&gt;", "What differs", "Rows that came"],
+    "/tables/orders/travel?version=6&against=5": ["Rows that went", "Files removed"],
+    "/tables/orders/travel?version=3&against=3": ["The same version"],
+    "/tables/crm.stock": ["stock", "crm"],
+    "/transactions": ["orders", "crm.stock", "2 tables"],
+    "/mirror": ["orders", "up to date"],
+    "/mirror/orders": ["complete", "Publish what is missing"],
+    "/maintenance": ["orders", "crm.stock"],
+    "/maintenance/orders": ["Optimize", "Vacuum", "Would free"],
+    "/sql": ["SELECT", "orders"],
+    "/health": ["connectivity", "Checks"],
+    "/login": ["Token"],
+}
+
+
+def test_every_page_shows_what_it_is_for(site: Site) -> None:
+    for path, words in PAGES.items():
+        shown = site.get(path)
+        assert shown.status_code == 200, shown.text
+        missing = [each for each in words if each not in shown.text]
+        assert not missing, path
+
+
+def test_every_page_for_readers_is_looked_at_here() -> None:
+    seen = [re.sub(r"orders|crm\.stock", "{name}", path.partition("?")[0]) for path in PAGES]
+    others = {"/transactions/{txn_id}", "/jobs/{job_id}"}
+    assert {path for path, _ in READ} <= {*seen, *others}
+
+
+def test_one_transaction_is_shown_with_all_its_tables(site: Site) -> None:
+    listed = site.get("/transactions").text
+    txn_id = re.search(r"/transactions/([^\"]+)\"", listed)
+    assert txn_id is not None
+    shown = site.get(f"/transactions/{txn_id[1]}").text
+    assert "crm.stock" in shown
+    assert "orders" in shown
+
+
+def test_a_hostile_name_is_only_text(site: Site) -> None:
+    for part in ("", "/history", "/files", "/schema", "/travel"):
+        shown = site.get(f"/tables/{quote(table_name(HOSTILE), safe='')}{part}")
+        assert shown.status_code == 200
+        assert "<script>alert" not in shown.text
+        assert "&lt;script&gt;alert(1)" in shown.text
+        assert "<img src=x" not in shown.text
+        assert "{{7*7}}" in shown.text
+
+
+def test_a_hostile_name_is_linked_to_its_own_page(site: Site) -> None:
+    for page in ("/", "/maintenance", "/mirror", "/sql"):
+        shown = site.get(page).text
+        links = re.findall(r'href="(/(?:tables|maintenance|mirror)/[^"]*script[^"]*)"', shown)
+        assert all(site.get(link).status_code == 200 for link in links)
+        assert links or page == "/sql"
+
+
+MISSING = [
+    ("/tables/nosuch", 404),
+    ("/nosuch", 404),
+    ("/tables/orders/history?cursor=zz", 400),
+    ("/tables/orders/travel?version=x", 400),
+    ("/tables/orders/travel?version=0&against=99", 404),
+    ("/tables/orders/files?order=bogus", 400),
+    ("/jobs/nosuch", 404),
+    ("/mirror/nosuch", 404),
+]
+
+
+def test_what_is_not_there_is_told(site: Site) -> None:
+    for path, status in MISSING:
+        shown = site.get(path)
+        assert shown.status_code == status, path
+        assert "To the catalog" in shown.text
+        assert "Traceback" not in shown.text
+
+
+def test_lists_come_in_pages(sqlite_uri: deltasql.uri.DeltaSqlUri) -> None:
+    with deltasql.connect(sqlite_uri, mirror={"mode": "off"}) as catalog:
+        for number in range(60):
+            with catalog.begin() as tx:
+                tx.write(f"t{number:02d}", days(number))
+        for number in range(70):
+            with catalog.begin() as tx:
+                tx.write("t00", days(number))
+        import httpx
+
+        with serving(catalog) as served, httpx.Client(base_url=served.address) as client:
+            for path, name in (
+                ("/", r"/tables/(t\d\d)\""),
+                ("/tables/t00/history", r"travel\?version=(\d+)"),
+                ("/tables/t00/files", r"(part-\S+?\.parquet)<"),
+                ("/maintenance", r"/maintenance/(t\d\d)\""),
+                ("/mirror", r"/mirror/(t\d\d)\?"),
+            ):
+                seen: list[str] = []
+                address: str | None = path
+                while address is not None:
+                    shown = client.get(address).text
+                    seen += dict.fromkeys(re.findall(name, shown))
+                    following = re.search(r'href="([^"]+)" rel="next">Next page', shown)
+                    address = following[1].replace("&amp;", "&") if following else None
+                expected = 71 if "t00" in path else 60
+                assert len(seen) == len(set(seen)) == expected, path
+
+
+def test_a_query_is_answered_with_rows_and_a_plot(site: Site) -> None:
+    sql = "SELECT day, count(*) AS n FROM orders GROUP BY day ORDER BY day"
+    shown = site.post("/sql", {"sql": sql})
+    assert shown.status_code == 200
+    assert shown.text.count("<tr>") == 4
+    assert "<svg" in shown.text.split('id="result"')[0].split("Plot</h2>")[1]
+    assert "&lt;b&gt;0" in site.post("/sql", {"sql": "SELECT note FROM orders@0 ORDER BY id"}).text
+
+
+def test_a_query_that_cannot_be_answered_is_told(site: Site) -> None:
+    for sql, words in (
+        ("SELECT * FROM oders", "Did you mean orders?"),
+        ("DROP TABLE orders", "only reading is possible"),
+        ("SELECT * FROM read_text('/etc/passwd')", "not available"),
+        ("SELECT nosuch FROM orders", "nosuch"),
+        ("", "no query"),
+    ):
+        shown = site.post("/sql", {"sql": sql})
+        assert shown.status_code == 400
+        assert words in shown.text
+
+
+def test_rows_of_a_query_come_in_pages_and_as_csv(site: Site) -> None:
+    sql = "SELECT n FROM range(250) t(n) ORDER BY n"
+    first, third = (site.post("/sql", {"sql": sql, "page": page}).text for page in ("1", "3"))
+    assert "Next rows" in first
+    assert ">99<" in first
+    assert ">100<" not in first
+    assert ">249<" in third
+    assert "Next rows" not in third
+    written = site.post("/sql", {"sql": sql, "format": "csv"})
+    assert written.headers["content-type"].startswith("text/csv")
+    assert written.text.splitlines() == ['"n"', *(str(number) for number in range(250))]
+    nested = site.post("/sql", {"sql": "SELECT [1, 2] AS a", "format": "csv"})
+    assert "[1, 2]" in nested.text
+
+
+def test_a_query_in_the_address_is_not_run(site: Site) -> None:
+    shown = site.get("/sql", params={"sql": "SELECT 41 + 1 AS answer"}).text
+    assert "SELECT 41 + 1" in shown
+    assert 'id="result"' not in shown
+
+
+def test_an_empty_catalog_says_how_to_begin(catalog_uri: deltasql.uri.DeltaSqlUri) -> None:
+    import httpx
+
+    with (
+        deltasql.connect(catalog_uri) as catalog,
+        serving(catalog) as served,
+        httpx.Client(base_url=served.address, timeout=60) as client,
+    ):
+        for path in ("/", "/transactions", "/mirror", "/maintenance", "/sql", "/health"):
+            assert client.get(path).status_code == 200, path
+        assert "No tables yet" in client.get("/").text
+
+
+def test_metrics_are_there_for_prometheus(site: Site) -> None:
+    site.get("/metrics")  # from here on they are collected
+    site.get("/tables/orders")
+    shown = site.get("/metrics")
+    assert shown.status_code == 200
+    assert "pool_connections" in shown.text
+    assert 'mirror_lag_seconds{table="' in shown.text
+
+
+def test_a_version_whose_files_are_gone_is_told(site: Site) -> None:
+    location = site.catalog.table("crm.stock").location
+    for path in site.catalog.table("crm.stock").scan().paths():
+        pa.fs.LocalFileSystem().delete_file(f"{location}/{path}")
+    shown = site.get("/tables/crm.stock/travel")
+    assert shown.status_code == 200
+    assert "cannot be read any more" in shown.text

@@ -1,0 +1,147 @@
+"""Who may do what: hosts, tokens, forms of others, headers and secrets."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+import deltasql
+from deltasql.console.console import WRITE, Console
+from deltasql.console.security import HEADERS
+from deltasql.console.server import serving
+from tests.console.conftest import TOKEN, Site
+from tests.console.test_pages import PAGES
+
+if TYPE_CHECKING:
+    from deltasql.api.catalog import Catalog
+
+WRITES = [path.replace("{name}", "orders") for path, _ in WRITE]
+
+
+@pytest.fixture
+def backend() -> str:
+    """Who may ask has nothing to do with the database."""
+    return "sqlite"
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8420", "127.0.0.1.evil.example", "", "[", "169.254.1.1"]
+)
+def test_other_names_get_no_answer(read_only: Site, host: str) -> None:
+    assert read_only.get("/", headers={"Host": host}).status_code == 421
+
+
+def test_names_of_this_machine_are_answered(read_only: Site) -> None:
+    port = read_only.served.address.rsplit(":", 1)[1]
+    for host in (f"localhost:{port}", f"127.0.0.1:{port}", "[::1]:80", "LOCALHOST"):
+        assert read_only.get("/login", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/sql", "/nosuch", "/metrics", "/static/console.css"])
+def test_every_answer_tells_the_browser_what_it_may_do(read_only: Site, path: str) -> None:
+    shown = read_only.get(path)
+    for name, value in HEADERS.items():
+        assert shown.headers[name] == value
+    policy = shown.headers["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+
+
+def test_pages_hold_nothing_that_the_policy_forbids(site: Site) -> None:
+    site.log_in()
+    for path in PAGES:
+        shown = site.get(path).text
+        assert not re.search(r"<[^>]+\sstyle=", shown), path
+        assert not re.search(r"<[^>]+\son[a-z]+=", shown), path
+        assert "<style" not in shown
+        assert shown.count("<script") == shown.count('<script src="/static/') == 1
+        assert not re.search(r"(?:src|href)=\"(?:https?:)?//", shown), path
+
+
+@pytest.mark.parametrize("path", WRITES)
+def test_a_console_that_only_reads_changes_nothing(read_only: Site, path: str) -> None:
+    before = read_only.catalog.table("orders").version()
+    assert read_only.post(path, {"confirm": "yes"}).status_code == 403
+    assert read_only.catalog.table("orders").version() == before
+    assert read_only.get(path).status_code == 405
+
+
+@pytest.mark.parametrize("path", WRITES)
+def test_writing_takes_the_token(site: Site, path: str) -> None:
+    before = site.catalog.table("orders").version()
+    refused = site.post(path, {"confirm": "yes"})
+    assert (refused.status_code, refused.headers["location"]) == (303, "/login")
+    assert site.post("/login", {"token": TOKEN[:-1]}).status_code == 403
+    assert site.post(path, {"confirm": "yes"}).headers["location"] == "/login"
+    assert site.catalog.table("orders").version() == before
+
+
+@pytest.mark.parametrize("path", [*WRITES, "/sql", "/logout"])
+def test_forms_of_other_pages_are_refused(site: Site, path: str) -> None:
+    site.log_in()
+    before = site.catalog.table("orders").version()
+    form = {"sql": "SELECT 1", "confirm": "yes"}
+    assert site.client.post(path, data=form).status_code == 403
+    assert site.client.post(path, data={**form, "csrf": "0" * 64}).status_code == 403
+    for headers in (
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ):
+        assert site.post(path, form, headers=headers).status_code == 403
+    assert site.catalog.table("orders").version() == before
+
+
+def test_the_cookie_is_for_our_own_pages_alone(site: Site) -> None:
+    cookie = site.get("/").headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    before = dict(site.client.cookies)
+    site.log_in()
+    assert dict(site.client.cookies) != before  # a session that somebody planted is worth nothing
+
+
+def test_a_session_ends_when_the_token_is_given_back(site: Site) -> None:
+    site.log_in()
+    assert "Writes allowed" in site.get("/").text
+    assert site.post("/logout").status_code == 303
+    assert "Writes allowed" not in site.get("/").text
+    assert site.post(WRITES[0]).headers["location"] == "/login"
+
+
+def test_outside_of_this_machine_reading_takes_the_token(shop: Catalog) -> None:
+    with (
+        serving(shop, host="0.0.0.0", names=["console.example"], token=TOKEN) as served,
+        httpx.Client(base_url=served.address, timeout=60) as client,
+    ):
+        site = Site(served, shop, client)
+        assert served.token_to_read
+        for path in ("/", "/tables/orders", "/sql", "/health"):
+            assert site.get(path).headers["location"] == "/login"
+        assert site.post("/sql", {"sql": "SELECT 1"}).headers["location"] == "/login"
+        assert site.get("/metrics").status_code == 401
+        given = {"Authorization": f"Bearer {TOKEN}"}
+        assert site.get("/metrics", headers=given).status_code == 200
+        assert site.get("/login", headers={"Host": "console.example"}).status_code == 200
+        site.log_in()
+        assert site.get("/tables/orders").status_code == 200
+        assert site.post(WRITES[0]).status_code == 403
+
+
+def test_a_form_that_is_too_large_is_refused(read_only: Site) -> None:
+    assert read_only.post("/sql", {"sql": "x" * 300_000}).status_code == 413
+
+
+def test_a_console_that_writes_has_a_token(shop: Catalog) -> None:
+    with pytest.raises(ValueError, match="needs a token"):
+        Console(shop, allow_writes=True)
+    with serving(shop, allow_writes=True) as served:
+        assert served.token_was_made
+        assert served.token is not None
+        assert len(served.token) >= 32
+    assert deltasql.__version__

@@ -1,0 +1,73 @@
+"""`deltasql ui` as it is started from a shell."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import httpx
+from click.testing import CliRunner
+
+import deltasql
+from deltasql.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.uri import DeltaSqlUri
+
+
+def lines_until(stream: Iterator[str], pattern: str) -> tuple[list[str], str]:
+    """Read lines until one matches; return them and what was found."""
+    seen = []
+    for line in stream:
+        seen.append(line)
+        if found := re.search(pattern, line):
+            return seen, found[1]
+    raise AssertionError(f"{pattern} was not told: {seen}")
+
+
+def test_it_serves_until_it_is_stopped(sqlite_uri: DeltaSqlUri) -> None:
+    with deltasql.connect(sqlite_uri):
+        pass
+    command = [sys.executable, "-m", "deltasql.cli.main", "--uri", str(sqlite_uri), "ui"]
+    environment = {key: value for key, value in os.environ.items() if key != "DELTASQL_UI_TOKEN"}
+    process = subprocess.Popen(
+        [*command, "--port", "0", "--allow-writes"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert process.stderr is not None
+        _, address = lines_until(process.stderr, r"console at (http://127\.0\.0\.1:\d+)")
+        _, token = lines_until(process.stderr, r"token: (\S{32,})")
+        with httpx.Client(base_url=address, timeout=60) as client:
+            assert "No tables yet" in client.get("/").text
+            shown = client.get("/login").text
+            csrf = shown.split('name="csrf" value="')[1].split('"')[0]
+            entered = client.post("/login", data={"csrf": csrf, "token": token})
+            assert entered.status_code == 303
+    finally:
+        process.send_signal(signal.SIGTERM)
+        told, _ = process.communicate(timeout=120)
+    assert told == ""  # talk goes to stderr
+    assert process.returncode in (0, -signal.SIGTERM)
+
+
+def test_a_port_that_is_taken_is_told(sqlite_uri: DeltaSqlUri) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        result = CliRunner().invoke(main, ["--uri", str(sqlite_uri), "ui", "--port", port])
+    assert result.exit_code == 3
+    assert "cannot listen" in result.stderr
+    assert "Choose another --port" in result.stderr
