@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
+EXIT_CODES = (
+    ("0", "all is well"),
+    ("1", "something is wrong with what was looked at, or a question was answered with no"),
+    ("2", "wrong usage: an option, an argument or a name that does not exist"),
+    ("3", "the command failed; stderr says why and what to do"),
+    ("130", "ended by Ctrl-C"),
+)
 NOTICE = "<!-- Written by docs/build.py from the code; edit the code, then run `make docs`. -->"
 
 
@@ -140,8 +147,10 @@ def cli_page() -> str:
     """Every command with the help that it prints."""
     intro = (
         "Every command takes its catalog from `--uri`, `--catalog` (a name in the configuration) "
-        "or `DELTASQL_URI`; common options stand before the command. Shell completion: "
-        '`eval "$(_DELTASQL_COMPLETE=bash_source deltasql)"`, or `zsh_source`, `fish_source`.'
+        "or `DELTASQL_URI`. The common options `--uri`, `--catalog`, `--format` and `--no-color` "
+        "are also taken behind the command. Data goes to stdout, talk to stderr.\n\n"
+        + table(("exit code", "meaning"), EXIT_CODES)
+        + "\n\n`docs/guides/cli.md` is a tour of the commands."
     )
     parts = ["# Command line", intro]
     for words, command in commands(("deltasql",), cli):
@@ -161,7 +170,10 @@ def commands(
     """Yield a command and all below it, by the words that call them."""
     yield words, command
     if isinstance(command, click.Group):
-        for name, each in sorted(command.commands.items()):
+        context = click.Context(command)
+        for name in sorted(command.list_commands(context)):
+            each = command.get_command(context, name)
+            assert each is not None, name
             yield from commands((*words, name), each)
 
 

@@ -8,62 +8,81 @@ and not the class that `DeltaTable.metadata()` returns, which is `deltalake.Meta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from deltalake import (
-    BloomFilterProperties,
-    ColumnProperties,
-    CommitProperties,
-    DataType,
-    Field,
-    PostCommitHookProperties,
-    Schema,
-    TableFeatures,
-    Transaction,
-    VariantType,
-    WriterProperties,
-    enable_nanosecond_timestamps,
-    init_tracing,
-    rust_core_version,
-)
-
 from deltasql._core import __version__
-from deltasql.api.catalog import Catalog
-from deltasql.api.connect import begin, connect
-from deltasql.api.duckdb_catalog import mirror_duckdb
-from deltasql.api.import_table import import_table, import_tables
-from deltasql.api.rebuild import rebuild
-from deltasql.api.transaction import MultiTableTransaction
-from deltasql.api.write import write_deltalake
-from deltasql.commit.staged import ReadSet
-from deltasql.model.actions import (
-    AddCdcFile,
-    AddFile,
-    CommitInfo,
-    DeletionVector,
-    DomainMetadata,
-    Metadata,
-    Protocol,
-    RemoveFile,
-    SetTransaction,
-)
 
 if TYPE_CHECKING:
+    from deltalake import (
+        BloomFilterProperties,
+        ColumnProperties,
+        CommitProperties,
+        DataType,
+        Field,
+        PostCommitHookProperties,
+        Schema,
+        TableFeatures,
+        Transaction,
+        VariantType,
+        WriterProperties,
+        enable_nanosecond_timestamps,
+        init_tracing,
+        rust_core_version,
+    )
+
     from deltasql import aio
+    from deltasql.api.catalog import Catalog
+    from deltasql.api.connect import begin, connect
     from deltasql.api.convert import convert_to_deltalake
     from deltasql.api.delta_table import DeltaTable
+    from deltasql.api.duckdb_catalog import mirror_duckdb
     from deltasql.api.export import export_table
+    from deltasql.api.import_table import import_table, import_tables
     from deltasql.api.query import QueryBuilder
+    from deltasql.api.rebuild import rebuild
     from deltasql.api.register import register, unregister
+    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.api.write import write_deltalake
+    from deltasql.commit.staged import ReadSet
+    from deltasql.model.actions import (
+        AddCdcFile,
+        AddFile,
+        CommitInfo,
+        DeletionVector,
+        DomainMetadata,
+        Metadata,
+        Protocol,
+        RemoveFile,
+        SetTransaction,
+    )
 
-# Found when first asked for: whoever only commits actions does not pay for them.
-_LATER = {
-    "DeltaTable": "deltasql.api.delta_table",
-    "QueryBuilder": "deltasql.api.query",
-    "aio": "deltasql.aio",
-    "convert_to_deltalake": "deltasql.api.convert",
-    "export_table": "deltasql.api.export",
-    "register": "deltasql.api.register",
-    "unregister": "deltasql.api.register",
+# Each is found when first asked for: `deltasql --help` imports none of them, and whoever only
+# commits actions does not pay for the rest.
+_HOMES = {
+    "deltalake": (
+        *("BloomFilterProperties", "ColumnProperties", "CommitProperties", "DataType", "Field"),
+        *("PostCommitHookProperties", "Schema", "TableFeatures", "Transaction", "VariantType"),
+        *("WriterProperties", "enable_nanosecond_timestamps", "init_tracing", "rust_core_version"),
+    ),
+    "deltasql.api.catalog": ("Catalog",),
+    "deltasql.api.connect": ("begin", "connect"),
+    "deltasql.api.convert": ("convert_to_deltalake",),
+    "deltasql.api.delta_table": ("DeltaTable",),
+    "deltasql.api.duckdb_catalog": ("mirror_duckdb",),
+    "deltasql.api.export": ("export_table",),
+    "deltasql.api.import_table": ("import_table", "import_tables"),
+    "deltasql.api.query": ("QueryBuilder",),
+    "deltasql.api.rebuild": ("rebuild",),
+    "deltasql.api.register": ("register", "unregister"),
+    "deltasql.api.transaction": ("MultiTableTransaction",),
+    "deltasql.api.write": ("write_deltalake",),
+    "deltasql.commit.staged": ("ReadSet",),
+    "deltasql.model.actions": (
+        *("AddCdcFile", "AddFile", "CommitInfo", "DeletionVector", "DomainMetadata", "Metadata"),
+        *("Protocol", "RemoveFile", "SetTransaction"),
+    ),
 }
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+# Rooms that are reached through the package alone: `deltasql.exceptions.TableExistsError`.
+_ROOMS = frozenset({"aio", "api", "config", "exceptions", "model", "storage", "telemetry", "uri"})
 
 __all__ = [
     "AddCdcFile",
@@ -111,12 +130,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
+    if name in _ROOMS:
+        return import_module(f"{__name__}.{name}")
+    module = _HOME_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    loaded = import_module(module)
-    found = loaded if name == "aio" else getattr(loaded, name)
-    globals()[name] = found
+    found = globals()[name] = getattr(import_module(module), name)
     return found
 
 

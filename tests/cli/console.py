@@ -28,6 +28,9 @@ _BLOCK = re.compile(
 _VARYING = (
     (re.compile(r"\b[\d,.]+ (s|bytes)\b"), r"N \1"),
     (re.compile(r"(?<=  )[\d,]+(?=  0\b)"), "N"),  # bytes in a table
+    (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+\+00:00"), "TIME"),
+    (re.compile(r"(?i)((?:bytesRemoved|size_in_bytes)\"?[:,]?\s*)\d+"), r"\1N"),
+    (re.compile(r"\{[\\]+\"avg.*?\}"), "SIZES"),
     (re.compile(r"part-\S+\.parquet"), "FILE"),
     (re.compile(r"  +"), "  "),
 )

@@ -12,7 +12,10 @@ from tests.cli.console import Console, steady
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("name", ["guides/migrating.md", "how-to/inspect.md"])
+@pytest.mark.parametrize(
+    "name",
+    ["guides/cli.md", "guides/migrating.md", "guides/observability.md", "how-to/inspect.md"],
+)
 def test_commands_of_a_page_print_what_it_shows(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

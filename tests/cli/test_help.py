@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,17 +22,40 @@ from deltasql.cli.main import main
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TARGETS = ("mirror", "targets")
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+# What each example needs before it, beyond a table `sales`.
+READY = {
+    ("mirror", "targets", "remove"): "mirror targets add sales backup HERE/backup",
+    ("table", "undrop"): "table drop sales --yes",
+    ("undo",): "restore sales 0 --yes",
+}
+NEW = ("import", "follow", "rebuild", "init")
+# It runs until it is told to stop.
+ENDLESS = ("ui",)
 
 
 def commands(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
         yield (*above, name)
+        command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from commands(command, (*above, name))
 
 
-@pytest.mark.parametrize("path", [(), *commands(main)], ids=" ".join)
+def found(path: tuple[str, ...]) -> click.Command:
+    command: click.Command | None = main
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), name)
+    assert command is not None
+    return command
+
+
+EVERY = [(), *commands(main)]
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
 def test_help_ends_with_an_example(path: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, [*path, "--help"])
     assert result.exit_code == 0
@@ -37,9 +64,27 @@ def test_help_ends_with_an_example(path: tuple[str, ...]) -> None:
     assert example.startswith("    deltasql ")
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in commands(main) if path not in (("mirror",), TARGETS)], ids=" ".join
-)
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_everything_is_explained_and_in_the_reference(path: tuple[str, ...]) -> None:
+    command = found(path)
+    assert command.help
+    unexplained = [
+        each.name
+        for each in command.params
+        if isinstance(each, click.Option) and not (each.help or each.hidden)
+    ]
+    assert unexplained == []
+    assert f"## {' '.join(('deltasql', *path))}\n" in REFERENCE.read_text("utf-8")
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_what_cannot_be_taken_back_can_be_tried_and_asks(path: tuple[str, ...]) -> None:
+    options = {name for each in found(path).params for name in each.opts}
+    if "--yes" in options and path != ("mirror", "reject"):
+        assert "--dry-run" in options
+
+
+@pytest.mark.parametrize("path", [each for each in EVERY[1:] if each != ENDLESS], ids=" ".join)
 def test_example_of_the_help_runs(
     path: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,11 +92,14 @@ def test_example_of_the_help_runs(
     monkeypatch.setenv("DELTASQL_URI", "deltasql://sqlite/meta.db")
     lake = tmp_path / "data" / "lake" / "sales"
     deltalake.write_deltalake(str(lake), pa.table({"id": [1]}))
-    if path[0] not in ("import", "follow", "rebuild"):
+    if path[0] not in NEW:
         with deltasql.connect("deltasql://sqlite/meta.db") as catalog:
             catalog.import_table(str(lake))
-            if path[-1] == "remove":
-                catalog.mirror.add_target("sales", "backup", str(tmp_path / "backup"))
+            with catalog.begin() as transaction:
+                transaction.write("sales", pa.table({"id": [2]}))
+    if path in READY:
+        line = READY[path].replace("HERE", str(tmp_path))
+        assert CliRunner().invoke(main, shlex.split(line)).exit_code == 0
     *_, example = CliRunner().invoke(main, [*path, "--help"]).output.rstrip().splitlines()
     here = example.replace(" /data/", f" {tmp_path}/data/").replace("s3://backup", str(tmp_path))
     program, *words = shlex.split(here)
@@ -60,10 +108,39 @@ def test_example_of_the_help_runs(
     assert result.exit_code == 0, result.output
 
 
-def test_unknown_command_names_the_nearest() -> None:
-    result = CliRunner().invoke(main, ["miror"])
+def test_example_of_the_console_runs_until_it_is_stopped(tmp_path: Path) -> None:
+    *_, example = CliRunner().invoke(main, [*ENDLESS, "--help"]).output.rstrip().splitlines()
+    words = [sys.executable, "-m", "deltasql.cli.main", *shlex.split(example)[1:]]
+    environment = os.environ | {"DELTASQL_URI": f"deltasql://sqlite/{tmp_path}/meta.db"}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "console at http" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["miror"], "'mirror'"),
+        (["table", "lst"], "'list'"),
+        (["mirror", "targets", "ad"], "'add'"),
+        (["--format", "jsn", "table", "list"], "'json'"),
+        (["table", "list", "--format", "cvs"], "'csv'"),
+        (["table", "list", "--namspace", "x"], "--namespace"),
+        (["config", "show", "pol"], "'pool'"),
+        (["completion", "bsh"], "'bash'"),
+        (["table", "create", "t", "id:bigit"], "'bigint'"),
+        (["table", "create", "t", "day:date", "--partition-by", "dy"], "'day'"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_input_names_the_nearest_right_one(words: list[str], hint: str) -> None:
+    result = CliRunner().invoke(main, words, env={"DELTASQL_URI": "deltasql://sqlite/none.db"})
     assert result.exit_code == 2
-    assert "Did you mean 'mirror'?" in result.output
+    assert "Did you mean" in result.output
+    assert hint in result.output
 
 
 def test_without_a_catalog_it_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,8 @@ from click.testing import CliRunner, Result
 from deltalake.exceptions import DeltaError
 
 import deltasql
-from deltasql.cli.main import Commands, main
+from deltasql.cli.commands import Commands
+from deltasql.cli.main import main
 from deltasql.exceptions import ImportMismatchError
 
 if TYPE_CHECKING:

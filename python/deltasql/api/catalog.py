@@ -8,7 +8,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from deltasql import telemetry
 from deltasql.api.export_verbs import ExportVerbs
 from deltasql.api.import_verbs import ImportVerbs
 from deltasql.api.inspect.inspector import Inspect
@@ -272,9 +271,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         rows = self.store.query("applied_migrations")
         tables = self.store.query("list_tables", namespace=None)
         version = max((row[0] for row in rows), default=0)
-        pool = self.store.dialect.usage()
-        for state in ("lent", "idle"):
-            telemetry.gauge("pool_connections", pool[state], state=state)
+        pool = self.store.tell_pool()
         return Health(
             ok=version == latest_version(),
             backend=self.store.dialect.name,

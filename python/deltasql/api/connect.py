@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.api.catalog import Catalog, absolute
 from deltasql.config import Config, fingerprint
+from deltasql.store.statements import migration_files
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
 
 if TYPE_CHECKING:
@@ -46,6 +47,20 @@ def is_new(uri: DeltaSqlUri, config: Config | None = None, **settings: Any) -> b
         store = catalog.store
         with store.session() as session:
             return store.dialect.ledger(session) is None
+
+
+def pending_migrations(
+    uri: DeltaSqlUri, config: Config | None = None, **settings: Any
+) -> list[tuple[int, str]]:
+    """List number and name of the migrations that a catalog lacks, without applying them."""
+    known = [(number, name) for number, name, _ in migration_files()]
+    if uri.is_memory or _file_of(uri) == "gone":
+        return known
+    with Catalog(uri, _config(config, settings), migrate=False) as catalog:
+        store = catalog.store
+        with store.session() as session:
+            applied = {row[0] for row in store.dialect.ledger(session) or ()}
+    return [each for each in known if each[0] not in applied]
 
 
 def begin(

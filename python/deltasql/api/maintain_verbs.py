@@ -44,13 +44,17 @@ class MaintainVerbs:
         options: WriteOptions | None = None,
         engine: str | None = None,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
         """Make few large files of many small ones; returns deltalake's metrics.
 
-        `on_progress` is told how many new files are done, and of how many.
+        `on_progress` is told how many new files are done, and of how many. With `dry_run` nothing
+        is staged; it returns what would be rewritten.
         """
         target = self.target(table, engine=engine)
         plan = plan_compaction(target, partition_filters=partition_filters, target_size=target_size)
+        if dry_run:
+            return plan.forecast()
         stage_bins(target, plan, options=options, on_progress=on_progress)
         return plan.metrics()
 
@@ -63,12 +67,18 @@ class MaintainVerbs:
         target_size: int | None = None,
         options: WriteOptions | None = None,
         engine: str | None = None,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Bring rows that are near in several columns into the same files; returns metrics."""
+        """Bring rows that are near in several columns into the same files; returns metrics.
+
+        With `dry_run` nothing is staged; it returns what would be rewritten.
+        """
         target = self.target(table, engine=engine)
         plan, rewrite = plan_z_order(
             target, columns, partition_filters=partition_filters, target_size=target_size
         )
+        if dry_run:
+            return plan.forecast()
         stage_bins(target, plan, options=options, rewrite=rewrite)
         return plan.metrics()
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from deltasql.cli.output import Output
+from deltasql.cli.output import FORMATS, Output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from deltasql.api.catalog import Catalog
 
-EXIT_WRONG, EXIT_USAGE, EXIT_FAILED = 1, 2, 3
+EXIT_WRONG, EXIT_USAGE, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Context:
     uri: str | None
     format: str
     color: bool
+    held: Catalog | None = None
+    """The catalog that `deltasql shell` keeps open for all its commands."""
 
     @property
     def output(self) -> Output:
@@ -42,6 +45,9 @@ class Context:
     @contextmanager
     def open(self) -> Iterator[Catalog]:
         """Open the catalog for one command."""
+        if self.held is not None:
+            yield self.held
+            return
         import deltasql  # late: `deltasql --help` needs none of it
 
         with deltasql.connect(self.catalog_uri()) as catalog:
@@ -50,6 +56,9 @@ class Context:
     @contextmanager
     def open_at(self, uri: str | None) -> Iterator[tuple[Catalog, str | None]]:
         """Open the catalog of a URI, or the one that was named; with the table of the URI."""
+        if uri is None and self.held is not None:
+            yield self.held, None
+            return
         import deltasql
         from deltasql.uri import is_deltasql_uri, parse_uri
 
@@ -83,6 +92,57 @@ class Context:
         else:
             with self.open_table(table) as found:
                 yield found
+
+
+class Choice(click.Choice[str]):
+    """A choice that suggests the nearest one."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        told = super().get_invalid_choice_message(value, ctx)
+        return told + nearest(str(value), map(str, self.choices))
+
+
+def nearest(wrong: str, right: Iterable[str]) -> str:
+    """Return a hint at the name that was probably meant, or nothing.
+
+    >>> nearest("vaccum", ["vacuum", "verify"])
+    " Did you mean 'vacuum'?"
+    >>> nearest("x", ["vacuum", "verify"])
+    ''
+    """
+    found = get_close_matches(wrong, [*right], 1)
+    return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def shared_options() -> list[click.Option]:
+    """Return the common options as a command takes them behind its name."""
+
+    def take(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        if value in (None, False) or ctx.obj is None:
+            return
+        changes: dict[str, dict[str, Any]] = {
+            "common_format": {"format": value},
+            "common_no_color": {"color": False},
+        }
+        ctx.obj = replace(ctx.obj, **changes.get(param.name or "", {"uri": value, "held": None}))
+
+    options: dict[str, dict[str, Any]] = {
+        "--uri": {},
+        "--catalog": {},
+        "--format": {"type": Choice(FORMATS)},
+        "--no-color": {"is_flag": True},
+    }
+    return [
+        click.Option(
+            # A name of its own: some commands have an argument called uri.
+            [name, f"common_{name.strip('-').replace('-', '_')}"],
+            callback=take,
+            expose_value=False,
+            hidden=True,
+            **details,
+        )
+        for name, details in options.items()
+    ]
 
 
 class Report(Protocol):

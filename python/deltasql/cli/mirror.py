@@ -6,7 +6,10 @@ from dataclasses import asdict
 
 import click
 
+from deltasql.cli.commands import Commands
 from deltasql.cli.context import EXIT_WRONG, Context, make_sure, show_report, talk
+from deltasql.cli.metrics import metrics_served
+from deltasql.cli.progress import busy, of_mirror, progress
 from deltasql.cli.signals import stop_event
 
 STATUS = (
@@ -22,7 +25,7 @@ STATUS = (
 TARGETS = ("name", "kind", "location", "state", "published_version")
 
 
-@click.group()
+@click.group(cls=Commands)
 def mirror() -> None:
     """Publish commits to `_delta_log`, and see how far that is.
 
@@ -52,8 +55,32 @@ def status(context: Context, table: str | None, check: bool) -> None:
 
 @mirror.command()
 @click.option("--once", is_flag=True, help="Publish what is missing, then stop.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Answer Prometheus at http://HOST:PORT/metrics; 0 takes a free port.",
+)
+@click.option(
+    "--metrics-host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="HOST",
+    help="The address that --metrics-port listens at.",
+)
+@click.option(
+    "--opentelemetry",
+    is_flag=True,
+    help="Send metrics and spans to OpenTelemetry, as opentelemetry-instrument has set it up.",
+)
 @click.pass_obj
-def run(context: Context, once: bool) -> None:
+def run(
+    context: Context,
+    once: bool,
+    metrics_port: int | None,
+    metrics_host: str,
+    opentelemetry: bool,
+) -> None:
     """Reconcile: publish what is missing, again and again, until SIGTERM or Ctrl-C.
 
     Any number of reconcilers may run against one catalog.
@@ -63,9 +90,17 @@ def run(context: Context, once: bool) -> None:
       deltasql mirror run --once
     """
     stop = stop_event()
-    with context.open() as catalog:
+    if opentelemetry:
+        from deltasql import telemetry
+
+        telemetry.enable_opentelemetry()
+    with (
+        metrics_served(metrics_host, metrics_port),
+        context.open() as catalog,
+        progress(of_mirror, color=context.color) as on_progress,
+    ):
         talk("reconciling" if once else "reconciling; stop with SIGTERM or Ctrl-C")
-        published = catalog.mirror.run(stop, once=once)
+        published = catalog.mirror.run(stop, once=once, on_progress=on_progress)
     talk(f"stopped; {published} versions published")
 
 
@@ -79,8 +114,9 @@ def publish(context: Context, table: str | None) -> None:
     Example:
       deltasql mirror publish sales
     """
-    with context.open() as catalog:
-        talk(f"{catalog.mirror.publish(table)} versions published")
+    with context.open() as catalog, busy("publishing", color=context.color):
+        published = catalog.mirror.publish(table)
+    talk(f"{published} versions published")
 
 
 @mirror.command()
@@ -93,7 +129,7 @@ def checkpoint(context: Context, table: str) -> None:
     Example:
       deltasql mirror checkpoint sales
     """
-    with context.open() as catalog:
+    with context.open() as catalog, busy("writing a checkpoint", color=context.color):
         info = catalog.mirror.checkpoint(table)
     context.output.record(asdict(info))
 
@@ -111,7 +147,7 @@ def repair(context: Context, table: str, force: bool) -> None:
     Example:
       deltasql mirror repair sales
     """
-    with context.open() as catalog:
+    with context.open() as catalog, busy(f"repairing {table}", color=context.color):
         report = catalog.mirror.repair(table, force=force)
     show_report(context, report)
 
@@ -165,7 +201,7 @@ def duckdb(context: Context, path: str) -> None:
     talk(f"{path} follows the catalog")
 
 
-@mirror.group()
+@mirror.group(cls=Commands)
 def targets() -> None:
     """The places a table is published to.
 

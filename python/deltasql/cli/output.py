@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deltasql.exceptions import MissingDriverError
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FORMATS = ("table", "json", "ndjson", "csv", "yaml", "markdown")
 
 
@@ -25,6 +25,8 @@ class Output:
 
     format: str
     color: bool = True
+    exact: bool = False
+    """Whether numbers and names are data, and not rounded or made to be read."""
 
     def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
         """Print rows with these columns, or as objects with everything they hold."""
@@ -38,9 +40,9 @@ class Output:
         elif self.format == "csv":
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(columns)
-            writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
+            writer.writerows([self._cell(row.get(column)) for column in columns] for row in rows)
         elif self.format == "markdown":
-            click.echo(_markdown(rows, columns))
+            click.echo(self._markdown(rows, columns))
         else:
             self._table(rows, columns)
 
@@ -63,20 +65,37 @@ class Output:
 
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in columns:
-            numbers = all(isinstance(row.get(column), int | float) for row in rows)
-            table.add_column(column.replace("_", " "), justify="right" if numbers else "left")
+            numbers = all(_is_number(row.get(column)) for row in rows)
+            title = Text(_visible(self._title(column)))
+            table.add_column(title, justify="right" if numbers else "left")
         for row in rows:
             # As text: a name in brackets is not markup.
-            table.add_row(*(Text(_cell(row.get(column))) for column in columns))
+            cells = (_visible(self._cell(row.get(column))) for column in columns)
+            table.add_row(*map(Text, cells))
         # Not a terminal: as wide as the content, so that scripts see whole values.
         width = None if sys.stdout.isatty() else 10_000
         Console(file=sys.stdout, width=width, no_color=not self.color, highlight=False).print(table)
+
+    def _markdown(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+        lines = [[self._title(column) for column in columns], ["---" for _ in columns]]
+        lines += [[self._cell(row.get(column)) for column in columns] for row in rows]
+        return "\n".join(f"| {' | '.join(map(_escaped, line))} |" for line in lines)
+
+    def _title(self, column: str) -> str:
+        return column if self.exact else column.replace("_", " ")
+
+    def _cell(self, value: object) -> str:
+        if self.exact and not isinstance(value, str | None):
+            return json.dumps(value, default=_text, ensure_ascii=False)
+        return _cell(value)
 
 
 def _yaml(value: object) -> str:
     try:
         import yaml
     except ImportError as error:
+        from deltasql.exceptions import MissingDriverError
+
         raise MissingDriverError(
             "--format yaml needs PyYAML, which is not installed", driver="pyyaml", extra="yaml"
         ) from error
@@ -84,10 +103,17 @@ def _yaml(value: object) -> str:
     return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
 
 
-def _markdown(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    lines = [[column.replace("_", " ") for column in columns], ["---" for _ in columns]]
-    lines += [[_cell(row.get(column)) for column in columns] for row in rows]
-    return "\n".join(f"| {' | '.join(map(_escaped, line))} |" for line in lines)
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _visible(text: str) -> str:
+    """Show what would otherwise steer the terminal.
+
+    >>> _visible("a\\x1b[2Jb")
+    'a\\\\x1b[2Jb'
+    """
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def _escaped(text: str) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from deltasql.migrate.export_report import ExportProgress
     from deltasql.migrate.import_report import ImportProgress
     from deltasql.migrate.rebuild import RebuiltTable
+    from deltasql.mirror.reconcile import Step as MirrorStep
     from deltasql.model.progress import Progress as PhaseProgress
 
 T = TypeVar("T")
@@ -62,6 +63,12 @@ def of_rebuild(table: RebuiltTable) -> Step:
     if table.first_version is not None and table.last_version is not None:
         total = table.last_version - table.first_version + 1
     return Step(table.name or table.location, table.loaded, total)
+
+
+def of_mirror(step: MirrorStep) -> Step:
+    """Tell how far a reconciler is with the table it has just worked at."""
+    done = step.version + 1
+    return Step(f"{step.table}: publishing", done, done + step.pending)
 
 
 @contextmanager

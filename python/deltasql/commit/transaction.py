@@ -71,6 +71,8 @@ class Committer:
             validate_staged(each)
         reached("staged")
         backend = self._store.dialect.name
+        if telemetry.is_enabled():
+            self._store.tell_pool()
         with (
             telemetry.span("commit", tables=len(staged), txn_id=txn_id),
             telemetry.timed("commit_latency_ms", backend=backend),
@@ -83,6 +85,10 @@ class Committer:
         if telemetry.is_enabled():
             for done in ratified:
                 telemetry.count("versions_committed_total", table=done.table.full_name)
+        if _log.isEnabledFor(logging.INFO):
+            for done in ratified:
+                fields = {"table": done.table.full_name, "version": done.version, "txn_id": txn_id}
+                telemetry.log(_log, logging.INFO, "committed", **fields)
         return ratified
 
     def _until_certain(

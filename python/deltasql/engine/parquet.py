@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import pyarrow as pa
 
+from deltasql import telemetry
 from deltasql.engine.file_shape import FileShape, file_shape
 from deltasql.engine.open_file import OpenFile
 from deltasql.engine.parquet_options import ParquetOptions
@@ -42,7 +43,10 @@ def write_batches(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile
     options = ParquetOptions.of(plan, shape)
     chunks = _chunks(reader, shape, options)
     is_sorted = not shape.partition_columns
-    with _Writer(plan, shape, options) as writer:
+    with (
+        telemetry.span("write", location=plan.location),
+        _Writer(plan, shape, options) as writer,
+    ):
         while (chunk := next(chunks, None)) is not None:
             parts = list(split_by_partition(chunk, shape.partition_columns))
             if not is_sorted and writer.files_with(parts) > _OPEN_FILES:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
+from deltasql import telemetry
 from deltasql.engine.base import DROPPED, FILE, ROW
 from deltasql.engine.file_shape import file_shape
 from deltasql.engine.footer_stats import footer_statistics, indexed_leaves
@@ -64,7 +65,11 @@ def revise_files(
     work = _Work(files, plan, changes)
     done: list[list[AddFile] | None] = [None] * len(places)
     # Threads that end files, since each of them waits for the disk.
-    with _TwoHands() as hands, ThreadPoolExecutor(_ENDED_AT_ONCE) as ends:
+    with (
+        telemetry.span("write", location=plan.location),
+        _TwoHands() as hands,
+        ThreadPoolExecutor(_ENDED_AT_ONCE) as ends,
+    ):
         steps = _ahead(work.steps(places, hands))
         ending: deque[tuple[int, Future[AddFile]]] = deque()
         for number, group in groupby(steps, key=lambda step: step.number):

@@ -263,7 +263,10 @@ class SparkEngine:
                 return write_batches(self.collect(relation).to_reader(), plan)
             except TxnLogEngineError as error:  # they may be larger than the driver takes
                 telemetry.log(_log, logging.INFO, "rows written by executors", reason=str(error))
-        with self._acting(relation, f"write to {plan.location}") as frame:
+        with (
+            telemetry.span("write", location=plan.location),
+            self._acting(relation, f"write to {plan.location}") as frame,
+        ):
             ours = cast("SparkRelation", relation)
             files = wanted_files(plan, ours.size)
             parted, keys = frame, list[str]()

@@ -66,7 +66,9 @@ def write_checkpoint(
     Doing it again, or twice at once, is harmless: the same content takes the same place.
     """
     with telemetry.span("checkpoint", table=table.full_name, version=version):
-        return write_checkpoint_of(CheckpointSource(store, table, version), table, storage)
+        info = write_checkpoint_of(CheckpointSource(store, table, version), table, storage)
+        telemetry.gauge("files_active", info.num_of_add_files, table=table.full_name)
+        return info
 
 
 def write_checkpoint_of(

@@ -115,6 +115,8 @@ class Reconciler:
             self._alert(each)
         for table, lag_s in lags.items():
             telemetry.gauge("mirror_lag_seconds", lag_s, table=table)
+        if telemetry.is_enabled():
+            self._store.tell_pool()
         return found
 
     def _claim(self) -> list[Target]:

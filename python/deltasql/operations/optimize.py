@@ -67,6 +67,17 @@ class Compaction:
             ),
         }
 
+    def forecast(self) -> dict[str, Any]:
+        """Return what rewriting the bins that are left would come to."""
+        sizes = [size for each in self.bins for size in each["size"].to_pylist()]
+        return {
+            "numFilesRemoved": len(sizes),
+            "bytesRemoved": sum(sizes),
+            "partitionsOptimized": self.partitions,
+            "totalConsideredFiles": self.considered,
+            "targetSize": self.target_size,
+        }
+
 
 def plan_compaction(
     target: Target,

@@ -78,6 +78,13 @@ class Store:
         """Close every connection; safe to call twice."""
         self.dialect.close()
 
+    def tell_pool(self) -> dict[str, int]:
+        """Return how the connections are used, and publish it as a metric."""
+        usage = self.dialect.usage()
+        for state in ("lent", "idle", "max"):
+            telemetry.gauge("pool_connections", usage[state], state=state)
+        return usage
+
     @contextmanager
     def session(self) -> Iterator[Session]:
         """Borrow a connection."""

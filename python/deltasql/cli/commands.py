@@ -1,0 +1,137 @@
+"""Groups of commands: loaded when used, with the nearest name for a wrong one."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deltasql.cli.completion import TABLE
+from deltasql.cli.context import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_WRONG,
+    Choice,
+    nearest,
+    shared_options,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Commands(click.Group):
+    """A group that suggests the nearest command and prints our errors without a traceback."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            hint = nearest(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx) from error
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except click.exceptions.Exit:
+            raise
+        except Exception as error:
+            told = _told(error)
+            if told is None:
+                raise
+            click.echo(f"Error: {told}", err=True)
+            ctx.exit(EXIT_WRONG if _is_finding(error) else EXIT_FAILED)
+
+
+class LazyCommands(Commands):
+    """The root: the module of a command is imported when the command is asked for."""
+
+    def __init__(self, *args: Any, homes: Mapping[str, str], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._homes = homes
+        put_example_last(self)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self._homes, *self.commands})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands and cmd_name in self._homes:
+            module, _, name = self._homes[cmd_name].partition(":")
+            command = getattr(import_module(f"deltasql.cli.{module}"), name)
+            prepare(command)
+            self.add_command(command, cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command line; end the process with its exit code where it stands alone."""
+        run = super().main
+        if not standalone_mode:
+            return run(args, prog_name, complete_var, standalone_mode=False, **extra)
+        try:
+            code = run(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.Abort as error:
+            # Ctrl-C ends as a shell expects it; a question that was answered with no is a 1.
+            is_interrupt = isinstance(error.__context__, KeyboardInterrupt)
+            click.echo("Interrupted." if is_interrupt else "Aborted!", err=True)
+            sys.exit(EXIT_INTERRUPTED if is_interrupt else EXIT_WRONG)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def prepare(command: click.Command) -> None:
+    """Give a command, and all below it, what every command has."""
+    put_example_last(command)
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            prepare(each)
+        return
+    for param in command.params:
+        if isinstance(param, click.Argument) and param.name == "table":
+            param.type = TABLE
+        elif isinstance(param.type, click.Choice) and not isinstance(param.type, Choice):
+            param.type = Choice(param.type.choices, param.type.case_sensitive)
+    taken = {each for param in command.params for each in param.opts}
+    # Common options are also taken behind the command, where they are often looked for.
+    command.params += [each for each in shared_options() if not taken & {*each.opts}]
+
+
+def put_example_last(command: click.Command) -> None:
+    """Let a help end with its example, below the options."""
+    if command.epilog is None:
+        text, mark, example = cleandoc(command.help or "").partition("\b\nExample:")
+        command.help, command.epilog = text.rstrip(), f"{mark}{example}"
+
+
+def _told(error: Exception) -> str | None:
+    """Return an error's text, where it is one that a user can do something about."""
+    # Whoever raises one of ours has imported it: `deltasql --version` need not.
+    if "deltasql.exceptions" not in sys.modules:
+        return None
+    from deltasql.exceptions import TxnLogError, TxnLogStorageError
+    from deltasql.exceptions.redaction import redact
+
+    if isinstance(error, TxnLogError):
+        return str(error)
+    if isinstance(error, FileNotFoundError):
+        return str(TxnLogStorageError(redact(str(error))))
+    return None
+
+
+def _is_finding(error: Exception) -> bool:
+    from deltasql.exceptions import ImportMismatchError
+
+    return isinstance(error, ImportMismatchError)

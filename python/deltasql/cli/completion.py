@@ -1,0 +1,78 @@
+"""Completion: what the shell and `deltasql shell` offer, and the scripts that ask for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+if TYPE_CHECKING:
+    from deltasql.cli.context import Context
+
+SHELLS = ("bash", "zsh", "fish")
+_VARIABLE = "_DELTASQL_COMPLETE"
+_MOST = 1000  # more names than anybody looks through
+
+
+class TableName(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
+    """A table of the catalog, completed from what the catalog holds."""
+
+    name = "table"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        try:
+            names = _known_tables(ctx)
+        except Exception:  # whatever it is, a shell in the middle of a line cannot show it
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)][:_MOST]
+
+
+TABLE = TableName()
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that lets SHELL complete commands, options and names of tables.
+
+    Put `eval "$(deltasql completion bash)"` into ~/.bashrc, the same with zsh into ~/.zshrc, or
+    write the output for fish to ~/.config/fish/completions/deltasql.fish.
+
+    \b
+    Example:
+      deltasql completion zsh
+    """
+    found = get_completion_class(shell)
+    if found is None:  # pragma: no cover - click knows all three
+        raise click.UsageError(f"no completion for {shell}")
+    root = click.get_current_context().find_root().command
+    click.echo(found(root, {}, "deltasql", _VARIABLE).source())
+
+
+def _known_tables(ctx: click.Context) -> list[str]:
+    """List the tables of the catalog that the command line so far names."""
+    context: Context | None = ctx.obj
+    if context is not None:  # the interactive shell has it open
+        with context.open() as catalog:
+            return [table.full_name for table in catalog.tables()]
+    chosen: dict[str, str | None] = {}
+    at: click.Context | None = ctx
+    while at is not None:
+        for key in ("uri", "catalog"):
+            chosen[key] = chosen.get(key) or at.params.get(key)
+        at = at.parent
+    place = chosen["catalog"] or chosen["uri"]
+    if place is None:
+        return []
+    from deltasql.api.connect import is_new, resolved
+
+    uri = resolved(place)
+    if is_new(uri):  # to complete a name must not create a catalog
+        return []
+    import deltasql
+
+    with deltasql.connect(uri, mirror={"mode": "off"}) as catalog:
+        return [table.full_name for table in catalog.tables()]

@@ -1,0 +1,32 @@
+"""Metrics and traces of a command that runs for long."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from deltasql.cli.context import talk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def metrics_served(host: str, port: int | None) -> Iterator[None]:
+    """Answer Prometheus at a port while the block runs; at none where none is named."""
+    if port is None:
+        yield
+        return
+    from deltasql import telemetry
+
+    registry = telemetry.enable_prometheus()
+    import prometheus_client
+
+    server, thread = prometheus_client.start_http_server(port, host, registry)
+    talk(f"metrics at http://{host}:{server.server_port}/metrics")
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,88 @@
+"""`deltasql optimize`, `vacuum`, `restore`, `undo` and `checkpoint` on every database."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Cli
+
+
+def ids(cli: Cli, table: str = "sales") -> list[int]:
+    return [row["id"] for row in cli.json("query", f"SELECT id FROM {table} ORDER BY id")]
+
+
+def version(cli: Cli) -> int:
+    return int(cli.json("table", "show", "sales")["version"])
+
+
+def live(cli: Cli) -> int:
+    return int(cli.json("table", "show", "sales")["num_files"])
+
+
+def test_optimize_rewrites_and_a_dry_run_only_tells(sales: Cli) -> None:
+    told = sales.json("optimize", "sales", "--dry-run")
+    assert (told["numFilesRemoved"], live(sales), version(sales)) == (2, 2, 2)
+    metrics = sales.json("optimize", "sales")
+    assert (metrics["numFilesAdded"], metrics["numFilesRemoved"]) == (1, 2)
+    assert (live(sales), ids(sales)) == (1, [0, 1, 2, 3])
+
+
+def test_z_order_takes_columns_that_exist(sales: Cli) -> None:
+    assert "'price'" in sales("optimize", "sales", "--z-order", "prise", wanted=2).stderr
+    told = sales.json("optimize", "sales", "--z-order", "id,price", "--dry-run")
+    assert told["numFilesRemoved"] == 2
+    sales("optimize", "sales", "--z-order", "id,price")
+    assert ids(sales) == [0, 1, 2, 3]
+
+
+def test_restore_and_undo_are_commits_that_can_be_tried(sales: Cli) -> None:
+    assert sales.json("restore", "sales", "1", "--dry-run") != {}
+    assert version(sales) == 2
+    sales("restore", "sales", "1", answer="n\n", wanted=1)
+    assert version(sales) == 2
+    assert sales.json("restore", "sales", "1", "--yes")["version"] == 3
+    assert ids(sales) == [0, 1]
+    sales("undo", "sales", "--dry-run")
+    assert version(sales) == 3
+    sales("undo", "sales", "--yes")
+    assert ids(sales) == [0, 1, 2, 3]
+    assert ids(sales, "sales@1") == [0, 1]
+
+
+def test_restore_takes_a_moment_and_refuses_nonsense(sales: Cli) -> None:
+    sales("restore", "sales", "2000-01-01T00:00:00Z", "--yes")
+    assert ids(sales) == []
+    sales("restore", "sales", "yesterday", "--yes", wanted=2)
+    sales("restore", "sales", "99", "--yes", wanted=3)
+
+
+def test_vacuum_lists_before_it_deletes(sales: Cli, tmp_path: Path) -> None:
+    def files() -> list[Path]:
+        found = (tmp_path / "lake").rglob("*.parquet")
+        return [each for each in found if each.parent.name != "_delta_log"]
+
+    sales("optimize", "sales")
+    assert len(files()) == 3
+    keep = ("--retention-hours", "0", "--force")
+    told = sales.json("vacuum", "sales", *keep, "--dry-run")
+    assert (len(told), len(files())) == (2, 3)
+    sales("vacuum", "sales", *keep, answer="n\n", wanted=1)
+    assert len(files()) == 3
+    assert sales.json("vacuum", "sales", *keep, "--yes") == told
+    assert len(files()) == 1
+    assert ids(sales) == [0, 1, 2, 3]
+
+
+def test_vacuum_keeps_to_the_retention_unless_forced(sales: Cli) -> None:
+    assert "retention" in sales("vacuum", "sales", "--retention-hours", "0", wanted=3).stderr
+    sales("vacuum", "sales", "--full", "--lite", wanted=2)
+    assert sales.json("vacuum", "sales", "--full", "--dry-run") == []
+
+
+def test_checkpoint_lies_where_readers_look(sales: Cli, tmp_path: Path) -> None:
+    assert sales.json("checkpoint", "sales")["version"] == 2
+    (last,) = (tmp_path / "lake").rglob("_last_checkpoint")
+    assert json.loads(last.read_text())["version"] == 2

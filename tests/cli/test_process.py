@@ -1,0 +1,162 @@
+"""`deltasql` as a process: how fast it starts, how it ends, and what it says where."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import deltasql
+from deltasql.cli.completion import SHELLS
+
+if TYPE_CHECKING:
+    from deltasql.uri import DeltaSqlUri
+
+DELTASQL = [sys.executable, "-m", "deltasql.cli.main"]
+
+
+@pytest.fixture
+def uri(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> str:
+    """A catalog with the tables `sales` and `crm.sold`."""
+    with deltasql.connect(sqlite_uri) as catalog:
+        for name in ("sales", "crm.sold"):
+            catalog.create_table(name, pa.schema([("id", pa.int64())]))
+        for number in range(2):
+            with catalog.begin() as transaction:
+                transaction.write("sales", pa.table({"id": [number]}))
+    return sqlite_uri.to_string()
+
+
+def cpu_s(*words: str) -> float:
+    """CPU seconds of a Python of its own."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_start_costs_little_more_than_click_itself() -> None:
+    bare, ours = [], []
+    for _ in range(5):
+        bare.append(cpu_s("-c", "import click"))
+        ours.append(cpu_s("-m", "deltasql.cli.main", "--version"))
+    print(f"import click {median(bare) * 1000:.0f} ms, --version {median(ours) * 1000:.0f} ms")
+    assert median(ours) < 2.5 * median(bare)
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["table", "--help"]], ids=" ".join)
+def test_nothing_heavy_is_imported_to_explain_itself(words: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from deltasql.cli.main import main\n"
+        f"main.main({words!r}, 'deltasql', standalone_mode=False)\n"
+        "heavy = {'deltalake', 'pyarrow', 'pydantic', 'sqlglot', 'rich', 'duckdb', 'psycopg'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stderr.strip() == "[]"
+
+
+def test_a_closed_pipe_ends_it_silently(uri: str) -> None:
+    sql = "SELECT range AS n FROM range(1000000)"
+    with subprocess.Popen(
+        [*DELTASQL, "--uri", uri, "--format", "csv", "query", sql],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "n\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+
+
+def test_ctrl_c_ends_with_130_and_no_traceback(uri: str) -> None:
+    with subprocess.Popen(
+        [*DELTASQL, "--uri", uri, "--format", "csv", "shell"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("SELECT 1 AS n;\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "n\n"
+        process.send_signal(signal.SIGINT)
+        told = process.stderr.read()
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+
+
+def test_no_to_a_question_is_a_1(uri: str) -> None:
+    run = subprocess.run(
+        [*DELTASQL, "--uri", uri, "table", "drop", "sales"],
+        input="n\n",
+        capture_output=True,
+        text=True,
+    )
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "Drop sales" in run.stderr
+
+
+def test_logs_are_json_lines_on_stderr(uri: str) -> None:
+    run = subprocess.run(
+        [*DELTASQL, "--uri", uri, "-v", "--log-format", "json", "optimize", "sales"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [json.loads(line) for line in run.stderr.splitlines()]
+    assert all({"time", "level", "logger"} <= {*line} for line in lines)
+    (committed,) = [line for line in lines if line["event"] == "committed"]
+    assert (committed["table"], committed["version"]) == ("default.sales", 3)
+    assert "numFilesAdded" in run.stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_scripts_for_completion_name_the_program(shell: str) -> None:
+    run = subprocess.run(
+        [*DELTASQL, "completion", shell], capture_output=True, text=True, check=True
+    )
+    assert "_DELTASQL_COMPLETE" in run.stdout
+
+
+def completed(line: str, **env: str) -> list[str]:
+    """Ask as the script for bash does."""
+    words = ["deltasql", *line.split(" ")]
+    asked = {
+        "_DELTASQL_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    code = "import sys; sys.argv[0] = 'deltasql'; from deltasql.cli.main import main; main()"
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | asked | env, capture_output=True, text=True
+    )
+    assert run.stderr == ""
+    return [each.partition(",")[2] for each in run.stdout.splitlines() if each]
+
+
+def test_a_shell_completes_commands_options_and_tables(uri: str, tmp_path: Path) -> None:
+    assert completed("ta") == ["table"]
+    assert completed("table re") == ["rename"]
+    assert completed("vacuum --ret") == ["--retention-hours"]
+    assert completed("table list --format y") == ["yaml"]
+    assert completed("head ", DELTASQL_URI=uri) == ["crm.sold", "sales"]
+    assert completed("table show sa", DELTASQL_URI=uri) == ["sales"]
+    assert completed(f"--uri {uri} optimize cr") == ["crm.sold"]
+    assert completed("head ", DELTASQL_URI=f"deltasql://sqlite/{tmp_path}/none.db") == []
+    assert not (tmp_path / "none.db").exists()

@@ -1,0 +1,80 @@
+"""`deltasql query` and `head`: data on stdout in every format, on every database."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Cli
+
+SQL = "SELECT id, price FROM sales ORDER BY id"
+
+
+def test_rows_are_exact_in_every_format(sales: Cli) -> None:
+    expected = [{"id": each, "price": each + 0.25} for each in range(4)]
+    assert sales.json("query", SQL) == expected
+    lines = sales("--format", "ndjson", "query", SQL).stdout.splitlines()
+    assert [json.loads(line) for line in lines] == expected
+    assert yaml.safe_load(sales("--format", "yaml", "query", SQL).stdout) == expected
+    text = sales("--format", "csv", "query", SQL).stdout
+    assert [*csv.reader(io.StringIO(text))][:2] == [["id", "price"], ["0", "0.25"]]
+    assert "| 3 | 3.25 |" in sales("--format", "markdown", "query", SQL).stdout
+    assert sales("query", SQL).stdout.split()[:4] == ["id", "price", "0", "0.25"]
+
+
+def test_an_empty_answer_is_still_an_answer(sales: Cli) -> None:
+    none = f"SELECT * FROM ({SQL}) WHERE id < 0"
+    assert sales.json("query", none) == []
+    assert sales("--format", "csv", "query", none).stdout == "id,price\n"
+    assert sales("--format", "ndjson", "query", none).stdout == ""
+
+
+def test_sql_comes_from_stdin_or_a_file(sales: Cli, tmp_path: Path) -> None:
+    (tmp_path / "q.sql").write_text("SELECT count(*) AS n FROM sales@1\n")
+    assert sales.json("query", "--file", str(tmp_path / "q.sql")) == [{"n": 2}]
+    found = sales("--format", "json", "query", "-", answer="SELECT count(*) AS n FROM sales")
+    assert json.loads(found.stdout) == [{"n": 4}]
+    sales("query", wanted=2)
+
+
+def test_values_that_json_lacks_are_told_as_text(sales: Cli) -> None:
+    sql = "SELECT 'nan'::DOUBLE AS a, DATE '2024-05-01' AS b, '\\x01'::BLOB AS c, [1.5e0] AS d"
+    (row,) = sales.json("query", sql)
+    assert row == {"a": "NaN", "b": "2024-05-01", "c": "01", "d": [1.5]}
+
+
+def test_limit_cuts_and_a_long_table_says_so(sales: Cli) -> None:
+    assert len(sales.json("query", SQL, "--limit", "3")) == 3
+    many = "SELECT range AS n FROM range(1500)"
+    result = sales("query", many)
+    assert len(result.stdout.splitlines()) == 1001
+    assert "first 1000 rows" in result.stderr
+    assert len(sales.json("query", many)) == 1500
+
+
+def test_head_shows_rows_of_any_version(sales: Cli) -> None:
+    assert len(sales.json("head", "sales", "-n", "3")) == 3
+    assert len(sales.json("head", "sales", "--version", "1")) == 2
+    assert {*sales.json("head", "sales", "--columns", "price")[0]} == {"price"}
+    assert "'price'" in sales("head", "sales", "--columns", "pric", wanted=2).stderr
+
+
+def test_a_name_in_quotes_is_a_name(cli: Cli) -> None:
+    cli("table", "create", 'my "odd" table', "id:bigint")
+    assert cli.json("head", 'my "odd" table') == []
+
+
+def test_what_is_wrong_is_told_without_a_traceback(sales: Cli) -> None:
+    assert "Did you mean sales?" in sales("query", "SELECT * FROM sale", wanted=3).stderr
+    assert "Help:" in sales("query", "DROP TABLE sales", wanted=3).stderr
+    assert "price" in sales("query", "SELECT prise FROM sales", wanted=3).stderr
+
+
+def test_an_escape_sequence_does_not_reach_the_terminal(sales: Cli) -> None:
+    assert "\x1b" not in sales("query", "SELECT chr(27) || '[2J' AS a").stdout

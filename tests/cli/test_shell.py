@@ -1,0 +1,154 @@
+"""`deltasql shell` at a real pseudo-terminal, and fed by a pipe."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import sys
+import termios
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cli.conftest import Cli
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x1b\][^\x07]*\x07")
+PROMPT = "deltasql>"  # the space behind it is a movement of the cursor
+
+
+class Terminal:
+    """A person at a terminal."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._descriptor, text.encode())
+
+    def wait_for(self, text: str) -> str:
+        """Read until a text has come; return all that came before it and with it."""
+        while text not in self._seen:
+            ready, _, _ = select.select([self._descriptor], [], [], 120)
+            assert ready, f"{text!r} did not come, but {self._seen!r}"
+            try:
+                found = os.read(self._descriptor, 65536)
+            except OSError:  # the other side is gone
+                found = b""
+            assert found, f"it ended without {text!r}: {self._seen!r}"
+            self._seen += _ESCAPES.sub("", found.decode(errors="replace"))
+        before, _, self._seen = self._seen.partition(text)
+        return before + text
+
+
+@contextmanager
+def terminal(cli: Cli, *words: str) -> Iterator[Terminal]:
+    """Start the shell at a terminal of its own; it must have ended well by the end."""
+    process, descriptor = pty.fork()
+    if process == 0:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 500, 0, 0))
+        # This terminal does not tell where its cursor is.
+        environment = os.environ | {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
+        command = [sys.executable, "-m", "deltasql.cli.main", "--uri", cli.uri, *words, "shell"]
+        # Not the C library's variables: readline has put the width of another terminal there.
+        os.execve(sys.executable, command, environment)
+    try:
+        yield Terminal(descriptor)
+        _, status = os.waitpid(process, 0)
+        process = 0
+        assert os.waitstatus_to_exitcode(status) == 0
+    finally:
+        os.close(descriptor)
+        if process:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+
+
+def test_commands_and_sql_run_at_one_prompt(sales: Cli) -> None:
+    with terminal(sales) as user:
+        user.wait_for(PROMPT)
+        user.type("table list\r")
+        user.wait_for("location")
+        user.wait_for("/lake/default/sales")
+        user.wait_for(PROMPT)
+        user.type("SELECT sum(price) AS total\rFROM sales;\r")  # over two lines
+        user.wait_for("7.0")
+        user.wait_for(PROMPT)
+        user.type("\\d sales\r")
+        user.wait_for("DOUBLE")
+        user.wait_for(PROMPT)
+        user.type("SELECT * FROM sale;\r")
+        user.wait_for("Did you mean sales?")
+        user.wait_for(PROMPT)
+        user.type("\\f json\r")
+        user.wait_for(PROMPT)
+        user.type("query 'SELECT count(*) AS n FROM sales@1'\r")
+        user.wait_for('{"n": 2}')
+        user.wait_for(PROMPT)
+        user.type("undo sales\r")
+        user.wait_for("[y/N]")
+        user.type("y\r")
+        user.wait_for('"version": 3')
+        user.wait_for(PROMPT)
+        user.type("\\q\r")
+    assert sales.json("query", "SELECT count(*) AS n FROM sales") == [{"n": 2}]
+
+
+def test_tab_completes_commands_tables_columns_and_sql(sales: Cli) -> None:
+    with terminal(sales) as user:
+        for typed, rest in (
+            ("opti", "mize"),
+            ("table rena", "me"),
+            ("head sal", "es"),
+            ("vacuum --retent", "ion-hours"),
+            ("\\d sal", "es"),
+            ("SELECT * FROM sal", "es"),
+            ("SELECT * FROM sales WHERE pri", "ce"),
+            ("SELECT * FROM sales ORD", "ER BY"),
+        ):
+            user.wait_for(PROMPT)
+            user.type(typed)
+            user.wait_for(typed[-3:])
+            user.type("\t")
+            user.wait_for(rest)
+            user.type("\x03")  # Ctrl-C gives the line up
+        user.wait_for(PROMPT)
+        user.type("\x04")  # Ctrl-D leaves
+
+
+def test_history_is_kept_without_passwords(sales: Cli, tmp_path: Path) -> None:
+    with terminal(sales) as user:
+        user.wait_for(PROMPT)
+        user.type("config show --uri deltasql://postgres/ann:hunter2@db/lake --changed\r")
+        user.wait_for("default  source")
+        user.wait_for(PROMPT)
+        user.type("exit\r")
+    history = tmp_path / "state" / "deltasql" / "history"
+    assert "config show" in history.read_text()
+    assert "hunter2" not in history.read_text()
+    assert history.stat().st_mode & 0o077 == 0
+    with terminal(sales) as user:
+        user.wait_for(PROMPT)
+        user.type("\x1b[A\x1b[A")  # up, past `exit`
+        user.wait_for("config show")
+        user.type("\x03")
+        user.wait_for(PROMPT)
+        user.type("\x04")
+
+
+def test_lines_of_a_pipe_are_run_and_failures_counted(sales: Cli) -> None:
+    script = "# a remark\ntable list\nSELECT count(*)\nAS n FROM sales;\n"
+    result = sales("--format", "ndjson", "shell", answer=script)
+    assert '"name": "sales"' in result.stdout
+    assert '{"n": 4}' in result.stdout
+    assert sales("shell", answer="nonsense\n", wanted=1).stderr.count("No such command") == 1
+    assert "Error" in sales("shell", answer="SELECT 1 FROM nowhere;\n", wanted=1).stderr
+    assert "\\d" in sales("shell", answer="help\nexit\nnonsense\n").stderr

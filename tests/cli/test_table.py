@@ -1,0 +1,188 @@
+"""`deltasql init`, `migrate`, `config` and `table` on every database."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import deltalake
+from click.testing import CliRunner
+
+import deltasql
+from deltasql.cli.main import main
+
+if TYPE_CHECKING:
+    import pytest
+
+    from deltasql.uri import DeltaSqlUri
+    from tests.cli.conftest import Cli
+
+SCHEMA = {
+    "type": "struct",
+    "fields": [{"name": "id", "type": "long", "nullable": False, "metadata": {}}],
+}
+
+
+def test_init_creates_a_catalog_once(cli: Cli) -> None:
+    first = cli("--format", "json", "init")
+    assert json.loads(first.stdout)["created"] is True
+    assert "next steps" in first.stderr
+    assert cli.json("init")["created"] is False
+    assert cli.json("init")["schema_version"] >= 3
+
+
+def test_init_never_shows_a_password(postgres_uri: DeltaSqlUri) -> None:
+    # A server that trusts its socket takes any password.
+    uri = replace(postgres_uri, password=postgres_uri.password or "hunter2")
+    result = CliRunner().invoke(main, ["init", uri.to_string()])
+    assert result.exit_code == 0
+    assert f":{uri.password}@" not in result.output
+    assert "export" not in result.output
+
+
+def test_migrate_lists_what_is_pending_and_applies_it(cli: Cli) -> None:
+    pending = cli.json("migrate", "--dry-run")
+    assert [each["migration"] for each in pending] == list(range(1, len(pending) + 1))
+    assert cli.json("migrate", "--dry-run") == pending
+    applied = cli.json("migrate", "--yes")
+    assert {each["state"] for each in applied} == {"applied"}
+    assert cli.json("migrate", "--dry-run") == []
+    assert "up to date" in cli("migrate").stderr
+
+
+def test_migrate_asks_first(cli: Cli) -> None:
+    cli("migrate", answer="n\n", wanted=1)
+    assert cli.json("migrate", "--dry-run") != []
+
+
+def test_create_show_and_list(cli: Cli) -> None:
+    cli(
+        *("table", "create", "crm.orders", "id:bigint not null", "day:date", "tags:array<string>"),
+        *("at:struct<city:string, codes:map<string,int>>", "amount:decimal(10,2)"),
+        *(
+            "--partition-by",
+            "day",
+            "--property",
+            "delta.appendOnly=true",
+            "--description",
+            "Orders",
+        ),
+    )
+    found = cli.json("table", "show", "crm.orders")
+    types = {each["name"]: each["type"] for each in found["schema"]}
+    assert types["id"] == "long"
+    assert types["amount"] == "decimal(10,2)"
+    assert types["tags"]["elementType"] == "string"
+    assert types["at"]["fields"][1]["type"]["valueType"] == "integer"
+    assert [each["nullable"] for each in found["schema"]][:2] == [False, True]
+    assert found["partition_columns"] == ["day"]
+    assert found["properties"]["delta.appendOnly"] == "true"
+    assert found["description"] == "All"
+    assert [each["name"] for each in cli.json("table", "list")] == ["crm.orders"]
+    assert cli.json("table", "list", "--namespace", "default") == []
+    assert deltalake.DeltaTable(found["location"]).version() == 0
+    assert "id long not null" in cli("table", "show", "crm.orders").stdout
+
+
+def test_create_takes_a_schema_from_text_file_and_stdin(cli: Cli, tmp_path: Path) -> None:
+    text = json.dumps(SCHEMA)
+    (tmp_path / "schema.json").write_text(text)
+    cli("table", "create", "a", "--schema", text)
+    cli("table", "create", "b", "--schema", str(tmp_path / "schema.json"))
+    cli("table", "create", "c", "--schema", "-", answer=text)
+    for name in "abc":
+        assert cli.json("table", "show", name)["schema"] == SCHEMA["fields"]
+    cli("table", "create", "d", "--schema", "[]", wanted=2)
+
+
+def test_create_again_is_refused_or_left_alone(sales: Cli) -> None:
+    assert "exists" in sales("table", "create", "sales", "id:int", wanted=3).stderr
+    sales("table", "create", "sales", "id:int", "--if-not-exists")
+    assert sales.json("table", "show", "sales")["version"] == 2
+
+
+def test_rename_drop_and_undrop(sales: Cli) -> None:
+    sales("table", "rename", "sales", "crm.sold")
+    assert [each["name"] for each in sales.json("table", "list")] == ["crm.sold"]
+    sales("table", "drop", "crm.sold", "--dry-run")
+    sales("table", "drop", "crm.sold", answer="n\n", wanted=1)
+    assert len(sales.json("table", "list")) == 1
+    sales("table", "drop", "crm.sold", "--yes")
+    assert sales.json("table", "list") == []
+    assert [each["name"] for each in sales.json("table", "list", "--dropped")] == ["crm.sold"]
+    assert "'crm.sold'" in sales("table", "undrop", "crm.sld", wanted=2).stderr
+    sales("table", "undrop", "crm.sold")
+    assert sales.json("head", "crm.sold", "-n", "9") != []
+
+
+def test_set_changes_properties_in_one_commit(sales: Cli) -> None:
+    sales("table", "set", "sales", "delta.appendOnly=true", "--description", "x", "--dry-run")
+    assert sales.json("table", "show", "sales")["version"] == 2
+    sales("table", "set", "sales", "delta.appendOnly=true", "--description", "x")
+    found = sales.json("table", "show", "sales")
+    assert (found["version"], found["description"]) == (3, "x")
+    assert found["properties"]["delta.appendOnly"] == "true"
+    sales("table", "set", "sales", "oops", wanted=2)
+
+
+def test_a_wrong_table_names_the_nearest(sales: Cli) -> None:
+    assert "Did you mean sales?" in sales("table", "show", "sale", wanted=3).stderr
+
+
+def test_config_shows_the_source_of_each_setting_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DELTASQL_POOL__MAX_SIZE", "4")
+    Path("deltasql.toml").write_text(
+        "[catalogs]\nprod = 'deltasql://postgres/ann:hunter2@db/lake'\n"
+        "[storage.options]\naws_secret_access_key = 'hunter2'\n"
+    )
+    result = CliRunner().invoke(main, ["--format", "json", "config", "show"])
+    rows = {each["key"]: each for each in json.loads(result.stdout)}
+    assert rows["pool.max_size"]["value"] == "4"
+    assert "DELTASQL_POOL__MAX_SIZE" in rows["pool.max_size"]["source"]
+    assert rows["catalogs.prod"]["source"] == "deltasql.toml"
+    assert rows["mirror.mode"]["source"] == "default"
+    assert "hunter2" not in result.output
+    changed = CliRunner().invoke(main, ["--format", "json", "config", "show", "--changed"])
+    assert "mirror.mode" not in changed.stdout
+
+
+def test_config_check_connects_to_every_catalog(cli: Cli, tmp_path: Path) -> None:
+    (row,) = json.loads(cli("--format", "json", "config", "check", wanted=1).stdout)
+    assert "deltasql init" in row["problem"]
+    cli("init")
+    (row,) = cli.json("config", "check")
+    assert (row["ok"], row["tables"]) == (True, 0)
+
+
+def test_config_check_tells_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DELTASQL_URI", raising=False)
+    Path("deltasql.toml").write_text("[catalogs]\ndev = 'deltasql://sqlite/dev.db'\n")
+    result = CliRunner().invoke(main, ["config", "check"])
+    assert result.exit_code == 1
+    assert not Path("dev.db").exists()  # looking creates nothing
+    Path("deltasql.toml").write_text("[pool]\nmax_sise = 4\n")
+    result = CliRunner().invoke(main, ["config", "check"])
+    assert result.exit_code == 3
+    assert "did you mean pool.max_size" in result.output
+
+
+def test_a_catalog_is_named_by_configuration_or_variable(
+    sales: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("deltasql.toml").write_text(f"[catalogs]\ndev = {json.dumps(sales.uri)}\n")
+    for words, env in (
+        (["--catalog", "dev", "table", "list"], {}),
+        (["table", "list", "--catalog", "dev"], {}),
+        (["table", "list", "--uri", sales.uri], {}),
+        (["table", "list"], {"DELTASQL_URI": sales.uri}),
+    ):
+        result = CliRunner().invoke(main, [*words, "--format", "ndjson"], env=env)
+        assert json.loads(result.stdout)["name"] == "sales"
+    assert deltasql.connect("dev").exists("sales")

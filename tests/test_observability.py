@@ -1,0 +1,184 @@
+"""What is measured of real work, and that the dashboard and the alerts ask for it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+import yaml
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import CollectorRegistry, generate_latest
+
+import deltasql
+from deltasql import telemetry
+from deltasql.exceptions import CommitConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.uri import DeltaSqlUri
+
+FOLDER = Path(__file__).parents[1] / "docs" / "observability"
+ROWS = pa.table({"id": [1, 2, 3]})
+# Words of PromQL and of our labels that are no metrics.
+_OTHER = frozenset(
+    {"sum", "max", "by", "rate", "increase", "histogram_quantile", "le", "table", "kind", "state"}
+    | {"backend", "instance", "label_values", "m", "lent", "__rate_interval"}
+)
+
+
+@pytest.fixture(autouse=True)
+def off() -> Iterator[None]:
+    telemetry.disable()
+    yield
+    telemetry.disable()
+
+
+def work(uri: DeltaSqlUri, lake: Path) -> None:
+    """Create, write, lose a conflict, read, publish and checkpoint."""
+    with deltasql.connect(uri, table={"data_root": str(lake)}) as catalog:
+        catalog.create_table("sales", ROWS.schema)
+        with catalog.begin() as transaction:
+            transaction.write("sales", ROWS)
+        first, second = catalog.begin(), catalog.begin()
+        for each in (first, second):
+            each.delete("sales", "id = 2")
+        first.commit()
+        with pytest.raises(CommitConflictError):
+            second.commit()
+        assert len(catalog.table("sales").scan("id = 1").arrow) == 1
+        catalog.table("sales").describe()
+        catalog.mirror.status()
+        catalog.mirror.checkpoint("sales")
+
+
+def test_real_work_is_told_in_numbers(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    registry = telemetry.enable_prometheus(CollectorRegistry())
+    work(catalog_uri, tmp_path / "lake")
+    text = generate_latest(registry).decode()
+    value = registry.get_sample_value
+    table, backend = {"table": "default.sales"}, {"backend": catalog_uri.backend}
+    assert value("versions_committed_total", table) == 3
+    assert value("files_active", table) == 1
+    assert value("mirror_lag_seconds", table) == 0
+    assert (value("commit_latency_ms_count", backend) or 0) >= 4
+    assert (value("metadata_open_latency_ms_count", backend) or 0) > 0
+    assert (value("mirror_latency_ms_count") or 0) > 0
+    assert re.search(r'commit_conflicts_total\{kind="Concurrent\w+Error"\} 1\.0', text)
+    assert value("pool_connections", {"state": "max"}) is not None
+
+
+def test_retries_and_failures_are_counted_by_kind(tmp_path: Path) -> None:
+    registry = telemetry.enable_prometheus(CollectorRegistry())
+    with deltasql.connect(
+        f"deltasql://sqlite/{tmp_path}/meta.db",
+        table={"data_root": str(tmp_path / "lake")},
+        store={"busy_timeout_ms": 0},
+        retry={"max_attempts": 3, "initial_backoff_ms": 1, "max_backoff_ms": 1},
+    ) as catalog:
+        made = catalog.create_table("sales", ROWS.schema)
+        blocker = sqlite3.connect(tmp_path / "meta.db", isolation_level=None)
+        blocker.execute("BEGIN IMMEDIATE")
+        with pytest.raises(deltasql.exceptions.TxnLogError):
+            catalog.create_table("other", ROWS.schema)
+        blocker.execute("ROLLBACK")
+        blocker.close()
+        log = Path(made.location) / "_delta_log"
+        log.rename(log.with_name("aside"))
+        log.write_text("not a folder")
+        with catalog.begin() as transaction:
+            transaction.write("sales", ROWS)
+    assert (registry.get_sample_value("commit_retries_total", {"kind": "retry"}) or 0) >= 2
+    failed = registry.get_sample_value("mirror_failures_total", {"table": "default.sales"})
+    assert (failed or 0) >= 1
+
+
+def test_spans_tell_the_way_of_a_commit(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    spans = InMemorySpanExporter()
+    tracers = TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    telemetry.enable_opentelemetry(tracer_provider=tracers)
+    work(catalog_uri, tmp_path / "lake")
+    found = spans.get_finished_spans()
+    assert {"open", "plan", "write", "commit", "publish"} <= {span.name for span in found}
+    written = [span for span in found if span.name == "write"]
+    assert all("sales" in str((span.attributes or {})["location"]) for span in written)
+    # The one that lost says so.
+    lost = [span for span in found if span.name == "commit" and not span.status.is_ok]
+    assert [span for span in lost if "Concurrent" in str(span.status.description)]
+
+
+def test_a_reconciler_answers_prometheus(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    with deltasql.connect(
+        sqlite_uri, mirror={"mode": "off"}, table={"data_root": str(tmp_path / "lake")}
+    ) as catalog:
+        catalog.create_table("sales", ROWS.schema)
+    command = [sys.executable, "-m", "deltasql.cli.main", "--uri", sqlite_uri.to_string()]
+    with subprocess.Popen(
+        [*command, "mirror", "run", "--metrics-port", "0"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        try:
+            address = re.search(r"http://\S+", process.stderr.readline())
+            assert address is not None
+            text = ""
+            while 'mirror_lag_seconds{table="default.sales"} 0.0' not in text:
+                assert process.poll() is None
+                with urllib.request.urlopen(address[0], timeout=60) as answer:
+                    text = answer.read().decode()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.stderr.read()
+    assert process.returncode == 0
+    assert 'pool_connections{state="max"}' in text
+    assert all(f"# HELP {name}" in text for name in telemetry.METRICS)
+
+
+def asked(expression: str) -> set[str]:
+    """The metrics that an expression of PromQL names."""
+    bare = re.sub(r'"[^"]*"', "", expression)
+    words = set(re.findall(r"[a-z_][a-z_0-9]*", bare)) - _OTHER
+    return {re.sub(r"_(bucket|count|sum)$", "", word) for word in words}
+
+
+def test_the_dashboard_shows_every_metric_and_no_other() -> None:
+    board = json.loads((FOLDER / "grafana-dashboard.json").read_text("utf-8"))
+    named = {
+        metric
+        for panel in board["panels"]
+        for target in panel["targets"]
+        for metric in asked(target["expr"])
+    }
+    assert named == {*telemetry.METRICS}
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(ids) == len(set(ids))
+    for variable in board["templating"]["list"]:
+        assert asked(variable["query"]) <= {*telemetry.METRICS, "prometheus"}
+
+
+def test_alerts_ask_for_metrics_that_exist_and_are_explained() -> None:
+    guide = (FOLDER.parent / "guides" / "observability.md").read_text("utf-8")
+    (group,) = yaml.safe_load((FOLDER / "alerts.yaml").read_text("utf-8"))["groups"]
+    for rule in group["rules"]:
+        assert asked(rule["expr"]) <= {*telemetry.METRICS}
+        assert asked(rule["expr"])
+        assert {"summary", "description"} <= {*rule["annotations"]}
+        assert f"`{rule['alert']}`" in guide
+
+
+def test_labels_in_expressions_are_those_of_the_metrics() -> None:
+    text = (FOLDER / "alerts.yaml").read_text() + (FOLDER / "grafana-dashboard.json").read_text()
+    for name, label in re.findall(r"(\w+)\{(\w+)[=~]", text):
+        if name in telemetry.METRICS:
+            assert label in telemetry.METRICS[name].labels
