@@ -42,8 +42,8 @@ def shell(context: Context) -> None:
       deltasql shell
     """
     with context.open() as catalog:
-        session = Session(replace(context, held=catalog), catalog)
-        if sys.stdin.isatty():
+        session = Session(replace(context, held=catalog), catalog, sys.stdin.isatty())
+        if session.is_terminal:
             from deltasql.cli.prompt import lines  # late: prompt_toolkit is needed only here
 
             talk(f"{catalog.uri}; \\? for help, \\q to leave")
@@ -60,6 +60,7 @@ class Session:
 
     context: Context
     catalog: Catalog
+    is_terminal: bool
     failures: int = 0
 
     def run(self, given: Iterable[str]) -> None:
@@ -91,6 +92,8 @@ class Session:
             self.failures += 1
             error.show()
         except click.Abort:
+            if not self.is_terminal:
+                raise
             self._fail("Interrupted.")
 
     def _query(self, text: str) -> None:
@@ -101,6 +104,8 @@ class Session:
         except TxnLogError as error:
             self._fail(f"Error: {error}")
         except KeyboardInterrupt:
+            if not self.is_terminal:  # a script ends; at a prompt only the query does
+                raise
             self._fail("Interrupted.")
 
     def _short(self, text: str) -> None:
