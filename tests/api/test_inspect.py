@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,48 @@ def test_totals_move_on_with_what_came_and_went(sales: Catalog) -> None:
     assert (found.files, found.bytes, found.rows) == (4, 202_000_305, 91)
     fresh = sales.table("sales").snapshot().totals()
     assert (fresh.num_files, fresh.size_bytes) == (found.files, found.bytes)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_totals_that_moved_on_are_those_that_are_added_up_anew(sales: Catalog, seed: int) -> None:
+    chosen = random.Random(seed)
+    live = {"day=mon/a.parquet": "mon", "day=mon/b.parquet": "mon", "day=tue/c.parquet": "tue"}
+    for step in range(8):
+        gone = chosen.sample(sorted(live), chosen.randint(0, min(2, len(live))))
+        actions: list[Any] = [
+            RemoveFile(path, 1, True, partition_values={"day": live.pop(path)}) for path in gone
+        ]
+        for number in range(chosen.randint(0, 3)):
+            day = chosen.choice(["mon", "tue", "wed"])
+            known = chosen.choice([None, 5, 50])
+            actions.append(add(f"{step}-{number}", day, chosen.randint(1, 10**9), known))
+            live[actions[-1].path] = day
+        if actions:
+            commit(sales, *actions)
+        if chosen.random() < 0.6:
+            moved = sales.inspect.table("sales")
+            anew = sales.table("sales").snapshot().totals()
+            numbers = (anew.num_files, anew.size_bytes, anew.num_records)
+            assert (moved.files, moved.bytes, moved.rows) == numbers
+            found = sales.inspect.stats("sales")
+            assert (found.files, found.bytes, found.rows) == numbers
+            assert sum(each.files for each in found.partitions) == found.files
+            assert found.growth[-1].bytes == found.bytes
+            files = sum(each.files_added - each.files_removed for each in found.growth)
+            assert files == found.files
+
+
+def test_partitions_are_called_as_their_columns_are_now(sales: Catalog) -> None:
+    with sales.begin() as tx:
+        tx.set_table_properties("sales", {"delta.columnMapping.mode": "name"})
+    with sales.begin() as tx:
+        tx.rename_column("sales", "day", "weekday")
+    inspect = sales.inspect
+    assert inspect.stats("sales").partitions[0].values == {"weekday": "tue"}
+    assert inspect.files("sales", limit=1).items[0].partition == {"weekday": "mon"}
+    (only,) = inspect.files("sales", predicate="weekday = 'tue'").items
+    assert only.partition == {"weekday": "tue"}
+    assert inspect.diff("sales", 1, 4).added_files[0].partition == {"weekday": "tue"}
 
 
 def test_overview_adds_up_all_tables_and_counts_commits_by_hour(sales: Catalog) -> None:
