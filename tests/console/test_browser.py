@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from deltasql.console.pages import table
 from tests.console.conftest import HOSTILE, TOKEN
 from tests.console.test_pages import PAGES
 
@@ -110,6 +111,26 @@ def test_the_slider_travels_with_the_arrow_keys(browser: Browser, site: Site) ->
         page.wait_for_url("**version=2*")
         assert page.locator("h2", has_text="Version 2").count() == 1
         page.keyboard.press("Tab")
+
+
+def test_figures_of_a_large_table_come_after_its_page(
+    browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "LARGE", 1)
+    assert "Growth" not in site.get("/tables/orders").text
+    with watched(browser, site) as page:
+        for path, title in (
+            ("/tables/orders", "Growth"),
+            ("/tables/orders/files", "Partitions"),
+            ("/maintenance/orders", "Files by size"),
+        ):
+            page.goto(path)
+            page.get_by_role("heading", name=title).wait_for()
+            assert page.locator("svg.chart").count() >= 1
+    with watched(browser, site, java_script_enabled=False) as page:
+        page.goto("/tables/orders")
+        page.get_by_role("link", name="Show them").click()
+        assert page.get_by_role("heading", name="Growth").is_visible()
 
 
 def test_maintenance_is_run_and_followed_to_its_end(browser: Browser, site: Site) -> None:

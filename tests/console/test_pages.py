@@ -50,7 +50,7 @@ def test_every_page_shows_what_it_is_for(site: Site) -> None:
 
 def test_every_page_for_readers_is_looked_at_here() -> None:
     seen = [re.sub(r"orders|crm\.stock", "{name}", path.partition("?")[0]) for path in PAGES]
-    others = {"/transactions/{txn_id}", "/jobs/{job_id}"}
+    others = {"/transactions/{txn_id}", "/jobs/{job_id}", "/tables/{name}/figures"}
     assert {path for path, _ in READ} <= {*seen, *others}
 
 
@@ -202,3 +202,6 @@ def test_a_version_whose_files_are_gone_is_told(site: Site) -> None:
     shown = site.get("/tables/crm.stock/travel")
     assert shown.status_code == 200
     assert "cannot be read any more" in shown.text
+    with site.catalog.begin() as tx:
+        tx.write("crm.stock", pa.table({"sku": ["b"], "left": [6]}), mode="overwrite")
+    assert "cannot be compared any more" in site.get("/tables/crm.stock/travel").text

@@ -15,6 +15,7 @@ from deltasql.engine.live_files import LiveFiles
 from deltasql.exceptions import TxnLogTableNotFoundError
 from deltasql.model.query_conditions import condition_on
 from deltasql.model.query_text import QueryText, limited, parse_query
+from deltasql.snapshot.files import to_arrow
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.store.records import Head, TableRow
 from deltasql.uri import DEFAULT_NAMESPACE, join_table_name
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from deltasql.model.query_text import AskedTable
 
 _ROW = 8  # columns of a statement that make up a TableRow
+_FIRST_FILES = 100
 
 
 def query(
@@ -122,10 +124,10 @@ def _named(catalog: Catalog, asked: AskedTable, rows: Sequence[TableRow]) -> Tab
 def _live(catalog: Catalog, tree: exp.Query, place: str, snapshot: Snapshot) -> LiveFiles:
     """Return the files of a table that a query can need."""
     condition = condition_on(tree, place, snapshot.schema)
-    listed = snapshot.scan(condition).arrow
     enough = None if condition is not None else _rows_wanted(tree, place)
-    if enough is not None:
-        listed = _first_files(listed, enough)
+    listed = None if enough is None else _some_files(snapshot, enough)
+    if listed is None:
+        listed = snapshot.scan(condition).arrow
     settings = catalog.config.storage
     return LiveFiles(snapshot.table.location, snapshot.metadata, listed, settings)
 
@@ -155,18 +157,24 @@ def _given(node: exp.Expr) -> Iterator[str]:
     return (name for name, value in node.args.items() if value)
 
 
-def _first_files(listed: pa.Table, rows: int) -> pa.Table:
-    """Return the first files that hold so many rows together; all when that is not known."""
-    if "deletion_vector" in listed.column_names:
-        vectors = listed["deletion_vector"]
-        if vectors.null_count < len(vectors) and pc.any(pc.not_equal(vectors, "")).as_py():
-            return listed
-    counts = listed["num_records"]
-    if counts.null_count or not len(counts):
-        return listed
-    reached = pc.cumulative_sum(counts)
-    needed = pc.sum(pc.less(reached, rows)).as_py() or 0
-    return listed.slice(0, needed + 1)
+def _some_files(snapshot: Snapshot, rows: int) -> pa.Table | None:
+    """Return the first files that hold so many rows together; None when more are needed."""
+    ids = snapshot.store.query(
+        "ids_up",
+        table_id=snapshot.table.table_id,
+        version=snapshot.version,
+        next_file_id=snapshot.next_file_id,
+        after_id=-1,
+        limit=_FIRST_FILES,
+    )
+    listed = to_arrow(snapshot.scan().files_among([row[1] for row in ids]))
+    # Of a file with a deletion vector nobody knows how many rows are left.
+    has_vector = pc.not_equal(pc.fill_null(listed["deletion_vector"], ""), "")
+    counts = pc.if_else(has_vector, 0, pc.fill_null(listed["num_records"], 0))
+    reached = pc.cumulative_sum(counts.combine_chunks())
+    if not len(reached) or reached[-1].as_py() < rows:
+        return listed if len(ids) < _FIRST_FILES else None
+    return listed.slice(0, pc.sum(pc.less(reached, rows)).as_py() + 1)
 
 
 def _names(catalog: Catalog, limit: int | None) -> pa.RecordBatchReader:

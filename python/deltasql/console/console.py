@@ -77,6 +77,7 @@ READ: tuple[tuple[str, Page], ...] = (
     ("/tables/{name}", table.summary),
     ("/tables/{name}/history", history.show),
     ("/tables/{name}/files", table.files),
+    ("/tables/{name}/figures", table.figures),
     ("/tables/{name}/schema", table.schema),
     ("/tables/{name}/travel", travel.show),
     ("/transactions", transactions.show),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import secrets
 import socket
 import threading
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.console.console import Console
 from deltasql.console.security import LOOPBACK
-from deltasql.exceptions import MissingDriverError, TxnLogConfigError
+from deltasql.exceptions import MissingDriverError, TxnLogConfigError, TxnLogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     import uvicorn
 
     from deltasql.api.catalog import Catalog
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,17 @@ def serve(
 ) -> None:
     """Serve a catalog until SIGTERM or Ctrl-C; the options are those of `serving`."""
     with _prepared(catalog, **options) as (server, listening, served):
+        # What the first query needs takes a second to load: better before somebody waits for it.
+        threading.Thread(target=_warm_up, args=(catalog,), daemon=True).start()
         on_ready(served)
         server.run([listening])
+
+
+def _warm_up(catalog: Catalog) -> None:
+    try:
+        catalog.query("SELECT 1").read_all()
+    except TxnLogError:  # the page that needs it will tell
+        _log.debug("no query is possible", exc_info=True)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 
+from deltasql.console.pages.table import LARGE, is_large
 from deltasql.console.units import count, size
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ def show(ask: Ask) -> Response:
     """What the tables of the catalog need."""
     inspect = ask.catalog.inspect
     page = inspect.tables(limit=PER_PAGE, cursor=ask.cursor())
-    advised = [(each, inspect.advice(each.name)) for each in page.items]
+    advised = [
+        (each, inspect.advice(each.name) if each.files <= LARGE else None) for each in page.items
+    ]
     return ask.page(
         "maintenance.html",
         advised=advised,
@@ -37,11 +40,13 @@ def show(ask: Ask) -> Response:
 def one(ask: Ask) -> Response:
     """What one table needs, and the forms to do it."""
     inspect = ask.catalog.inspect
+    table = inspect.table(ask.name)
+    is_later = is_large(ask, table)
     return ask.page(
-        "maintenance_table.html",
-        table=inspect.table(ask.name),
-        advice=inspect.advice(ask.name),
-        stats=inspect.stats(ask.name),
+        "maintenance_cards.html" if ask.text("part") == "1" else "maintenance_table.html",
+        table=table,
+        advice=None if is_later else inspect.advice(ask.name),
+        stats=None if is_later else inspect.stats(ask.name),
         jobs=ask.console.jobs.latest(ask.name)[:10],
     )
 

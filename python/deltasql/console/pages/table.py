@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from deltasql.api.inspect.overview import TableSummary
     from deltasql.console.asking import Ask
 
 FILES_PER_PAGE = 50
 CHANGES_PER_PAGE = 25
 HEAT = 240
+# Adding up the files of a larger table takes longer than a page should.
+LARGE = 50_000
 ORDERS = {"added": "Oldest first", "size": "Smallest first", "path": "By path"}
 
 
@@ -19,12 +22,36 @@ def summary(ask: Ask) -> Response:
     """How large it is, how it grew, and what happened last."""
     inspect = ask.catalog.inspect
     table = inspect.table(ask.name)
-    stats = inspect.stats(ask.name, partitions=HEAT)
     recent = inspect.history(ask.name, limit=6).items
-    advice = inspect.advice(ask.name)
+    if is_large(ask, table):
+        return ask.page("table.html", tab="summary", table=table, stats=None, recent=recent)
     return ask.page(
-        "table.html", tab="summary", table=table, stats=stats, recent=recent, advice=advice
+        "table.html",
+        tab="summary",
+        table=table,
+        stats=inspect.stats(ask.name, partitions=HEAT),
+        advice=inspect.advice(ask.name),
+        recent=recent,
     )
+
+
+def figures(ask: Ask) -> Response:
+    """The charts of a table alone, for a page that did not wait for them."""
+    inspect = ask.catalog.inspect
+    template = (
+        "file_figures.html" if ask.choice("of", "table", "files") == "files" else "figures.html"
+    )
+    return ask.page(
+        template,
+        table=inspect.table(ask.name),
+        stats=inspect.stats(ask.name, partitions=HEAT),
+        advice=inspect.advice(ask.name),
+    )
+
+
+def is_large(ask: Ask, table: TableSummary) -> bool:
+    """Tell whether a page should come first and what has to be added up for it later."""
+    return table.files > LARGE and ask.text("figures") != "1"
 
 
 def files(ask: Ask) -> Response:
@@ -41,6 +68,8 @@ def files(ask: Ask) -> Response:
         limit=FILES_PER_PAGE,
         cursor=ask.cursor(),
     )
+    has_figures = not predicate and ask.cursor() is None
+    is_later = is_large(ask, table)
     return ask.page(
         "files.html",
         tab="files",
@@ -50,7 +79,8 @@ def files(ask: Ask) -> Response:
         orders=ORDERS,
         descending=is_last_first,
         predicate=predicate,
-        stats=None if predicate or ask.cursor() else inspect.stats(ask.name, partitions=HEAT),
+        has_figures=has_figures,
+        stats=inspect.stats(ask.name, partitions=HEAT) if has_figures and not is_later else None,
     )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deltasql.console.pages.sql import written
+from deltasql.console.pages.table import LARGE
 from deltasql.console.values import Grid, grid_of, grid_of_dicts
 from deltasql.exceptions import TxnLogError
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from deltasql.api.inspect.diff import VersionDiff
     from deltasql.api.inspect.overview import TableSummary
     from deltasql.console.asking import Ask
 
@@ -28,20 +30,18 @@ def show(ask: Ask) -> Response:
     table = inspect.table(ask.name)
     version = min(ask.number("version", table.version), table.version)
     against = ask.number("against", max(0, version - 1))
-    values: dict[str, Any] = {"difference": None, "deleted": None, "inserted": None}
+    difference, unread = None, None
     if against != version:
         first, last = sorted((against, version))
-        found = inspect.diff(ask.name, first, last, files_limit=DIFF_FILES)
-        wants_rows = ask.choice("rows", "auto", "1", "0")
-        is_small = found.added.bytes + found.removed.bytes <= _FEW_BYTES
-        if wants_rows == "1" or (wants_rows == "auto" and is_small):
-            found = inspect.diff(
-                ask.name, first, last, files_limit=DIFF_FILES, rows=True, rows_limit=DIFF_ROWS
-            )
-        values["difference"] = found
-        if found.rows is not None:
-            values["inserted"] = grid_of_dicts(found.rows.columns, found.rows.inserted)
-            values["deleted"] = grid_of_dicts(found.rows.columns, found.rows.deleted)
+        difference = inspect.diff(ask.name, first, last, files_limit=DIFF_FILES)
+        if _compares_rows(ask, table, difference):
+            try:
+                difference = inspect.diff(
+                    ask.name, first, last, files_limit=DIFF_FILES, rows=True, rows_limit=DIFF_ROWS
+                )
+            except TxnLogError as error:
+                unread = error.message or str(error)
+    changed = None if difference is None else difference.rows
     rows, problem = preview(ask, table, version)
     return ask.page(
         "travel.html",
@@ -54,8 +54,18 @@ def show(ask: Ask) -> Response:
         rows=rows,
         problem=problem,
         limit=PREVIEW_ROWS,
-        **values,
+        difference=difference,
+        unread=unread,
+        inserted=changed and grid_of_dicts(changed.columns, changed.inserted),
+        deleted=changed and grid_of_dicts(changed.columns, changed.deleted),
     )
+
+
+def _compares_rows(ask: Ask, table: TableSummary, difference: VersionDiff) -> bool:
+    """Tell whether rows are compared: when somebody asks for it, or when it is soon done."""
+    asked = ask.choice("rows", "auto", "1", "0")
+    size = difference.added.bytes + difference.removed.bytes
+    return asked == "1" or (asked == "auto" and size <= _FEW_BYTES and table.files <= LARGE)
 
 
 def preview(ask: Ask, table: TableSummary, version: int) -> tuple[Grid | None, str | None]:

@@ -53,6 +53,14 @@ for (const editor of all("[data-run]")) {
   }
 }
 
+// Figures of a large table come when they are added up.
+for (const part of all("[data-load]")) {
+  fetch(part.dataset.load, { credentials: "same-origin" })
+    .then((answer) => (answer.ok ? answer.text() : Promise.reject(answer.status)))
+    .then((text) => { part.innerHTML = text; })
+    .catch(() => { part.querySelector("p").textContent = "They could not be added up. Reload to try again."; });
+}
+
 // Work in progress is looked at again until it is done.
 for (const part of all("[data-poll]")) {
   const look = async () => {
