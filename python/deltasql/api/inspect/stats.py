@@ -110,12 +110,13 @@ class Measured:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        files = snapshot.store.arrow(
-            "files_measured",
-            table_id=snapshot.table.table_id,
-            next_file_id=snapshot.next_file_id,
+        self.files = _unpacked(
+            snapshot.store.arrow(
+                "files_measured",
+                table_id=snapshot.table.table_id,
+                next_file_id=snapshot.next_file_id,
+            )
         )
-        self.files = files.cast(pa.schema([(name, pa.int64()) for name in files.column_names]))
         ended = self.files["removed_version"]
         is_live = pc.or_(pc.less(ended, 0), pc.greater(ended, snapshot.version))
         self.live = self.files.filter(is_live)
@@ -167,14 +168,14 @@ class Measured:
     def histogram(self) -> tuple[SizeBucket, ...]:
         """Count files by their size."""
         sizes = self.live["size"]
-        found = []
-        for low, high in zip(_BOUNDS, (*_BOUNDS[1:], None), strict=True):
-            inside = pc.greater_equal(sizes, low)
-            if high is not None:
-                inside = pc.and_(inside, pc.less(sizes, high))
-            chosen = sizes.filter(inside)
-            found.append(SizeBucket(low, high, len(chosen), int(pc.sum(chosen).as_py() or 0)))
-        return tuple(found)
+        places = np.searchsorted(_BOUNDS, sizes.to_numpy(), side="right") - 1
+        classes = pa.table({"place": places, "size": sizes}).group_by("place")
+        sums = classes.aggregate([("size", "count"), ("size", "sum")]).to_pylist()
+        found = {row["place"]: (row["size_count"], row["size_sum"]) for row in sums}
+        return tuple(
+            SizeBucket(low, high, *found.get(place, (0, 0)))
+            for place, (low, high) in enumerate(zip(_BOUNDS, (*_BOUNDS[1:], None), strict=True))
+        )
 
     def growth(self, days: int) -> tuple[DayGrowth, ...]:
         """Tell what came and went on each of the last days, oldest first."""
@@ -291,6 +292,22 @@ def label_of(values: Mapping[str, str | None]) -> str:
     'day=2024-01-01/shop=null'
     """
     return "/".join(f"{name}={'null' if v is None else v}" for name, v in values.items())
+
+
+def _unpacked(files: pa.Table) -> pa.Table:
+    """Take the numbers of `files_measured` apart."""
+    whole = files.cast(pa.schema([(name, pa.int64()) for name in files.column_names]))
+    place, life = whole["place"].to_numpy(), whole["life"].to_numpy()
+    return pa.table(
+        {
+            "partition_id": place >> 1,
+            "size": whole["size"],
+            "num_records": whole["num_records"],
+            "added_version": life >> 32,
+            "removed_version": (life & 0xFFFFFFFF) - 1,
+            "has_vector": place & 1,
+        }
+    )
 
 
 def _skew(partitions: Sequence[PartitionStats]) -> Skew:
