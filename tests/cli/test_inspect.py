@@ -193,3 +193,10 @@ def test_watch_draws_on_a_terminal_and_ends_with_ctrl_c(run: Run, catalog_uri: D
         assert process.wait() == 0
     os.close(leader)
     assert b"Traceback" not in seen
+
+
+def test_doctor_looks_at_the_catalog_that_a_shell_holds() -> None:
+    # In memory there is no other way to it than the connection that is open.
+    words = ["--uri", "deltasql://duckdb/:memory:", "--format", "json", "shell"]
+    result = CliRunner().invoke(main, words, input="doctor --problems\n")
+    assert (result.exit_code, result.stdout) == (0, "[]\n"), result.output

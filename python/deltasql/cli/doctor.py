@@ -24,10 +24,13 @@ def doctor(context: Context, table: str | None, problems: bool) -> None:
     Example:
       deltasql doctor
     """
-    from deltasql.api.inspect.examine import examine
-
     with busy("examining", color=context.color):
-        report = examine(context.catalog_uri(), table=table)
+        if context.held is not None:
+            report = context.held.inspect.doctor(table=table)
+        else:
+            from deltasql.api.inspect.examine import examine
+
+            report = examine(context.catalog_uri(), table=table)
     rows = [each.to_dict() for each in report.checks if not problems or each.status != "ok"]
     context.output.rows(rows, COLUMNS)
     if context.format == "table":
