@@ -83,7 +83,8 @@ def test_create_show_and_list(cli: Cli) -> None:
     assert [each["name"] for each in cli.json("table", "list")] == ["crm.orders"]
     assert cli.json("table", "list", "--namespace", "default") == []
     assert deltalake.DeltaTable(found["location"]).version() == 0
-    assert "id long not null" in cli("table", "show", "crm.orders").stdout
+    text = cli("table", "show", "crm.orders").stdout
+    assert "id bigint not null; day date; tags array<string>;" in text
 
 
 def test_create_takes_a_schema_from_text_file_and_stdin(cli: Cli, tmp_path: Path) -> None:

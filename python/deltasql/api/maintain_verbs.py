@@ -67,11 +67,12 @@ class MaintainVerbs:
         target_size: int | None = None,
         options: WriteOptions | None = None,
         engine: str | None = None,
+        on_progress: Callable[[int, int], None] = lambda done, total: None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
         """Bring rows that are near in several columns into the same files; returns metrics.
 
-        With `dry_run` nothing is staged; it returns what would be rewritten.
+        `on_progress` and `dry_run` are those of `optimize`.
         """
         target = self.target(table, engine=engine)
         plan, rewrite = plan_z_order(
@@ -79,7 +80,7 @@ class MaintainVerbs:
         )
         if dry_run:
             return plan.forecast()
-        stage_bins(target, plan, options=options, rewrite=rewrite)
+        stage_bins(target, plan, options=options, rewrite=rewrite, on_progress=on_progress)
         return plan.metrics()
 
     def restore(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltasql.cli.context import Context, make_sure, nearest, talk
-from deltasql.cli.progress import busy
+from deltasql.cli.progress import busy, of_files, progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +47,12 @@ def optimize(
         options: dict[str, Any] = {"target_size": target_size, "dry_run": dry_run}
         if where:
             options["partition_filters"] = [_filter(each) for each in where]
-        with busy(f"optimizing {name}", color=context.color):
+        with progress(of_files, color=context.color) as on_progress:
+            if on_progress is not None:
+                draw = on_progress
+                options["on_progress"] = lambda done, total: draw(
+                    (f"optimizing {name}", done, total)
+                )
             metrics = catalog.optimize(name, z_order=columns, **options)
     context.output.record(metrics)
 

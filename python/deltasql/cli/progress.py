@@ -65,6 +65,11 @@ def of_rebuild(table: RebuiltTable) -> Step:
     return Step(table.name or table.location, table.loaded, total)
 
 
+def of_files(state: tuple[str, int, int]) -> Step:
+    """Tell how many new files are done, and of how many."""
+    return Step(*state)
+
+
 def of_mirror(step: MirrorStep) -> Step:
     """Tell how far a reconciler is with the table it has just worked at."""
     done = step.version + 1

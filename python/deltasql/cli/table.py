@@ -124,9 +124,13 @@ def show(context: Context, table: str) -> None:
     """
     with context.open_table(table) as (catalog, name):
         found = catalog.describe(name)
-    found["schema"] = json.loads(found["schema"])["fields"]
-    if context.format not in ("json", "ndjson", "yaml"):
-        found["schema"] = [_column_text(each) for each in found["schema"]]
+        columns = catalog.inspect.schema(name)
+    if context.format in ("json", "ndjson", "yaml"):
+        found["schema"] = json.loads(found["schema"])["fields"]
+    else:
+        found["schema"] = [
+            f"{each.name} {each.type}{'' if each.nullable else ' not null'}" for each in columns
+        ]
     context.output.record(found)
 
 
@@ -249,12 +253,6 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
             raise click.UsageError(f"a property is written KEY=VALUE, got {each!r}.")
         pairs[key] = value
     return pairs
-
-
-def _column_text(column: dict[str, object]) -> str:
-    kind = column["type"]
-    text = kind if isinstance(kind, str) else json.dumps(kind)
-    return f"{column['name']} {text}{'' if column.get('nullable', True) else ' not null'}"
 
 
 def _moment(ms: int) -> datetime:

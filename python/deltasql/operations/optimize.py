@@ -9,6 +9,7 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -69,10 +70,9 @@ class Compaction:
 
     def forecast(self) -> dict[str, Any]:
         """Return what rewriting the bins that are left would come to."""
-        sizes = [size for each in self.bins for size in each["size"].to_pylist()]
         return {
-            "numFilesRemoved": len(sizes),
-            "bytesRemoved": sum(sizes),
+            "numFilesRemoved": sum(len(each) for each in self.bins),
+            "bytesRemoved": sum(pc.sum(each["size"]).as_py() for each in self.bins),
             "partitionsOptimized": self.partitions,
             "totalConsideredFiles": self.considered,
             "targetSize": self.target_size,
@@ -92,9 +92,11 @@ def plan_compaction(
     """
     wanted = file_size(target, target_size)
     files, predicate = _chosen(target, partition_filters)
-    bins: list[pa.Table] = []
-    for places in _by_partition(files):
-        bins += [files.take(each) for each in _bins(files, places, wanted)]
+    sizes, vectors = files["size"].to_pylist(), files["deletion_vector"].to_pylist()
+    places = [
+        each for inside in _by_partition(files) for each in _bins(sizes, vectors, inside, wanted)
+    ]
+    bins = _taken(files, places)
     plan = Compaction("preserveLocality", wanted, predicate, bins, len(files))
     plan.partitions = len({each["partition"][0].as_py() for each in bins})
     return plan
@@ -109,7 +111,7 @@ def plan_rewrite(
 ) -> Compaction:
     """Put all files of each partition into one bin."""
     files, predicate = _chosen(target, partition_filters)
-    bins = [files.take(places) for places in _by_partition(files)]
+    bins = _taken(files, [*_by_partition(files)])
     plan = Compaction(strategy, file_size(target, target_size), predicate, bins, len(files))
     plan.partitions = len(bins)
     return plan
@@ -236,9 +238,17 @@ def _by_partition(files: pa.Table) -> Iterable[list[int]]:
     return places.values()
 
 
-def _bins(files: pa.Table, places: Sequence[int], wanted: int) -> list[list[int]]:
+def _taken(files: pa.Table, places: Sequence[list[int]]) -> list[pa.Table]:
+    """Return the files of each bin; taken at once, as slices, since bins may be very many."""
+    taken = files.take(pa.array([place for each in places for place in each], pa.int64()))
+    starts = accumulate((len(each) for each in places), initial=0)
+    return [taken.slice(start, len(each)) for start, each in zip(starts, places, strict=False)]
+
+
+def _bins(
+    sizes: Sequence[int], vectors: Sequence[str | None], places: Sequence[int], wanted: int
+) -> list[list[int]]:
     """Fill bins one after the other, so that neighbours stay together."""
-    sizes, vectors = files["size"].to_pylist(), files["deletion_vector"].to_pylist()
     bins: list[list[int]] = []
     filled = 0
     for place in places:
