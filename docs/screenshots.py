@@ -64,7 +64,7 @@ def main(names: list[str]) -> None:
     """Take the pictures that were named, or all."""
     IMAGES.mkdir(exist_ok=True)
     with (
-        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory(prefix="shop-") as folder,
         shop(Path(folder)) as catalog,
         serving(catalog, allow_writes=True, token=TOKEN) as served,
         sync_playwright() as playwright,

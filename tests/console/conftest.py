@@ -102,7 +102,8 @@ def read_only(shop: Catalog) -> Iterator[Site]:
         yield Site(served, shop, client)
 
 
-@pytest.fixture(scope="session")
+# Of a module: while Playwright runs, its event loop keeps others off this thread.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A headless Chromium of this machine."""
     from playwright.sync_api import sync_playwright

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from deltasql.cli.context import Context, talk
-
-if TYPE_CHECKING:
-    from deltasql.console.server import Served
+from deltasql.cli.signals import stop_event
 
 
 @click.command()
@@ -55,24 +51,27 @@ def ui(
     Example:
       deltasql ui --port 0 --open
     """
-    from deltasql.console.server import serve  # late: only this command needs it
+    from deltasql.console.server import serving  # late: only this command needs it
 
-    def ready(served: Served) -> None:
-        talk(f"console at {served.address}; stop with Ctrl-C")
+    stop = stop_event()
+    with (
+        context.open() as catalog,
+        serving(
+            catalog,
+            warm_up=True,
+            host=host,
+            port=port,
+            names=names,
+            allow_writes=allow_writes,
+            token=token,
+        ) as served,
+    ):
+        talk(f"console at {served.address}; stop with SIGTERM or Ctrl-C")
         if served.token_was_made:
             talk(f"token: {served.token}")
         if served.token_to_read:
             talk("others can reach it: use it behind TLS, the token crosses the network")
         if open_browser:
             click.launch(served.address)
-
-    with context.open() as catalog:
-        serve(
-            catalog,
-            host=host,
-            port=port,
-            names=names,
-            allow_writes=allow_writes,
-            token=token,
-            on_ready=ready,
-        )
+        stop.wait()
+    talk("stopped")

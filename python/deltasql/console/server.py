@@ -1,4 +1,4 @@
-"""Serving the console from one process, until it is stopped."""
+"""Serving the console from a thread, while its process does what it likes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deltasql.console.security import LOOPBACK
 from deltasql.exceptions import MissingDriverError, TxnLogConfigError, TxnLogError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import uvicorn
 
@@ -36,15 +36,25 @@ class Served:
     token_to_read: bool
 
 
-def serve(
-    catalog: Catalog, *, on_ready: Callable[[Served], None] = lambda served: None, **options: Any
-) -> None:
-    """Serve a catalog until SIGTERM or Ctrl-C; the options are those of `serving`."""
+@contextmanager
+def serving(catalog: Catalog, *, warm_up: bool = False, **options: Any) -> Iterator[Served]:
+    """Serve a catalog from a thread while the block runs.
+
+    `host` and `port` are where it listens, port 0 takes a free one; outside of this machine reading
+    takes the token, too. `names` are further hosts that a browser may call it by. `allow_writes`
+    lets those write who have the `token`, which is made when none is given. What the first query
+    needs takes a second to load; `warm_up` loads it before somebody waits for it.
+    """
     with _prepared(catalog, **options) as (server, listening, served):
-        # What the first query needs takes a second to load: better before somebody waits for it.
-        threading.Thread(target=_warm_up, args=(catalog,), daemon=True).start()
-        on_ready(served)
-        server.run([listening])
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        if warm_up:
+            threading.Thread(target=_warm_up, args=(catalog,), daemon=True).start()
+        try:
+            yield served
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 def _warm_up(catalog: Catalog) -> None:
@@ -52,24 +62,6 @@ def _warm_up(catalog: Catalog) -> None:
         catalog.query("SELECT 1").read_all()
     except TxnLogError:  # the page that needs it will tell
         _log.debug("no query is possible", exc_info=True)
-
-
-@contextmanager
-def serving(catalog: Catalog, **options: Any) -> Iterator[Served]:
-    """Serve a catalog from a thread while the block runs.
-
-    `host` and `port` are where it listens, port 0 takes a free one; outside of this machine reading
-    takes the token, too. `names` are further hosts that a browser may call it by. `allow_writes`
-    lets those write who have the `token`, which is made when none is given.
-    """
-    with _prepared(catalog, **options) as (server, listening, served):
-        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
-        thread.start()
-        try:
-            yield served
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 @contextmanager
