@@ -6,12 +6,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.console.conftest import TOKEN
+import httpx
+
+from deltasql.console.server import serving
+from tests.console.conftest import TOKEN, Site
 from tests.console.test_pages import PAGES
 
 if TYPE_CHECKING:
+    from deltasql.api.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
-    from tests.console.conftest import Site
 
 
 def finished(site: Site, address: str) -> str:
@@ -35,6 +38,18 @@ def test_maintenance_runs_with_the_token(site: Site) -> None:
     vacuumed = site.post("/maintenance/orders/vacuum", {"confirm": "yes"})
     assert "Files deleted" in finished(site, vacuumed.headers["location"])
     assert "Optimize" in site.get("/maintenance").text
+
+
+def test_a_console_that_stops_finishes_what_it_began(shop: Catalog) -> None:
+    files = shop.table("orders").snapshot().totals().num_files
+    with (
+        serving(shop, allow_writes=True, token=TOKEN) as served,
+        httpx.Client(base_url=served.address, timeout=60) as client,
+    ):
+        site = Site(served, shop, client)
+        site.log_in()
+        site.post("/maintenance/orders/optimize")
+    assert shop.table("orders").snapshot().totals().num_files < files
 
 
 def test_what_the_mirror_could_not_publish_is_published_again(site: Site) -> None:

@@ -49,7 +49,7 @@ def ui(
 
     \b
     Example:
-      deltasql ui --port 0 --open
+      deltasql ui --port 0
     """
     from deltasql.console.server import serving  # late: only this command needs it
 

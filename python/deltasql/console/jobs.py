@@ -52,6 +52,7 @@ class Jobs:
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
+        self._threads: dict[str, threading.Thread] = {}
         self._guard = threading.Lock()
 
     def start(
@@ -67,9 +68,17 @@ class Jobs:
             ended = [each for each in self._jobs.values() if not each.is_running]
             for old in ended[: max(0, len(self._jobs) - _KEPT)]:
                 del self._jobs[old.job_id]
-        # A daemon: a commit is whole or not there, so the server may end in the middle of it.
-        threading.Thread(target=self._run, args=(job, work), daemon=True).start()
+            thread = threading.Thread(target=self._run, args=(job, work))
+            self._threads[job.job_id] = thread
+            thread.start()
         return job
+
+    def finish(self) -> None:
+        """Wait for what runs."""
+        with self._guard:
+            running = list(self._threads.values())
+        for thread in running:
+            thread.join()
 
     def get(self, job_id: str) -> Job | None:
         """Return a job by its name."""
@@ -95,3 +104,5 @@ class Jobs:
             job.error = redact(f"{type(error).__name__}: {error}")
         finally:
             job.ended_at = datetime.now(UTC)
+            with self._guard:
+                self._threads.pop(job.job_id, None)

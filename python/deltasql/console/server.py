@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from deltasql.api.catalog import Catalog
+    from deltasql.console.jobs import Jobs
 
 
 _log = logging.getLogger(__name__)
@@ -43,18 +44,23 @@ def serving(catalog: Catalog, *, warm_up: bool = False, **options: Any) -> Itera
     `host` and `port` are where it listens, port 0 takes a free one; outside of this machine reading
     takes the token, too. `names` are further hosts that a browser may call it by. `allow_writes`
     lets those write who have the `token`, which is made when none is given. What the first query
-    needs takes a second to load; `warm_up` loads it before somebody waits for it.
+    needs takes a second to load; `warm_up` loads it before somebody waits for it. At the end the
+    work that was begun is finished.
     """
-    with _prepared(catalog, **options) as (server, listening, served):
-        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
-        thread.start()
+    with _prepared(catalog, **options) as (server, listening, served, jobs):
+        threads = [threading.Thread(target=server.run, args=([listening],))]
         if warm_up:
-            threading.Thread(target=_warm_up, args=(catalog,), daemon=True).start()
+            threads.append(threading.Thread(target=_warm_up, args=(catalog,)))
+        for thread in threads:
+            thread.start()
         try:
             yield served
         finally:
             server.should_exit = True
-            thread.join()
+            for thread in threads:
+                thread.join()
+            # DuckDB cannot be left in the middle of something when a process ends.
+            jobs.finish()
 
 
 def _warm_up(catalog: Catalog) -> None:
@@ -73,7 +79,7 @@ def _prepared(
     names: Sequence[str] = (),
     allow_writes: bool = False,
     token: str | None = None,
-) -> Iterator[tuple[uvicorn.Server, socket.socket, Served]]:
+) -> Iterator[tuple[uvicorn.Server, socket.socket, Served, Jobs]]:
     try:
         import uvicorn
     except ImportError as error:
@@ -101,7 +107,7 @@ def _prepared(
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listening.getsockname()[1]}"
         served = Served(address, chosen, needs_token and token is None, is_public)
-        yield uvicorn.Server(config), listening, served
+        yield uvicorn.Server(config), listening, served, console.jobs
 
 
 def is_loopback(host: str) -> bool:
