@@ -118,6 +118,14 @@ def test_rename_drop_and_undrop(sales: Cli) -> None:
     assert sales.json("head", "crm.sold", "-n", "9") != []
 
 
+def test_a_dropped_table_is_listed_by_the_name_that_brings_it_back(sales: Cli) -> None:
+    sales("table", "drop", "sales", "--yes")
+    (dropped,) = sales.json("table", "list", "--dropped")
+    name = dropped["name"]
+    sales("table", "undrop", name)
+    assert [each["name"] for each in sales.json("table", "list")] == [name] == ["sales"]
+
+
 def test_set_changes_properties_in_one_commit(sales: Cli) -> None:
     sales("table", "set", "sales", "delta.appendOnly=true", "--description", "x", "--dry-run")
     assert sales.json("table", "show", "sales")["version"] == 2

@@ -15,6 +15,8 @@ from deltasql.cli.context import Context, make_sure, nearest, talk
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from deltasql.store.records import TableRow
+
 LIST = ("name", "location", "created_at", "is_following")
 DROPPED = ("name", "location", "dropped_at")
 
@@ -44,7 +46,7 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
         if dropped:
             rows = [
                 {
-                    "name": row.full_name,
+                    "name": _name_of(row),
                     "location": row.location,
                     "dropped_at": _moment(row.dropped_at_ms or 0),
                 }
@@ -183,7 +185,7 @@ def undrop(context: Context, name: str) -> None:
       deltasql table undrop sales
     """
     with context.open() as catalog:
-        known = {row.full_name for row in catalog.dropped()}
+        known = {_name_of(row) for row in catalog.dropped()}
         if name not in known and (hint := nearest(name, known)):
             raise click.UsageError(f"no dropped table is called {name!r}.{hint}")
         back = catalog.undrop(name)
@@ -253,6 +255,13 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
             raise click.UsageError(f"a property is written KEY=VALUE, got {each!r}.")
         pairs[key] = value
     return pairs
+
+
+def _name_of(row: TableRow) -> str:
+    """Return the name of a dropped table as `undrop` takes it."""
+    from deltasql.uri import join_table_name
+
+    return join_table_name(row.namespace, row.name)
 
 
 def _moment(ms: int) -> datetime:
