@@ -80,6 +80,23 @@ def test_verify_finds_damage_by_its_exit_code_and_repair_mends_it(
     run("verify", "--all-versions")
 
 
+def test_repair_and_reject_can_be_tried_and_ask(run: Callable[..., Result], lake: Path) -> None:
+    run("mirror", "publish")
+    first, foreign = (log_of(lake) / f"{number:020d}.json" for number in (1, 3))
+    first.unlink()
+    assert "missing" in run("mirror", "repair", "sales", "--dry-run").stdout
+    assert not first.exists()
+    run("mirror", "repair", "sales", "--force", wanted=1)  # nobody says yes
+    assert not first.exists()
+    run("mirror", "repair", "sales", "--force", "--yes")
+    foreign.write_text('{"commitInfo":{"timestamp":1,"operation":"WRITE"}}\n')
+    told = run("mirror", "reject", "sales", "--dry-run").stdout
+    assert "version 3 of the log would be rejected" in told
+    assert foreign.exists()
+    run("mirror", "reject", "sales", "--yes")
+    assert not foreign.exists()
+
+
 def test_checkpoint_is_written_where_readers_look(run: Callable[..., Result], lake: Path) -> None:
     result = run("--format", "json", "mirror", "checkpoint", "sales")
     assert json.loads(result.stdout)["version"] == 2

@@ -273,11 +273,12 @@ class Mirror:
         self.publish(table)
         return report
 
-    def reject(self, table: str) -> ForeignReport:
+    def reject(self, table: str, *, dry_run: bool = False) -> ForeignReport:
         """Keep the commits of another writer aside and publish SQL's in their place."""
         own = self._writable_log(table, targets.OWN)
-        report = reject(self._catalog.store, own.table, self._storage(own))
-        self.publish(table)
+        report = reject(self._catalog.store, own.table, self._storage(own), dry_run=dry_run)
+        if not dry_run:
+            self.publish(table)
         return report
 
     def flush(self, timeout: float | None = None) -> bool:

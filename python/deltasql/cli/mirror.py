@@ -139,14 +139,23 @@ def checkpoint(context: Context, table: str) -> None:
 @click.option(
     "--force", is_flag=True, help="Replace files that differ; the old ones are kept aside."
 )
+@click.option("--dry-run", is_flag=True, help="Say what is wrong, as verify does; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before files are replaced.")
 @click.pass_obj
-def repair(context: Context, table: str, force: bool) -> None:
+def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) -> None:
     """Write again what is missing or damaged in the published log.
 
     \b
     Example:
       deltasql mirror repair sales
     """
+    if dry_run:
+        with context.open() as catalog, busy(f"looking at {table}", color=context.color):
+            (found,) = catalog.mirror.verify(table)
+        show_report(context, found)
+        return
+    if force:
+        make_sure(f"Replace what differs in the log of {table}?", yes=yes)
     with context.open() as catalog, busy(f"repairing {table}", color=context.color):
         report = catalog.mirror.repair(table, force=force)
     show_report(context, report)
@@ -169,18 +178,20 @@ def adopt(context: Context, table: str) -> None:
 
 @mirror.command()
 @click.argument("table")
+@click.option("--dry-run", is_flag=True, help="Say what would be taken out; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
-def reject(context: Context, table: str, yes: bool) -> None:
+def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     """Keep aside what another writer put into the log, and publish ours.
 
     \b
     Example:
       deltasql mirror reject sales --yes
     """
-    make_sure(f"Take the foreign commits of {table} out of its log?", yes=yes)
+    if not dry_run:
+        make_sure(f"Take the foreign commits of {table} out of its log?", yes=yes)
     with context.open() as catalog:
-        report = catalog.mirror.reject(table)
+        report = catalog.mirror.reject(table, dry_run=dry_run)
     show_report(context, report)
 
 

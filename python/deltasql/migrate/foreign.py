@@ -54,6 +54,7 @@ class ForeignReport:
     rejected: list[int] = field(default_factory=list)
     aside: list[str] = field(default_factory=list)
     released: bool = False
+    dry_run: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
@@ -64,6 +65,7 @@ class ForeignReport:
             "rejected": list(self.rejected),
             "aside": list(self.aside),
             "released": self.released,
+            "dry_run": self.dry_run,
         }
 
     def summary(self) -> str:
@@ -72,7 +74,8 @@ class ForeignReport:
             f"  version {version} of the log is version {now} of SQL"
             for version, now in self.adopted.items()
         ]
-        lines += [f"  version {version} of the log was rejected" for version in self.rejected]
+        done = "would be" if self.dry_run else "was"
+        lines += [f"  version {version} of the log {done} rejected" for version in self.rejected]
         lines += [f"  kept aside: {name}" for name in self.aside]
         if self.released:
             lines.append("  the mirror is open again")
@@ -104,17 +107,26 @@ def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage)
 
 
 def reject(
-    store: Store, table: TableRow, storage: Storage, *, last: int | None = None
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    *,
+    last: int | None = None,
+    dry_run: bool = False,
 ) -> ForeignReport:
     """Keep the foreign commits of a table's log aside, so that SQL's can take their places.
 
     Where they are known to end at version `last`, nothing is done if the log has gone on since.
     """
-    report = ForeignReport(table.full_name, storage.location)
+    report = ForeignReport(table.full_name, storage.location, dry_run=dry_run)
     listing = find_log(storage)
     if listing is not None and last is not None and listing.last_version > last:
         return report
     first = None if listing is None else first_foreign(store, table, storage, listing)
+    if dry_run:
+        if listing is not None and first is not None:
+            report.rejected = [version for version in listing.commits if version >= first]
+        return report
     if first is not None:
         report.rejected = _clear(storage, first, report, last=last)
     return _open_again(store, table, storage, report)
