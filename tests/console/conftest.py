@@ -82,14 +82,15 @@ class Site:
         return self.client.post(path, data={"csrf": csrf, **(form or {})}, **options)
 
     def log_in(self) -> None:
-        assert self.post("/login", {"token": TOKEN}).status_code == 303
+        assert self.served.token is not None
+        assert self.post("/login", {"token": self.served.token}).status_code == 303
 
 
 @pytest.fixture
 def site(shop: Catalog) -> Iterator[Site]:
     """The console of the shop; writes need the token."""
     with (
-        serving(shop, allow_writes=True, token=TOKEN) as served,
+        serving(shop, allow_writes=True) as served,
         httpx.Client(base_url=served.address, timeout=60) as client,
     ):
         yield Site(served, shop, client)

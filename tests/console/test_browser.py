@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltasql.console.pages import table
-from tests.console.conftest import HOSTILE, TOKEN
+from tests.console.conftest import HOSTILE
 from tests.console.test_pages import PAGES
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def watched(browser: Browser, site: Site, **options: object) -> Iterator[Page]:
     assert all(url.startswith(site.served.address) for url in asked)
 
 
-def log_in(page: Page) -> None:
+def log_in(page: Page, site: Site) -> None:
     page.goto("/login")
-    page.keyboard.type(TOKEN)  # the field has the focus
+    page.keyboard.type(str(site.served.token))  # the field has the focus
     page.keyboard.press("Enter")
     page.get_by_text("Writes allowed").wait_for()
 
@@ -138,7 +138,7 @@ def test_maintenance_is_run_and_followed_to_its_end(browser: Browser, site: Site
     with watched(browser, site) as page:
         page.goto("/maintenance/orders")
         assert page.get_by_role("button", name="Optimize").is_disabled()
-        log_in(page)
+        log_in(page, site)
         page.goto("/maintenance/orders")
         page.get_by_role("button", name="Optimize").click()
         page.locator("[data-state=done]").wait_for(timeout=120_000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -74,7 +74,8 @@ def test_writing_takes_the_token(site: Site, path: str) -> None:
     before = site.catalog.table("orders").version()
     refused = site.post(path, {"confirm": "yes"})
     assert (refused.status_code, refused.headers["location"]) == (303, "/login")
-    assert site.post("/login", {"token": TOKEN[:-1]}).status_code == 403
+    assert site.served.token is not None
+    assert site.post("/login", {"token": site.served.token[:-1]}).status_code == 403
     assert site.post(path, {"confirm": "yes"}).headers["location"] == "/login"
     assert site.catalog.table("orders").version() == before
 
@@ -131,6 +132,51 @@ def test_outside_of_this_machine_reading_takes_the_token(shop: Catalog) -> None:
         site.log_in()
         assert site.get("/tables/orders").status_code == 200
         assert site.post(WRITES[0]).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"names": ["console.example"]},
+        {"names": ["localhost", "console.example"], "allow_writes": True},
+        {"token": TOKEN},
+        {"token": TOKEN, "allow_writes": True},
+    ],
+)
+def test_a_name_of_elsewhere_or_a_given_token_is_for_reading_too(
+    shop: Catalog, options: dict[str, Any]
+) -> None:
+    with (
+        serving(shop, **options) as served,
+        httpx.Client(base_url=served.address, timeout=60) as client,
+    ):
+        site = Site(served, shop, client)
+        assert served.token_to_read
+        assert served.token_was_made == ("token" not in options)
+        assert served.is_reachable == ("names" in options)
+        for host in ("localhost", *options.get("names", ())):
+            shown = site.get("/tables/orders", headers={"Host": host})
+            assert shown.headers["location"] == "/login"
+        assert site.get("/metrics").status_code == 401
+        site.log_in()
+        shown = site.get("/tables/orders")
+        assert shown.status_code == 200
+        assert "Give the token back" in shown.text
+
+
+def test_names_of_this_machine_take_no_token_to_read(shop: Catalog) -> None:
+    with (
+        serving(shop, names=["localhost", "127.0.0.2"]) as served,
+        httpx.Client(base_url=served.address, timeout=60) as client,
+    ):
+        assert (served.token, served.token_to_read, served.is_reachable) == (None, False, False)
+        assert client.get("/tables/orders").status_code == 200
+
+
+def test_a_cookie_of_tls_stays_there(read_only: Site) -> None:
+    assert "secure" not in read_only.get("/login").headers["set-cookie"].lower()
+    behind = {"X-Forwarded-Proto": "https", "Cookie": ""}
+    assert "secure" in read_only.get("/login", headers=behind).headers["set-cookie"].lower()
 
 
 def test_a_form_that_is_too_large_is_refused(read_only: Site) -> None:

@@ -44,8 +44,9 @@ def ui(
     """Show the catalog in a browser, until SIGTERM or Ctrl-C.
 
     Tables, their history and files, transactions, the mirror, maintenance and SQL. It only reads,
-    unless --allow-writes is given, and answers only to this machine, unless --host says otherwise;
-    then reading takes the token, too. Metrics for Prometheus are at /metrics.
+    unless --allow-writes is given, and answers only to this machine, unless --host or --name says
+    otherwise; then, and with --token, reading takes the token, too. Metrics for Prometheus are at
+    /metrics.
 
     \b
     Example:
@@ -69,7 +70,7 @@ def ui(
         talk(f"console at {served.address}; stop with SIGTERM or Ctrl-C")
         if served.token_was_made:
             talk(f"token: {served.token}")
-        if served.token_to_read:
+        if served.is_reachable:
             talk("others can reach it: use it behind TLS, the token crosses the network")
         if open_browser:
             click.launch(served.address)

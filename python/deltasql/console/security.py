@@ -140,7 +140,14 @@ def _cookie(request: Request) -> str:
 
 def remember(request: Request, response: Response, visitor: Visitor) -> None:
     """Let the browser keep who it is, for our own pages alone."""
-    name = _cookie(request)
+    # A proxy tells that the browser speaks TLS; who lies about it only gets a stricter cookie.
+    schemes = (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
     response.set_cookie(
-        name, visitor.session, httponly=True, samesite="strict", path="/", max_age=_SESSION_S
+        _cookie(request),
+        visitor.session,
+        httponly=True,
+        secure="https" in schemes,
+        samesite="strict",
+        path="/",
+        max_age=_SESSION_S,
     )

@@ -35,15 +35,18 @@ class Served:
     token: str | None
     token_was_made: bool
     token_to_read: bool
+    is_reachable: bool
+    """Whether others than this machine get to it: by its host, or by a name that a proxy has."""
 
 
 @contextmanager
 def serving(catalog: Catalog, *, warm_up: bool = False, **options: Any) -> Iterator[Served]:
     """Serve a catalog from a thread while the block runs.
 
-    `host` and `port` are where it listens, port 0 takes a free one; outside of this machine reading
-    takes the token, too. `names` are further hosts that a browser may call it by. `allow_writes`
-    lets those write who have the `token`, which is made when none is given. What the first query
+    `host` and `port` are where it listens, port 0 takes a free one. `names` are further hosts that
+    a browser may call it by. `allow_writes` lets those write who have the `token`, which is made
+    when none is given. Reading takes the token, too, where one was given, and where others than
+    this machine get to the console: by its host or by one of its names. What the first query
     needs takes a second to load; `warm_up` loads it before somebody waits for it. At the end the
     work that was begun is finished.
     """
@@ -84,15 +87,17 @@ def _prepared(
         import uvicorn
     except ImportError as error:
         raise MissingDriverError(driver="uvicorn", extra="console") from error
-    is_public = not is_loopback(host)
-    needs_token = allow_writes or is_public
+    # A name of elsewhere is that of a proxy, and who comes through it comes from elsewhere.
+    is_reachable = not all(map(is_loopback, (host, *names)))
+    needs_token = allow_writes or is_reachable
+    token_to_read = is_reachable or bool(token)
     chosen = token or (secrets.token_urlsafe(24) if needs_token else None)
     console = Console(
         catalog,
         token=chosen,
         allow_writes=allow_writes,
         hosts=[*LOOPBACK, host, *names],
-        token_to_read=is_public,
+        token_to_read=token_to_read,
     )
     config = uvicorn.Config(
         console.application(),
@@ -106,7 +111,8 @@ def _prepared(
     with closing(_listening(host, port)) as listening:
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listening.getsockname()[1]}"
-        served = Served(address, chosen, needs_token and token is None, is_public)
+        was_made = chosen is not None and not token
+        served = Served(address, chosen, was_made, token_to_read, is_reachable)
         yield uvicorn.Server(config), listening, served, console.jobs
 
 
