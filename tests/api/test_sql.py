@@ -161,6 +161,7 @@ def test_other_statements_tell_of_tables(sales: Catalog) -> None:
         "SELECT current_setting('temp_directory')",
         "SELECT * FROM sales WHERE id = ?",
         "SELECT FROM WHERE",
+        "SELECT " + "(" * 5000 + "1" + ")" * 5000,
     ],
 )
 def test_what_does_more_than_read_is_refused(sales: Catalog, sql: str) -> None:
@@ -222,6 +223,9 @@ def test_a_few_rows_are_found_whatever_files_they_are_in(catalog: Catalog) -> No
     for rows in (1, 5, 6, 25, 99):
         assert len(answer(catalog, "SELECT * FROM t", limit=rows)) == min(rows, 25)
     assert len(answer(catalog, "SELECT * FROM t LIMIT 4 OFFSET 23")) == 2
+    assert len(answer(catalog, "SELECT * FROM t LIMIT 40%")) == 10
+    assert len(answer(catalog, "SELECT unnest(range(id % 2)) FROM t LIMIT 12")) == 12
+    assert answer(catalog, "SELECT max(id) AS m FROM t LIMIT 1") == [{"m": 29}]
 
 
 def test_only_files_that_can_match_are_opened(catalog: Catalog) -> None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from deltasql.engine.live_files import LiveFiles
-from deltasql.exceptions import TxnLogTableNotFoundError
+from deltasql.exceptions import InvalidQueryError, TxnLogTableNotFoundError
 from deltasql.model.query_conditions import condition_on
 from deltasql.model.query_text import QueryText, limited, parse_query
 from deltasql.snapshot.files import to_arrow
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _ROW = 8  # columns of a statement that make up a TableRow
 _FIRST_FILES = 100
+_PLAIN = (exp.Alias, exp.Column, exp.Identifier, exp.Literal, exp.Star)
 
 
 def query(
@@ -52,7 +53,17 @@ def query(
     [{'n': 3}]
     [{'n': 2}]
     """
-    asked = parse_query(sql)
+    try:
+        return _answer(catalog, parse_query(sql), limit, timeout)
+    except RecursionError as error:
+        raise InvalidQueryError(
+            "the query is nested too deeply", help="Write it in several steps, by WITH."
+        ) from error
+
+
+def _answer(
+    catalog: Catalog, asked: QueryText, limit: int | None, timeout: float | None
+) -> pa.RecordBatchReader:
     if asked.tree is None:
         return _names(catalog, limit)
     tree = asked.tree
@@ -141,13 +152,18 @@ def _rows_wanted(tree: exp.Query, place: str) -> int | None:
     source = tree.args["from_"].this if tree.args.get("from_") else None
     if not isinstance(source, exp.Table) or source.name != place:
         return None
-    if set(_given(source)) - {"this", "alias"} or tree.find(exp.AggFunc, exp.Window, exp.Anonymous):
+    if set(_given(source)) - {"this", "alias"}:
+        return None
+    # A function may make many rows of one, or none.
+    shown = (node for each in tree.expressions for node in each.walk())
+    if not all(isinstance(node, _PLAIN) for node in shown):
         return None
     counts = []
     for part in ("limit", "offset"):
         node = tree.args.get(part)
         if node is not None:
-            if not (isinstance(node.expression, exp.Literal) and node.expression.is_int):
+            is_number = isinstance(node.expression, exp.Literal) and node.expression.is_int
+            if not is_number or set(_given(node)) - {"expression"}:
                 return None
             counts.append(int(node.expression.this))
     return sum(counts) if tree.args.get("limit") else None

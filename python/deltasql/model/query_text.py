@@ -21,7 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from deltasql.exceptions import InvalidQueryError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 DIALECT = "duckdb"
 # Rows that are made of nothing but arguments.
@@ -34,6 +34,9 @@ _REFUSED_FUNCTIONS = frozenset(
 _REFUSED_NODES = (
     *(exp.Into, exp.DDL, exp.DML, exp.Command, exp.Set, exp.Attach, exp.Detach, exp.Copy),
     *(exp.Pragma, exp.Use, exp.Parameter, exp.Placeholder, exp.SessionParameter, exp.Lock),
+)
+_FIRST_WORDS = frozenset(
+    {"SELECT", "WITH", "FROM", "VALUES", "TABLE", "DESCRIBE", "DESC", "SUMMARIZE", "SHOW", "("}
 )
 _LEADING = re.compile(r"\s*(explain)(\s+analyze)?\b", re.IGNORECASE)
 
@@ -108,9 +111,11 @@ def limited(query: exp.Query, rows: int) -> exp.Query:
 
 def _parsed(text: str) -> exp.Expr:
     try:
-        found = [
-            each for each in sqlglot.parse(_with_moments(text), read=DIALECT) if each is not None
-        ]
+        tokens = sqlglot.tokenize(text, read=DIALECT)
+        if tokens and tokens[0].text.upper() not in _FIRST_WORDS:
+            raise _refused(f"only reading is possible here, not {tokens[0].text.upper()[:40]}")
+        parsed = sqlglot.parse(_with_moments(text, tokens), read=DIALECT)
+        found = [each for each in parsed if each is not None]
     except SqlglotError as error:
         raise InvalidQueryError(
             f"cannot parse the query{_position(error)}",
@@ -122,9 +127,8 @@ def _parsed(text: str) -> exp.Expr:
     return found[0]
 
 
-def _with_moments(text: str) -> str:
+def _with_moments(text: str, tokens: Sequence[Token]) -> str:
     """Write `sales@3` as the standard has it."""
-    tokens = sqlglot.tokenize(text, read=DIALECT)
     parts: list[str] = []
     done = 0
     for name, at, moment in zip(tokens, tokens[1:], tokens[2:], strict=False):
