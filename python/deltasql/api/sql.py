@@ -14,7 +14,7 @@ from sqlglot import exp
 from deltasql.engine.live_files import LiveFiles
 from deltasql.exceptions import InvalidQueryError, TxnLogTableNotFoundError
 from deltasql.model.query_conditions import condition_on
-from deltasql.model.query_text import QueryText, limited, parse_query
+from deltasql.model.query_text import QueryText, limited, number_of_rows, parse_query
 from deltasql.snapshot.files import to_arrow
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.store.records import Head, TableRow
@@ -158,15 +158,9 @@ def _rows_wanted(tree: exp.Query, place: str) -> int | None:
     shown = (node for each in tree.expressions for node in each.walk())
     if not all(isinstance(node, _PLAIN) for node in shown):
         return None
-    counts = []
-    for part in ("limit", "offset"):
-        node = tree.args.get(part)
-        if node is not None:
-            is_number = isinstance(node.expression, exp.Literal) and node.expression.is_int
-            if not is_number or set(_given(node)) - {"expression"}:
-                return None
-            counts.append(int(node.expression.this))
-    return sum(counts) if tree.args.get("limit") else None
+    rows = number_of_rows(tree.args.get("limit"))
+    skipped = number_of_rows(tree.args["offset"]) if tree.args.get("offset") else 0
+    return None if rows is None or skipped is None else rows + skipped
 
 
 def _given(node: exp.Expr) -> Iterator[str]:

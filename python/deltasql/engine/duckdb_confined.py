@@ -86,31 +86,32 @@ class ConfinedDuckDb(DuckDbEngine):
 
 
 class _Deadline:
-    """The moment by which an answer has to be there."""
+    """How long an answer may take, without what whoever reads it does in between."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
-        self._end = None if seconds is None else time.monotonic() + seconds
+        self._left = seconds
 
     @contextmanager
     def ends(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
         """Interrupt what a cursor does in the block when the time is over."""
-        if self._end is None:
+        if self._left is None:
             yield
             return
-        left = self._end - time.monotonic()
-        if left <= 0:
+        if self._left <= 0:
             raise self._error()
-        timer = threading.Timer(left, cursor.interrupt)
+        end = time.monotonic() + self._left
+        timer = threading.Timer(self._left, cursor.interrupt)
         timer.start()
         try:
             yield
         except TxnLogEngineError as error:
-            if time.monotonic() >= self._end:
+            if time.monotonic() >= end:
                 raise self._error() from error
             raise
         finally:
             timer.cancel()
+            self._left = end - time.monotonic()
 
     def _error(self) -> TxnLogEngineError:
         return TxnLogEngineError(
@@ -127,7 +128,8 @@ def _told_shortly() -> Iterator[None]:
         with told():
             yield
     except TxnLogEngineError as error:
-        raise TxnLogEngineError(error.message.partition("\n\nLINE ")[0], engine="duckdb") from error
+        short = error.message.partition("\n\nLINE ")[0]
+        raise TxnLogEngineError(short, engine="duckdb", help=error.help) from error
 
 
 def _folders(files: LiveFiles) -> Iterator[str]:

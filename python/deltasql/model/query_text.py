@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 DIALECT = "duckdb"
 # Rows that are made of nothing but arguments.
 _TABLE_FUNCTIONS = (exp.GenerateSeries, exp.Unnest, exp.Explode)
+_FILE_FUNCTIONS = (exp.ReadCSV, exp.ReadParquet)
 # They tell of this process, or of how its tables are read.
 _REFUSED_FUNCTIONS = frozenset(
     {"current_setting", "getenv", "getvariable", "nextval", "currval", "query", "query_table"}
@@ -86,7 +87,7 @@ def parse_query(sql: str) -> QueryText:
         if isinstance(parsed, exp.Table):
             parsed = exp.select("*").from_(parsed)
     if isinstance(parsed, exp.Subquery):
-        parsed = parsed.unnest()
+        parsed = _without_parentheses(parsed)
     if isinstance(parsed, exp.Values):
         parsed = exp.select("*").from_(exp.Subquery(this=parsed))
     if not isinstance(parsed, exp.Query):
@@ -102,11 +103,34 @@ def limited(query: exp.Query, rows: int) -> exp.Query:
     given = query.args.get("limit")
     if given is None and not query.args.get("fetch"):
         return query.limit(rows)
-    amount = given.expression if isinstance(given, exp.Limit) else None
-    is_number = isinstance(amount, exp.Literal) and amount.is_int
-    if is_number and int(amount.this) <= rows:  # type: ignore[union-attr]
+    number = number_of_rows(given)
+    if number is not None and number <= rows:
         return query
     return exp.select("*").from_(query.subquery("answer")).limit(rows)
+
+
+def number_of_rows(clause: exp.Expr | None) -> int | None:
+    """Return the number that a LIMIT or OFFSET gives; None when it is a share or is computed."""
+    if not isinstance(clause, exp.Limit | exp.Offset) or clause.args.get("limit_options"):
+        return None
+    amount = clause.expression
+    return int(amount.this) if isinstance(amount, exp.Literal) and amount.is_int else None
+
+
+def _without_parentheses(query: exp.Subquery) -> exp.Expr:
+    """Return the query in parentheses, with what stands around them: WITH, ORDER BY, LIMIT."""
+    inner: exp.Expr = query.this
+    if isinstance(inner, exp.Subquery):
+        inner = _without_parentheses(inner)
+    given = {name: value for name, value in query.args.items() if value and name != "this"}
+    if not given:
+        return inner
+    query.set("this", inner)
+    outer = exp.Select(expressions=[exp.Star()])
+    for name in given.keys() & {"with_", "order", "limit", "offset", "fetch"}:
+        query.set(name, None)
+        outer.set(name, given[name])
+    return outer.from_(query, copy=False)
 
 
 def _parsed(text: str) -> exp.Expr:
@@ -156,13 +180,27 @@ def _look_at(node: exp.Expr) -> None:
         raise _refused(f"{node.sql(dialect=DIALECT)[:80]} is not possible in a query")
     if isinstance(node, exp.Anonymous) and node.name.casefold() in _REFUSED_FUNCTIONS:
         raise _refused(f"the function {node.name} is not available here")
-    if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
-        inner = node.this
-        if not isinstance(inner, _TABLE_FUNCTIONS):
-            name = inner.name if isinstance(inner, exp.Anonymous) else inner.sql_name()
-            raise _refused(f"the table function {name.lower()} is not available here")
-    if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Anonymous):
-        raise _refused(f"the table function {node.this.name} is not available here")
+    if isinstance(node, _FILE_FUNCTIONS):
+        raise _refused(f"the table function {_function_name(node)} is not available here")
+    if isinstance(node, exp.Table | exp.Lateral):
+        own = exp.Identifier if isinstance(node, exp.Table) else exp.Subquery
+        if not isinstance(node.this, (own, *_TABLE_FUNCTIONS)):
+            raise _refused(f"the table function {_function_name(node.this)} is not available here")
+    if isinstance(node, exp.Subquery) and _is_statement(node.this):
+        raise _refused("DESCRIBE, SUMMARIZE and SHOW stand alone, not inside of a query")
+
+
+def _function_name(node: object) -> str:
+    if isinstance(node, exp.Func) and not isinstance(node, exp.Anonymous):
+        return node.sql_name().lower()
+    return node.name.lower() if isinstance(node, exp.Expr) else "of several"
+
+
+def _is_statement(node: object) -> bool:
+    if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+        # The parser takes `(SHOW TABLES)` for a table SHOW that is called TABLES here.
+        return node.name.upper() == "SHOW" and not node.this.args.get("quoted") and bool(node.alias)
+    return isinstance(node, exp.Describe | exp.Summarize | exp.Show)
 
 
 def _catalog_tables(query: exp.Query) -> Iterator[exp.Table]:

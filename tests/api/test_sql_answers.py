@@ -1,0 +1,128 @@
+"""`catalog.query` answers what was asked, also where the text is unusual."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import deltasql
+from deltasql.engine import duckdb_confined
+from deltasql.exceptions import InvalidQueryError, TxnLogEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+
+@pytest.fixture
+def sales(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    """Four files of `sales`, ten rows in each; the database makes no difference here."""
+    with deltasql.connect(
+        sqlite_uri, mirror={"mode": "off"}, table={"data_root": str(tmp_path / "lake")}
+    ) as catalog:
+        for first in range(0, 40, 10):
+            ids = range(first, first + 10)
+            tags = [["a", "b"] if each == 39 else [] for each in ids]
+            rows = {"id": pa.array(ids, pa.int64()), "tags": pa.array(tags, pa.list_(pa.string()))}
+            with catalog.begin() as tx:
+                tx.write("sales", pa.table(rows))
+        yield catalog
+
+
+def answer(catalog: Catalog, sql: str, **options: Any) -> list[Any]:
+    return [tuple(row.values()) for row in catalog.query(sql, **options).read_all().to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("sql", "ids"),
+    [
+        ("(SELECT id FROM sales) ORDER BY id DESC LIMIT 2", [39, 38]),
+        ("((SELECT id FROM sales) ORDER BY id DESC LIMIT 3 OFFSET 1)", [38, 37, 36]),
+        ("((SELECT id FROM sales ORDER BY id LIMIT 3) ORDER BY id DESC) LIMIT 2", [2, 1]),
+        ("WITH a AS (SELECT 7 AS id) (SELECT id FROM a UNION ALL SELECT 3) ORDER BY id", [3, 7]),
+        ("(VALUES (2), (1)) ORDER BY 1 LIMIT 1", [1]),
+        ("((SELECT id FROM sales WHERE id = 5))", [5]),
+    ],
+)
+def test_what_stands_around_parentheses_counts(sales: Catalog, sql: str, ids: list[int]) -> None:
+    assert answer(sales, sql) == [(each,) for each in ids]
+    assert answer(sales, sql, limit=1) == [(ids[0],)]
+
+
+def test_rows_that_come_out_of_lists_are_found_in_every_file(sales: Catalog) -> None:
+    assert answer(sales, "SELECT unnest(tags) AS tag FROM sales LIMIT 10") == [("a",), ("b",)]
+    assert answer(sales, "SELECT unnest(tags) AS tag FROM sales", limit=10) == [("a",), ("b",)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "count"),
+    [
+        ("SELECT DISTINCT len(tags) FROM sales LIMIT 2", 2),
+        ("SELECT len(tags) FROM sales GROUP BY ALL LIMIT 2", 2),
+        ("SELECT id FROM sales QUALIFY row_number() OVER (ORDER BY id) > 35 LIMIT 9", 5),
+        ("SELECT id FROM sales USING SAMPLE 30 ROWS LIMIT 20", 20),
+        ("SELECT mode(len(tags)) FROM sales LIMIT 2", 1),
+    ],
+)
+def test_a_limit_is_of_the_answer_not_of_the_table(sales: Catalog, sql: str, count: int) -> None:
+    assert len(answer(sales, sql)) == count
+
+
+@pytest.mark.parametrize("share", ["10%", "10 PERCENT"])
+def test_a_share_is_of_all_rows(sales: Catalog, share: str) -> None:
+    assert len(answer(sales, f"SELECT id FROM sales LIMIT {share}")) == 4
+    assert len(answer(sales, f"SELECT id FROM sales LIMIT {share}", limit=3)) == 3
+    assert len(answer(sales, f"SELECT id FROM sales LIMIT {share}", limit=20)) == 4
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM sales, LATERAL read_csv('/etc/passwd')",
+        "SELECT * FROM sales, LATERAL read_parquet('/etc/passwd') p",
+        "SELECT * FROM sales LEFT JOIN LATERAL read_csv('/etc/passwd') ON true",
+        "SELECT read_csv('/etc/passwd')",
+        "SELECT * FROM ROWS FROM (read_csv('/etc/passwd'))",
+        "FROM (DESCRIBE sales)",
+        "FROM (SHOW TABLES)",
+        "SELECT * FROM sales, (SUMMARIZE sales)",
+    ],
+)
+def test_other_rows_than_those_of_tables_are_refused(sales: Catalog, sql: str) -> None:
+    with pytest.raises(InvalidQueryError, match="Write one SELECT"):
+        sales.query(sql)
+
+
+def test_rows_made_of_those_of_a_table_are_no_other_rows(sales: Catalog) -> None:
+    many = "SELECT id, tag FROM sales, LATERAL unnest(tags) t(tag) ORDER BY tag"
+    assert answer(sales, many) == [(39, "a"), (39, "b")]
+    inner = "SELECT s.id, x FROM sales s, LATERAL (SELECT s.id + 1 AS x) WHERE s.id = 4"
+    assert answer(sales, inner) == [(4, 5)]
+
+
+def test_help_for_want_of_memory_is_told() -> None:
+    import duckdb
+
+    with (
+        pytest.raises(TxnLogEngineError, match=r"engine\.memory_limit"),
+        duckdb_confined._told_shortly(),
+    ):
+        raise duckdb.OutOfMemoryException("no room\n\nLINE 1: SELECT")
+
+
+def test_time_that_a_reader_takes_is_not_that_of_the_query(
+    sales: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = sales.query("SELECT i FROM range(1000000) r(i)", timeout=600)
+    rows = reader.read_next_batch().num_rows
+    later = time.monotonic() + 6000  # that long nobody read
+    monkeypatch.setattr(duckdb_confined, "time", SimpleNamespace(monotonic=lambda: later))
+    rows += sum(batch.num_rows for batch in reader)
+    assert rows == 1_000_000
