@@ -37,15 +37,33 @@ class Cli:
 @pytest.fixture
 def cli(catalog_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """The command line on an empty catalog; new tables go under the test's folder."""
-    monkeypatch.delenv("DELTASQL_URI", raising=False)
-    monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(tmp_path / "lake"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return Cli(catalog_uri.to_string())
+    return prepared(catalog_uri, tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def sales(cli: Cli) -> Cli:
     """The same with the table `sales`: 0 is empty, 1 has the ids 0 and 1, 2 has 2 and 3 too."""
+    return with_sales(cli)
+
+
+@pytest.fixture
+def sales_in_sqlite(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Cli:
+    """The same in SQLite alone, for what does not depend on the database."""
+    return with_sales(prepared(sqlite_uri, tmp_path, monkeypatch))
+
+
+def prepared(uri: DeltaSqlUri, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Return the command line on a catalog, with a folder of its own for all it writes."""
+    monkeypatch.delenv("DELTASQL_URI", raising=False)
+    monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(folder / "lake"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    return Cli(uri.to_string())
+
+
+def with_sales(cli: Cli) -> Cli:
+    """Create `sales` with its three versions."""
     schema = pa.schema([("id", pa.int64()), ("price", pa.float64()), ("day", pa.date32())])
     with deltasql.connect(cli.uri) as catalog:
         catalog.create_table("sales", schema)

@@ -55,10 +55,11 @@ def terminal(cli: Cli, *words: str) -> Iterator[Terminal]:
     process, descriptor = pty.fork()
     if process == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 500, 0, 0))
-        # This terminal does not tell where its cursor is.
-        environment = os.environ | {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
+        # This terminal does not tell where its cursor is. Its size is told anew: readline, where
+        # something has imported it, leaves that of another terminal in the variables.
+        size = {"COLUMNS": "500", "LINES": "50"}
+        environment = os.environ | size | {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
         command = [sys.executable, "-m", "deltasql.cli.main", "--uri", cli.uri, *words, "shell"]
-        # Not the C library's variables: readline has put the width of another terminal there.
         os.execve(sys.executable, command, environment)
     try:
         yield Terminal(descriptor)
@@ -89,6 +90,7 @@ def test_commands_and_sql_run_at_one_prompt(sales: Cli) -> None:
         user.wait_for("Did you mean sales?")
         user.wait_for(PROMPT)
         user.type("\\f json\r")
+        user.wait_for("written as json now")
         user.wait_for(PROMPT)
         user.type("query 'SELECT count(*) AS n FROM sales@1'\r")
         user.wait_for('{"n": 2}')
@@ -102,8 +104,8 @@ def test_commands_and_sql_run_at_one_prompt(sales: Cli) -> None:
     assert sales.json("query", "SELECT count(*) AS n FROM sales") == [{"n": 2}]
 
 
-def test_tab_completes_commands_tables_columns_and_sql(sales: Cli) -> None:
-    with terminal(sales) as user:
+def test_tab_completes_commands_tables_columns_and_sql(sales_in_sqlite: Cli) -> None:
+    with terminal(sales_in_sqlite) as user:
         for typed, rest in (
             ("opti", "mize"),
             ("table rena", "me"),
@@ -124,8 +126,8 @@ def test_tab_completes_commands_tables_columns_and_sql(sales: Cli) -> None:
         user.type("\x04")  # Ctrl-D leaves
 
 
-def test_history_is_kept_without_passwords(sales: Cli, tmp_path: Path) -> None:
-    with terminal(sales) as user:
+def test_history_is_kept_without_passwords(sales_in_sqlite: Cli, tmp_path: Path) -> None:
+    with terminal(sales_in_sqlite) as user:
         user.wait_for(PROMPT)
         user.type("config show --uri deltasql://postgres/ann:hunter2@db/lake --changed\r")
         user.wait_for("default  source")
@@ -135,7 +137,7 @@ def test_history_is_kept_without_passwords(sales: Cli, tmp_path: Path) -> None:
     assert "config show" in history.read_text()
     assert "hunter2" not in history.read_text()
     assert history.stat().st_mode & 0o077 == 0
-    with terminal(sales) as user:
+    with terminal(sales_in_sqlite) as user:
         user.wait_for(PROMPT)
         user.type("\x1b[A\x1b[A")  # up, past `exit`
         user.wait_for("config show")

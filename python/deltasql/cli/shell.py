@@ -91,8 +91,8 @@ class Session:
         except click.ClickException as error:
             self.failures += 1
             error.show()
-        except click.Abort:
-            if not self.is_terminal:
+        except (click.Abort, KeyboardInterrupt):
+            if not self.is_terminal:  # a script ends; at a prompt only what runs does
                 raise
             self._fail("Interrupted.")
 
@@ -103,10 +103,6 @@ class Session:
             answer(self.context, self.catalog, text.rstrip().removesuffix(";"))
         except TxnLogError as error:
             self._fail(f"Error: {error}")
-        except KeyboardInterrupt:
-            if not self.is_terminal:  # a script ends; at a prompt only the query does
-                raise
-            self._fail("Interrupted.")
 
     def _short(self, text: str) -> None:
         command, _, rest = text.partition(" ")
@@ -121,6 +117,7 @@ class Session:
                 self._fail(f"Error: formats are {', '.join(FORMATS)}")
             else:
                 self.context = replace(self.context, format=rest.strip())
+                talk(f"answers are written as {self.context.format} now")
         elif command == "\\?":
             talk(HELP)
         else:
