@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+import sqlglot
 
 import deltasql
 from deltasql.engine import duckdb_confined
 from deltasql.exceptions import InvalidQueryError, TxnLogEngineError
+from deltasql.model.query_conditions import named_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,3 +128,52 @@ def test_time_that_a_reader_takes_is_not_that_of_the_query(
     monkeypatch.setattr(duckdb_confined, "time", SimpleNamespace(monotonic=lambda: later))
     rows += sum(batch.num_rows for batch in reader)
     assert rows == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        ("SELECT a FROM t WHERE T.B > 1 ORDER BY c", {"a", "b", "c"}),
+        ("SELECT count(*) AS t FROM t JOIN u USING (id)", {"id"}),
+        ("SELECT x.a FROM t x, unnest(x.tags) AS y(tag)", {"a", "tags"}),
+        ("SELECT *, a FROM t", None),
+        ("SELECT t.* FROM t", None),
+        ("SELECT t.a FROM t NATURAL JOIN u", None),
+        ("SELECT t.a FROM t NATURAL LEFT JOIN u", None),
+        ("SELECT T FROM t", None),
+        ("SELECT to_json(s) FROM t s", None),
+        ("SELECT count(DISTINCT s) FROM t AS s", None),
+        ("SELECT COLUMNS('a.*') FROM t", None),
+        ("SELECT COLUMNS(c -> c LIKE 'a%') FROM t", None),
+        ("SELECT max(COLUMNS(*)) FROM t", None),
+        ("SELECT #1 FROM t", None),
+        ("SELECT x FROM t AS s(x, y)", None),
+        ("SELECT a FROM (PIVOT t ON b USING sum(c))", None),
+    ],
+)
+def test_columns_that_are_needed_without_a_name_are_noticed(
+    sql: str, wanted: set[str] | None
+) -> None:
+    found = named_columns(sqlglot.parse_one(sql, read="duckdb"))
+    assert (found is None) == (wanted is None)
+    assert found is None or wanted is None or found >= wanted
+
+
+def test_columns_without_a_name_are_read_from_a_bucket(
+    sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
+) -> None:
+    with deltasql.connect(
+        sqlite_uri,
+        mirror={"mode": "off"},
+        table={"data_root": s3_location},
+        storage={"options": s3_options},
+    ) as catalog:
+        with catalog.begin() as tx:
+            tx.write("left", pa.table({"id": [1, 2], "kind": ["a", "b"], "price": [5, 6]}))
+            tx.write("right", pa.table({"id": [1, 2], "kind": ["a", "x"], "note": ["y", "z"]}))
+        natural = 'SELECT price, note FROM "left" NATURAL JOIN "right"'
+        assert answer(catalog, natural) == [(5, "y")]
+        row = {"id": 2, "kind": "b", "price": 6}
+        assert answer(catalog, 'SELECT s FROM "left" s WHERE id = 2') == [(row,)]
+        assert answer(catalog, "SELECT COLUMNS('^k') FROM \"left\" WHERE price = 5") == [("a",)]
+        assert answer(catalog, 'SELECT sum(price) AS "left" FROM "left"') == [(11,)]

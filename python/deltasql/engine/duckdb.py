@@ -29,6 +29,7 @@ from deltasql.engine.revisable import may_be_revised
 from deltasql.engine.revise import revise_files
 from deltasql.engine.stored_files import StoredFiles
 from deltasql.exceptions import TxnLogEngineError
+from deltasql.model.query_conditions import named_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -263,11 +264,11 @@ class DuckDbEngine:
 
     def _narrowed(self, relation: DuckDbRelation, sql: exp.Query) -> DuckDbRelation:
         """Leave out columns that a query does not name: DuckDB would ask a stream for all."""
-        if relation.stored is None or any(
-            not isinstance(star.parent, exp.Count) for star in sql.find_all(exp.Star)
-        ):
+        if relation.stored is None:
             return relation
-        named = {each.name.casefold() for each in sql.find_all(exp.Identifier)}
+        named = named_columns(sql)
+        if named is None:
+            return relation
         wanted = [name for name in relation.columns if name.casefold() in named]
         return self._source(relation.stored.narrowed(wanted))
 

@@ -63,6 +63,37 @@ def condition_on(query: exp.Expr, table: str, schema: StructType) -> exp.Expr | 
     return plain_condition(where.this, schema, alias=only.alias_or_name)
 
 
+def named_columns(query: exp.Expr) -> frozenset[str] | None:
+    """Return the names, in lower case, among which are all columns that a query needs.
+
+    None when it can need columns without their names: by a star, by a pattern, by their places, or
+    in a whole row.
+
+    >>> import sqlglot
+    >>> sorted(named_columns(sqlglot.parse_one("SELECT a FROM t WHERE B > 1")))
+    ['a', 'b', 't']
+    >>> named_columns(sqlglot.parse_one("SELECT to_json(t) FROM t")) is None
+    True
+    """
+    if any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star)):
+        return None
+    if query.find(exp.Columns, exp.Pivot, exp.PositionalColumn):
+        return None
+    if any(join.method.upper() == "NATURAL" for join in query.find_all(exp.Join)):
+        return None
+    if any(table.alias_column_names for table in query.find_all(exp.Table)):
+        return None
+    names, tables, standing_alone = set(), set(), set()
+    for each in query.find_all(exp.Identifier):
+        name = each.name.casefold()
+        names.add(name)
+        if isinstance(each.parent, exp.Table | exp.TableAlias):
+            tables.add(name)
+        elif each.arg_key not in ("table", "db", "catalog", "alias"):
+            standing_alone.add(name)
+    return None if tables & standing_alone else frozenset(names)
+
+
 def plain_condition(condition: exp.Expr, schema: StructType, *, alias: str = "") -> exp.Expr | None:
     """Return the parts, joined by AND, that mean the same to every engine; None without any."""
     kinds = {field.name: field.type for field in schema.fields}
