@@ -56,6 +56,8 @@ class Scan:
 
     def files_among(self, file_ids: Sequence[int]) -> _core.FileList:
         """Return those of the live files with these ids: a part of the scan, without the rest."""
+        if not file_ids:  # DuckDB knows no empty list
+            return from_rows([], "files_all").with_partitions({})
         rows = self.snapshot.store.query(
             "live_files_of",
             table_id=self.snapshot.table.table_id,
