@@ -44,7 +44,7 @@ from deltasql.migrate.import_run import ImportOptions
 from deltasql.migrate.import_table import import_table
 from deltasql.migrate.import_verify import verify_by_size
 from deltasql.migrate.load_log import LogLoader
-from deltasql.migrate.other_authority import is_copy, other_authority
+from deltasql.migrate.other_authority import authority_of, other_authority
 from deltasql.mirror.log_files import commit_file, encode_commit
 from deltasql.mirror.log_listing import list_log
 from deltasql.mirror.read_log import LogCommit
@@ -220,13 +220,11 @@ class _Cutover:
         """A log that another catalog took over is not ours to take."""
         if not (self._table.is_following and state.in_commit_timestamps):
             return
-        row = enabled_by(self._store, self._table, state.metadata)
-        if row is None or ENGINE_INFO not in (row.info.engine_info or ""):
-            return
-        is_ours = row.txn_id == self._table.properties.get(CUTOVER)
-        if not is_ours and not is_copy(self._storage, list_log(self._storage).last_version):
+        found = authority_of(self._storage, list_log(self._storage))
+        token = self._table.properties.get(CUTOVER)
+        if found is not None and (token is None or found.txn_id != token):
             name = join_table_name(self._table.namespace, self._table.name)
-            raise other_authority(self._storage.location, row.version, row.txn_id, name)
+            raise other_authority(self._storage.location, found.version, found.txn_id, name)
 
     def _verify(self) -> VerifyReport:
         log = list_log(self._storage)

@@ -66,6 +66,7 @@ class ImportRun:
         self.storage = open_storage(absolute_location(source), settings)
         self.report = ImportReport(self.storage.location)
         self.loaded = Loaded()
+        self.takes_over = False  # by force, from the catalog that the log belongs to
         # What a table that is loaded out of sight is marked with.
         self.token = str(uuid.uuid4())
         self._progress = ImportProgress(self.storage.location)

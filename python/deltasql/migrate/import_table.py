@@ -55,7 +55,7 @@ from deltasql.migrate.load_table import (
     load_state,
     take_over,
 )
-from deltasql.migrate.other_authority import refuse_other_authority
+from deltasql.migrate.other_authority import note_taken_over, refuse_other_authority
 from deltasql.mirror import status
 from deltasql.mirror.log_listing import find_log
 from deltasql.mirror.targets import OWN, named
@@ -125,6 +125,7 @@ def _import(run: ImportRun) -> None:
     else:
         refuse_other_name(run, live)
         _update(run, listing, last, loading, live)
+    note_taken_over(run, listing)
     run.report.warnings += empty_commits(listing, run.report.first_version, last)
     run.report.seconds = run.seconds
     run.tell("done")

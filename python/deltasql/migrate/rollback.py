@@ -3,7 +3,8 @@
 First the log gets all that SQL has, and is compared with it. Then the table leaves the catalog,
 under the lock of its head, so that nobody commits to it through SQL any more. Last the log gets a
 commit of its own that drops in-commit timestamps, where SQL had turned them on: writers by path
-go on from there. Each step finds out whether it was done, so a run that died is repeated.
+go on from there. Where others had, they stay, and a note tells that the log is nobody's. Each step
+finds out whether it was done, so a run that died is repeated.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from deltasql.migrate.follow import mark_in_place, refresh, table_at
 from deltasql.migrate.foreign import foreign_version
 from deltasql.migrate.handover_report import RollbackReport
 from deltasql.migrate.import_verify import verify_by_size
+from deltasql.migrate.other_authority import note_given_back
 from deltasql.mirror import status
 from deltasql.mirror.log_files import commit_file
 from deltasql.mirror.log_listing import LOG_FOLDER, list_log
@@ -285,6 +287,8 @@ class _Rollback:
             report.version = listing.last_version
             found = self._what_to_drop(listing)
             if found is None:
+                if not self._table.is_following:
+                    note_given_back(self._store, self._storage, listing, self._table)
                 return
             metadata, protocol = found
             data = self._commit(metadata, protocol, report.version)

@@ -1,0 +1,246 @@
+"""Who owns a log, told by what is left of it: cleaned up, restored, given back, taken by force."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltasql.exceptions import OtherAuthorityError
+from deltasql.migrate.other_authority import NOTE
+from deltasql.uri import DeltaSqlUri
+from tests.conftest import new_catalog_uri
+from tests.migrate.handing_over import NAME, everything_below, open_catalog, ours, sql_ids
+from tests.migrate.sources import HEAD
+from tests.mirror.support import commit_lines, commit_path, forget_commits_below
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql import Catalog
+
+IDS = [1, 2, 4, 5, 6, 7, 8]
+SPARK = "Apache-Spark/4.0.0 Delta-Lake/4.0.0"
+
+
+@pytest.fixture
+def catalog(catalog_uri: DeltaSqlUri) -> Iterator[Catalog]:
+    with open_catalog(catalog_uri) as opened:
+        yield opened
+
+
+@pytest.fixture
+def other(backend: str, tmp_path: Path) -> Iterator[Catalog]:
+    """A second catalog, of the same kind."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    for uri in new_catalog_uri(backend, folder):
+        with open_catalog(uri) as opened:
+            yield opened
+
+
+@pytest.fixture
+def of_spark(place: Path) -> Path:
+    """A table whose in-commit timestamps a writer by path has turned on."""
+    (created,) = (each["metaData"] for each in commit_lines(place, 0) if "metaData" in each)
+    version = HEAD + 1
+    enabled = {
+        "delta.enableInCommitTimestamps": "true",
+        "delta.inCommitTimestampEnablementVersion": str(version),
+        "delta.inCommitTimestampEnablementTimestamp": "1000",
+    }
+    features = {"writerFeatures": ["appendOnly", "invariants", "inCommitTimestamp"]}
+    by_path(
+        place,
+        version,
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, **features}},
+        {"metaData": {**created, "configuration": {**created["configuration"], **enabled}}},
+        timestamp=1000,
+    )
+    return place
+
+
+def by_path(
+    place: Path, version: int, *actions: object, timestamp: int | None = None, engine: str = SPARK
+) -> None:
+    """Commit as a writer by path, with an in-commit timestamp unless it knows of none."""
+    info: dict[str, object] = {"timestamp": 4102444800000, "engineInfo": engine}
+    if timestamp is not None:
+        info["inCommitTimestamp"] = timestamp
+    more = actions or ({"txn": {"appId": "etl", "version": version}},)
+    lines = [{"commitInfo": info}, *more]
+    commit_path(place, version).write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+
+
+def cleaned_up(catalog: Catalog, place: Path) -> None:
+    """Remove the commits that the latest checkpoint stands in for, as readers by path may."""
+    catalog.mirror.checkpoint(NAME)
+    forget_commits_below(place, catalog.table(NAME).version())
+
+
+# A catalog that was restored from a backup
+
+
+@pytest.mark.parametrize("is_cleaned_up", [True, False])
+def test_a_restored_catalog_goes_on_with_its_own_log(
+    sqlite_uri: DeltaSqlUri, place: Path, tmp_path: Path, is_cleaned_up: bool
+) -> None:
+    with open_catalog(sqlite_uri) as catalog:
+        catalog.import_table(str(place))
+        catalog.cutover(NAME)
+        ours(catalog, 11)
+        if is_cleaned_up:
+            cleaned_up(catalog, place)
+    backup = tmp_path / "backup.sqlite"
+    shutil.copy(sqlite_uri.database, backup)
+    with open_catalog(sqlite_uri) as catalog:
+        for each in range(12, 20):  # more than are looked at from the end of the log
+            ours(catalog, each)
+    with open_catalog(DeltaSqlUri(backend="sqlite", database=str(backup))) as restored:
+        assert restored.import_table(str(place)).state == "continued"
+        assert sql_ids(restored) == [*IDS, *range(11, 20)]
+
+
+def test_a_table_that_was_imported_only_is_no_backup_of_the_authority(
+    catalog: Catalog, other: Catalog, of_spark: Path
+) -> None:
+    """Both have the commits of others, and one of them went on."""
+    catalog.import_table(str(of_spark))
+    other.import_table(str(of_spark))
+    ours(other, 11)
+    with pytest.raises(OtherAuthorityError, match=f"version {HEAD + 2} is its commit"):
+        catalog.import_table(str(of_spark))
+    assert sql_ids(catalog) == IDS
+
+
+# Timestamps that others had turned on
+
+
+@pytest.mark.parametrize("way", ["import", "cutover"])
+def test_the_timestamps_of_others_do_not_hide_who_writes(
+    catalog: Catalog, other: Catalog, of_spark: Path, way: str
+) -> None:
+    other.follow(str(of_spark))
+    other.cutover(NAME)
+    version = ours(other, 11)
+    if way == "cutover":
+        catalog.follow(str(of_spark))
+    with pytest.raises(OtherAuthorityError) as refused:
+        catalog.import_table(str(of_spark)) if way == "import" else catalog.cutover(NAME)
+    assert refused.value.version == version
+
+
+def test_a_log_that_only_others_write_is_taken(catalog: Catalog, of_spark: Path) -> None:
+    by_path(of_spark, HEAD + 2, timestamp=2000)
+    catalog.import_table(str(of_spark))
+    ours(catalog, 11)
+    assert sql_ids(catalog) == [*IDS, 11]
+
+
+@pytest.mark.parametrize("is_cleaned_up", [True, False])
+def test_what_was_given_back_with_its_timestamps_is_imported(
+    catalog: Catalog, other: Catalog, of_spark: Path, is_cleaned_up: bool
+) -> None:
+    other.import_table(str(of_spark))
+    ours(other, 11)
+    if is_cleaned_up:
+        cleaned_up(other, of_spark)
+    with pytest.raises(OtherAuthorityError):
+        catalog.import_table(str(of_spark))
+    assert not other.rollback(NAME).timestamps_dropped
+    by_path(of_spark, HEAD + 3, timestamp=4102444800000)
+    assert catalog.import_table(str(of_spark)).state == "imported"
+    ours(catalog, 12)
+    assert sql_ids(catalog) == [*IDS, 11, 12]
+    with pytest.raises(OtherAuthorityError):  # it went on: it has an authority now
+        other.import_table(str(of_spark))
+    before = everything_below(of_spark)
+    other.rollback(NAME)  # again: it gives back what it had, not what came after
+    assert everything_below(of_spark) == before
+
+
+def test_a_rollback_notes_nothing_where_the_log_tells_it(catalog: Catalog, place: Path) -> None:
+    catalog.import_table(str(place))
+    catalog.cutover(NAME)
+    ours(catalog, 11)
+    catalog.rollback(NAME)
+    assert not (place / NOTE).exists()
+
+
+def test_a_table_that_only_followed_gives_nothing_back(
+    catalog: Catalog, other: Catalog, of_spark: Path
+) -> None:
+    other.import_table(str(of_spark))
+    ours(other, 11)
+    catalog.follow(str(of_spark))
+    before = everything_below(of_spark)
+    catalog.rollback(NAME)
+    assert everything_below(of_spark) == before
+
+
+# Writers that know no in-commit timestamps
+
+
+def test_a_commit_past_sql_does_not_hide_the_authority(
+    catalog: Catalog, other: Catalog, place: Path
+) -> None:
+    other.import_table(str(place))
+    other.cutover(NAME)
+    version = ours(other, 11)
+    by_path(place, version + 1, engine="delta-rs:py-0.25.5")
+    with pytest.raises(OtherAuthorityError):
+        catalog.import_table(str(place))
+
+
+# Taken over by force
+
+
+def test_a_catalog_knows_that_its_log_was_taken_by_force(
+    catalog: Catalog, other: Catalog, place: Path
+) -> None:
+    other.import_table(str(place))
+    other.cutover(NAME)
+    ours(other, 11)
+    catalog.import_table(str(place), force=True, dry_run=True)
+    assert not (place / NOTE).exists()
+    catalog.import_table(str(place), force=True)
+    ours(catalog, 12)
+    with pytest.raises(OtherAuthorityError):
+        other.import_table(str(place))
+    assert sql_ids(other) == [*IDS, 11]
+    # And back by force, from where it left off.
+    assert other.import_table(str(place), force=True).state == "continued"
+    ours(other, 13)
+    with pytest.raises(OtherAuthorityError):
+        catalog.import_table(str(place))
+    assert sql_ids(other) == [*IDS, 11, 12, 13]
+
+
+def test_a_log_that_was_taken_by_force_is_given_back(
+    catalog: Catalog, other: Catalog, place: Path
+) -> None:
+    other.import_table(str(place))
+    other.cutover(NAME)
+    catalog.import_table(str(place), force=True)
+    ours(catalog, 12)
+    catalog.rollback(NAME)
+    assert other.import_table(str(place)).state == "continued"
+    other.cutover(NAME)  # from here on the note of the other is of no account
+    ours(other, 13)
+    other.drop(NAME)
+    assert other.import_table(str(place)).state == "imported"
+    assert sql_ids(other) == [*IDS, 12, 13]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", '{"lastVersion": "x", "takenBy": 7}'])
+def test_a_note_that_is_damaged_gives_nothing_away(
+    catalog: Catalog, other: Catalog, place: Path, text: str
+) -> None:
+    other.import_table(str(place))
+    other.cutover(NAME)
+    (place / NOTE).write_text(text)
+    with pytest.raises(OtherAuthorityError):
+        catalog.import_table(str(place))
