@@ -13,6 +13,7 @@ from deltasql.exceptions import (
     MirrorDivergedError,
     TableExistsError,
 )
+from deltasql.migrate.other_authority import NOTE
 from deltasql.model.actions import Protocol
 from tests.migrate.handing_over import (
     NAME,
@@ -191,7 +192,9 @@ def test_timestamps_that_the_table_came_with_stay(catalog: Catalog, place: Path)
     before = everything_below(place)
     report = catalog.rollback(NAME)
     assert not report.timestamps_dropped
-    assert everything_below(place) == before
+    after = everything_below(place)
+    assert json.loads(after.pop(NOTE)) == {"lastVersion": HEAD + 2, "takenBy": None}
+    assert after == before
 
 
 def test_to_repeat_it_changes_nothing(catalog: Catalog, place: Path) -> None:
