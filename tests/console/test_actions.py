@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import threading
 import time
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 
-from deltasql.console.server import serving
+from deltasql.console.console import Console
+from deltasql.console.server import Served, serving
 from tests.console.conftest import TOKEN, Site
 from tests.console.test_pages import PAGES
 
 if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
+    from deltasql.console.jobs import Progress
     from deltasql.uri import DeltaSqlUri
 
 
@@ -62,12 +68,21 @@ def test_what_the_mirror_could_not_publish_is_published_again(site: Site) -> Non
     listed = site.get("/mirror").text
     assert "failing" in listed
     assert "failed" in site.get("/mirror/orders").text
-    assert site.post("/mirror/orders/retry", {"target": "table"}).status_code == 502
+    failed = site.post("/mirror/orders/retry", {"target": "table"})
+    assert failed.status_code == 303
+    shown = finished(site, failed.headers["location"])
+    assert 'data-state="failed"' in shown
+    assert "Publish what is missing" in shown
+    for link in re.findall(r'(?:href|action)="(/mirror[^"]*)"', shown):
+        if not link.endswith("/retry"):
+            assert site.get(unescape(link)).status_code == 200
     log.unlink()
     aside.rename(log)
     done = site.post("/mirror/orders/retry", {"target": "table"})
     assert done.status_code == 303
-    assert "1 version published" in site.get(done.headers["location"]).text
+    shown = finished(site, done.headers["location"])
+    assert "<dt>Versions published</dt><dd>1</dd>" in shown
+    assert site.post("/mirror/orders/retry", {"target": "nosuch"}).status_code == 404
     assert "failing" not in site.get("/mirror").text
 
 
@@ -77,3 +92,36 @@ def test_no_page_shows_a_secret(site: Site, catalog_uri: DeltaSqlUri) -> None:
         shown = site.get(path).text
         assert str(site.served.token) not in shown
         assert not catalog_uri.password or f":{catalog_uri.password}@" not in shown
+
+
+@pytest.mark.filterwarnings("ignore:.*starlette.testclient.*")
+def test_work_that_has_to_wait_for_other_work_is_told(shop: Catalog) -> None:
+    from starlette.testclient import TestClient
+
+    console = Console(shop, token=TOKEN, allow_writes=True)
+    client = TestClient(console.application(), base_url="http://127.0.0.1", follow_redirects=False)
+    served = Served("http://127.0.0.1", TOKEN, False, False, False)
+    site = Site(served, shop, client)
+    site.log_in()
+    go_on = threading.Event()
+
+    def slow(tell: Progress) -> list[tuple[str, str]]:
+        tell(1, 2)
+        go_on.wait()
+        return []
+
+    try:
+        running = console.jobs.start("Optimize", "orders", "/maintenance/orders", slow)
+        again = site.post("/maintenance/orders/optimize")
+        assert again.headers["location"] == f"/jobs/{running.job_id}"
+        refused = site.post("/maintenance/orders/vacuum", {"confirm": "yes"})
+        shown = site.get(refused.headers["location"]).text
+        assert "Vacuum was not begun" in shown
+        assert "1 of 2 parts" in shown
+        published = site.post("/mirror/orders/retry", {"target": "table"})  # waits for nothing
+        assert "Versions published" in finished(site, published.headers["location"])
+    finally:
+        go_on.set()
+        console.jobs.finish()
+    vacuumed = site.post("/maintenance/orders/vacuum", {"confirm": "yes"})
+    assert "Files deleted" in finished(site, vacuumed.headers["location"])

@@ -107,15 +107,31 @@ class Mirror:
 
     # What can be done
 
-    def publish(self, table: str | None = None) -> int:
-        """Publish whatever is missing now; returns how many versions, raises what stopped it."""
+    def publish(
+        self,
+        table: str | None = None,
+        *,
+        target: str | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Publish whatever is missing now; returns how many versions, raises what stopped it.
+
+        `target` publishes to that one alone; `on_progress` gets how many versions were published
+        and how many there were to publish.
+        """
         published, failure = 0, None
-        for each in self._targets(table, with_row=True):
+        chosen = list(self._targets(table, with_row=True))
+        if target is not None:
+            chosen = [targets.named(chosen, target)]
+        total = sum(each.pending for each in chosen)
+        for each in chosen:
             current, error = each, None
             while current.pending and error is None:
                 outcome = self.publisher.advance(current, current.head_version, converge=True)
                 published, error = published + outcome.published, outcome.error
                 current = targets.moved(current, outcome.published)
+                if on_progress is not None:
+                    on_progress(published, max(total, published))
                 if not outcome.published:
                     break
             failure = failure or error

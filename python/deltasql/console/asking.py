@@ -9,6 +9,8 @@ from urllib.parse import urlencode
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from deltasql.exceptions import redact
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -52,7 +54,7 @@ class Ask:
         given = self.text(name)
         if not given:
             return default
-        if not given.isdecimal() or not low <= int(given) <= high:
+        if not given.isdecimal() or len(given) > 20 or not low <= int(given) <= high:
             raise HTTPException(400, f"{name} is a number from {low:,} to {high:,}")
         return int(given)
 
@@ -78,6 +80,10 @@ class Ask:
         """Render a page."""
         shown = self.console.templates.get_template(template).render(ask=self, **values)
         return HTMLResponse(shown, status_code=status)
+
+    def told(self, status: int, message: str, hint: str | None = None) -> Response:
+        """Render a page that says what is wrong, and what to do."""
+        return self.page("error.html", status, code=status, message=redact(message), hint=hint)
 
     def go(self, address: str) -> Response:
         """Send the browser to a page after something was done."""

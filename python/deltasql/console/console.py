@@ -24,6 +24,7 @@ except ImportError as missing:  # pragma: no cover - an installation without the
     raise MissingDriverError(driver="starlette", extra="console") from missing
 
 from deltasql import __version__
+from deltasql.api.inspect.page import BadRequest
 from deltasql.console import charts, units
 from deltasql.console.asking import Ask
 from deltasql.console.jobs import Jobs
@@ -41,12 +42,15 @@ from deltasql.console.pages import (
     travel,
 )
 from deltasql.console.security import HEADERS, LOOPBACK, Gate, remember
-from deltasql.console.values import cell
+from deltasql.console.values import cell, masked
 from deltasql.exceptions import (
-    InvalidQueryError,
+    StoreBusyError,
     StoreUnavailableError,
+    TxnLogEngineError,
     TxnLogError,
+    TxnLogSchemaError,
     TxnLogTableNotFoundError,
+    TxnLogUriError,
     VersionNotFoundError,
     redact,
 )
@@ -69,8 +73,11 @@ _LARGEST_FORM = 256 * 1024
 _STATUS = (
     (TxnLogTableNotFoundError, 404),
     (VersionNotFoundError, 404),
-    (InvalidQueryError, 400),
+    (TxnLogUriError, 404),  # a name that no table can have
+    (TxnLogSchemaError, 400),
+    (TxnLogEngineError, 400),
     (StoreUnavailableError, 503),
+    (StoreBusyError, 503),
 )
 READ: tuple[tuple[str, Page], ...] = (
     ("/", overview.show),
@@ -198,28 +205,35 @@ class Console:
     def _answer(self, ask: Ask, page: Page, refuse: Callable[[Ask], Response | None]) -> Response:
         try:
             return refuse(ask) or page(ask)
+        except HTTPException:
+            raise
         except TxnLogError as error:
             status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-            return self._told(ask, status, error.message or str(error), error.help)
-        except ValueError as error:  # a cursor or a number of an address that somebody changed
-            return self._told(ask, 400, redact(str(error)))
-
-    def _told(self, ask: Ask, status: int, message: str, hint: str | None = None) -> Response:
-        return ask.page("error.html", status, code=status, message=message, hint=hint)
+            if status == 500:
+                _log.error("page failed: %s", ask.request.url.path, exc_info=error)
+            return ask.told(status, error.message or str(error), error.help)
+        except BadRequest as error:  # a cursor or a number of an address that somebody changed
+            return ask.told(400, str(error))
+        except Exception as error:
+            return _broke(ask, error)
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         ask = Ask(self, request, self.gate.visitor(request), {})
         message = "There is no such page." if error.status_code == 404 else error.detail
-        return self._told(ask, error.status_code, message)
+        return ask.told(error.status_code, message)
 
     async def _broken(self, request: Request, error: Exception) -> Response:
-        number = secrets.token_hex(4)
-        _log.error("page failed: %s (%s)", request.url.path, number, exc_info=error)
-        ask = Ask(self, request, self.gate.visitor(request), {})
-        return self._told(
-            ask, 500, f"Something went wrong. The log of the console tells more of it: {number}."
-        )
+        return _broke(Ask(self, request, self.gate.visitor(request), {}), error)
+
+
+def _broke(ask: Ask, error: Exception) -> Response:
+    """Tell that it is not the visitor's fault; the log has the rest."""
+    number = secrets.token_hex(4)
+    _log.error("page failed: %s (%s)", ask.request.url.path, number, exc_info=error)
+    return ask.told(
+        500, f"Something went wrong. The log of the console tells more of it: {number}."
+    )
 
 
 class _Guarded:
@@ -271,6 +285,7 @@ def _templates() -> jinja2.Environment:
         short=overview.short,
         quoted=overview.quoted,
         cell=cell,
+        masked=masked,
         redact=redact,
     )
     environment.globals.update(charts=charts, release=__version__, describe=history.describe)

@@ -15,6 +15,7 @@ from deltasql.exceptions import TxnLogError, redact
 _log = logging.getLogger(__name__)
 _KEPT = 50
 Progress: TypeAlias = Callable[[int, int], None]
+Work: TypeAlias = Callable[[Progress], list[tuple[str, str]]]
 
 
 @dataclass(slots=True)
@@ -24,6 +25,8 @@ class Job:
     job_id: str
     title: str
     table: str
+    place: str
+    """The page that it was begun on."""
     started_at: datetime
     ended_at: datetime | None = None
     done: int = 0
@@ -55,15 +58,16 @@ class Jobs:
         self._threads: dict[str, threading.Thread] = {}
         self._guard = threading.Lock()
 
-    def start(
-        self, title: str, table: str, work: Callable[[Progress], list[tuple[str, str]]]
-    ) -> Job:
-        """Begin work on a table, or return what is being done with it already."""
+    def start(self, title: str, table: str, place: str, work: Work) -> Job:
+        """Begin work on a table; what was begun on the same page and still runs is returned.
+
+        It may be other work: its title tells.
+        """
         with self._guard:
             for known in self._jobs.values():
-                if known.table == table and known.is_running:
+                if known.place == place and known.is_running:
                     return known
-            job = Job(secrets.token_urlsafe(9), title, table, datetime.now(UTC))
+            job = Job(secrets.token_urlsafe(9), title, table, place, datetime.now(UTC))
             self._jobs[job.job_id] = job
             ended = [each for each in self._jobs.values() if not each.is_running]
             for old in ended[: max(0, len(self._jobs) - _KEPT)]:
@@ -91,7 +95,7 @@ class Jobs:
             found = [each for each in self._jobs.values() if table in (None, each.table)]
         return found[::-1]
 
-    def _run(self, job: Job, work: Callable[[Progress], list[tuple[str, str]]]) -> None:
+    def _run(self, job: Job, work: Work) -> None:
         def tell(done: int, total: int) -> None:
             job.done, job.total = done, total
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 from deltasql.console.units import is_number
+from deltasql.exceptions import MASK, is_secret_name, redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LONGEST = 120
+_WHOLE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +79,59 @@ def cell(value: object) -> Cell:
     if isinstance(value, date | time):
         return Cell(value.isoformat(), "text")
     if isinstance(value, bytes):
-        return _cut(value.hex(" "), "nested")
-    if isinstance(value, dict | list | tuple):
-        return _cut(json.dumps(value, default=_plain, ensure_ascii=False), "nested")
-    return _cut(str(value), "text")
+        # What will not be shown is cut off before it is made longer.
+        return _cut(value[:_WHOLE].hex(" "), "nested")
+    if isinstance(value, dict | list) or (isinstance(value, tuple) and not is_interval(value)):
+        return _cut(json.dumps(_shorter(value), default=plain, ensure_ascii=False), "nested")
+    return _cut(value[: 2 * _WHOLE] if isinstance(value, str) else str(plain(value)), "text")
+
+
+def masked(value: object, key: str) -> str:
+    """Show a setting: what its name or its text tells to be a secret is not shown.
+
+    >>> masked("hunter2", "password"), masked("id = 1", "predicate")
+    ('***', 'id = 1')
+    """
+    return (
+        MASK
+        if is_secret_name(key)
+        else _cut(redact(cell(value).whole or cell(value).text), "text").text
+    )
 
 
 def _cut(text: str, kind: str) -> Cell:
     if len(text) <= _LONGEST:
         return Cell(text, kind)
-    return Cell(text[: _LONGEST - 1] + "…", kind, text[:2000])
+    return Cell(text[: _LONGEST - 1] + "…", kind, text[:_WHOLE])
 
 
-def _plain(value: object) -> object:
+def _shorter(value: Any) -> Any:
+    """Take off a nested value what its text would not show anyway."""
+    if isinstance(value, dict):
+        return {key: _shorter(each) for key, each in islice(value.items(), _WHOLE)}
+    if isinstance(value, list | tuple) and not is_interval(value):
+        return [_shorter(each) for each in value[:_WHOLE]]
+    return value[:_WHOLE] if isinstance(value, str | bytes) else value
+
+
+def plain(value: object) -> object:
+    """Return a value as JSON has it; an interval as ISO 8601 writes it.
+
+    >>> import pyarrow as pa
+    >>> plain(b"ab"), plain(Decimal("1.50")), plain(pa.MonthDayNano([14, 3, 1_500_000_000]))
+    ('6162', '1.50', 'P14M3DT1.5S')
+    """
     if isinstance(value, bytes):
         return value.hex()
-    return str(value) if isinstance(value, Decimal | datetime | date | time) else repr(value)
+    if is_interval(value):
+        months, days, nanoseconds = cast("tuple[int, int, int]", value)
+        seconds = f"{Decimal(nanoseconds).scaleb(-9):f}"
+        seconds = seconds.rstrip("0").rstrip(".") if "." in seconds else seconds
+        return f"P{months}M{days}DT{seconds}S"
+    is_known = isinstance(value, Decimal | datetime | date | time | timedelta | str | UUID)
+    return str(value) if is_known else repr(value)
+
+
+def is_interval(value: object) -> bool:
+    """Tell an interval from other tuples."""
+    return type(value).__name__ == "MonthDayNano"

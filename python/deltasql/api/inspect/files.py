@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import (
+    BadRequest,
+    Page,
+    Shown,
+    cut,
+    page_size,
+    read_cursor,
+    write_cursor,
+)
 from deltasql.api.inspect.stats import partition_names, partition_of
 from deltasql.model.clock import from_ms
 from deltasql.snapshot.files import to_arrow
@@ -55,7 +63,7 @@ def files(
 ) -> Page[FileEntry]:
     """Return files; with a predicate those that can hold a row for which it is true."""
     if order not in ORDERS:
-        raise ValueError(f"order is one of {', '.join(ORDERS)}; got {order!r}")
+        raise BadRequest(f"order is one of {', '.join(ORDERS)}; got {order!r}")
     page_size(limit)
     kind = f"files by {order}{' down' if descending else ''}"
     place, at = None, version

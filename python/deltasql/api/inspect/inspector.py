@@ -20,6 +20,8 @@ from deltasql.api.inspect.totals import TotalsCache
 from deltasql.mirror.targets import OWN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from deltasql.api.catalog import Catalog
     from deltasql.api.inspect.advice import MaintenanceAdvice
     from deltasql.api.inspect.definition import Column, SchemaChange
@@ -146,6 +148,11 @@ class Inspect:
         """Return the commits of a table, newest first, those of one operation if wanted."""
         return history.history(self._catalog, name, operation=operation, limit=limit, cursor=cursor)
 
+    def first_version(self, name: str) -> int:
+        """Return the first version there is: not 0 where a log was imported after a clean-up."""
+        table_id = self._catalog.resolve(name, fresh=True).table_id
+        return int(self._catalog.store.query("version_bounds", table_id=table_id)[0][0])
+
     def commit(self, name: str, version: int) -> CommitEntry:
         """Return one commit of a table."""
         return history.commit(self._catalog, name, version)
@@ -226,9 +233,15 @@ class Inspect:
             self._catalog, name, target=target, only=only, limit=limit, cursor=cursor
         )
 
-    def retry(self, name: str, *, target: str = OWN) -> int:
-        """Publish at once what failed; returns how many versions were. The one call that writes."""
-        return publishing.retry(self._catalog, name, target=target)
+    def retry(
+        self,
+        name: str,
+        *,
+        target: str = OWN,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Publish at once what one target lacks; returns how many versions. This alone writes."""
+        return publishing.retry(self._catalog, name, target=target, on_progress=on_progress)
 
     def _measured(self, name: str) -> Measured:
         """Return the numbers of a table's files as of its head, read again when it moved."""

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import (
+    BadRequest,
+    Page,
+    Shown,
+    cut,
+    page_size,
+    read_cursor,
+    write_cursor,
+)
 from deltasql.exceptions import redact
 from deltasql.mirror.targets import ACTIVE, FOLLOWING, QUARANTINED
 from deltasql.model.clock import from_ms, now_ms
@@ -179,7 +187,7 @@ def activity(
 ) -> tuple[HourCount, ...]:
     """Count the commits of the last hours, oldest first; an hour without any counts, too."""
     if not 1 <= hours <= MOST_HOURS:
-        raise ValueError(f"hours is a number from 1 to {MOST_HOURS:,}, got {hours}")
+        raise BadRequest(f"hours is a number from 1 to {MOST_HOURS:,}, got {hours}")
     end = (now_ms() // HOUR_MS + 1) * HOUR_MS
     span = {"since_ms": end - hours * HOUR_MS, "until_ms": end}
     if table is None:

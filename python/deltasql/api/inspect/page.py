@@ -12,6 +12,11 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 LONGEST_PAGE = 10_000
+_LARGEST = 2**63  # what a number of a database can be
+
+
+class BadRequest(ValueError):
+    """Asked for in a way that means nothing: a cursor of something else, a number out of bounds."""
 
 
 class Shown:
@@ -36,7 +41,7 @@ class Page(Shown, Generic[T]):
 def page_size(limit: int) -> int:
     """Return a limit that is one."""
     if not 1 <= limit <= LONGEST_PAGE:
-        raise ValueError(f"limit is a number from 1 to {LONGEST_PAGE:,}, got {limit}")
+        raise BadRequest(f"limit is a number from 1 to {LONGEST_PAGE:,}, got {limit}")
     return limit
 
 
@@ -51,15 +56,23 @@ def write_cursor(kind: str, *place: object) -> str:
 
 
 def read_cursor(kind: str, cursor: str, *types: type) -> tuple[Any, ...]:
-    """Return the place that `write_cursor` wrote down; ValueError for anything else."""
+    """Return the place that `write_cursor` wrote down; BadRequest for anything else."""
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         found, *place = json.loads(text)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"not a cursor: {cursor!r}") from error
-    if found != kind or [type(each) for each in place] != list(types):
-        raise ValueError(f"not a cursor of this list: {cursor!r}")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadRequest(f"not a cursor: {cursor!r}") from error
+    is_ours = found == kind and [type(each) for each in place] == list(types)
+    if not is_ours or not all(map(_can_be_stored, place)):
+        raise BadRequest(f"not a cursor of this list: {cursor!r}")
     return tuple(place)
+
+
+def _can_be_stored(value: int | str) -> bool:
+    """Tell whether a database takes a value: one that it does not was never written down by us."""
+    if isinstance(value, int):
+        return -_LARGEST <= value < _LARGEST
+    return "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def cut(items: list[T], limit: int) -> tuple[tuple[T, ...], bool]:

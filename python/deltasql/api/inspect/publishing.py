@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from deltasql.api.inspect.page import Page, Shown, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import BadRequest, Page, Shown, page_size, read_cursor, write_cursor
 from deltasql.exceptions import redact
 from deltasql.mirror.status import release
 from deltasql.mirror.targets import named
 from deltasql.model.clock import from_ms, now_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from deltasql.api.catalog import Catalog
     from deltasql.mirror.targets import Target
     from deltasql.store.dialect import Row
@@ -45,7 +47,7 @@ def mirror_versions(
 ) -> Page[MirrorVersion]:
     """Return versions, those that failed first, each part newest first."""
     if only is not None and only not in STATUSES:
-        raise ValueError(f"only is one of {', '.join(STATUSES)}; got {only!r}")
+        raise BadRequest(f"only is one of {', '.join(STATUSES)}; got {only!r}")
     place = named(catalog.mirror.targets(name), target)
     is_failing, before = (1, _NEVER) if cursor is None else read_cursor("mirror", cursor, int, int)
     wanted = page_size(limit) + 1
@@ -101,12 +103,19 @@ def _version(row: Row, place: Target) -> MirrorVersion:
     )
 
 
-def retry(catalog: Catalog, name: str, *, target: str) -> int:
-    """Forget the wait after a failure and publish at once; returns how many versions were.
+def retry(
+    catalog: Catalog,
+    name: str,
+    *,
+    target: str,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Forget the wait after a failure and publish to this target at once; returns how many
+    versions were published.
 
     A target that was shut because another writer's commit lies in its log opens again, and shuts
     again when it still lies there.
     """
     place = named(catalog.mirror.targets(name), target)
     release(catalog.store, place.table, place.name)
-    return catalog.mirror.publish(name)
+    return catalog.mirror.publish(name, target=target, on_progress=on_progress)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.api.inspect.page import Page, Shown, page_size, read_cursor, write_cursor
+from deltasql.api.inspect.page import BadRequest, Page, Shown, page_size, read_cursor, write_cursor
 from deltasql.engine.base import DEFAULT_FILE_SIZE
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.operations.change_log import physical_partitioning
@@ -213,7 +213,7 @@ def table_stats(
 ) -> TableStats:
     """Put together what was measured."""
     if not 1 <= days <= MOST_DAYS:
-        raise ValueError(f"days is a number from 1 to {MOST_DAYS:,}, got {days}")
+        raise BadRequest(f"days is a number from 1 to {MOST_DAYS:,}, got {days}")
     snapshot, sizes = measured.snapshot, measured.live["size"]
     names = snapshot.partition_columns
     found = measured.partitions()
@@ -254,7 +254,7 @@ def partition_page(
 ) -> Page[PartitionStats]:
     """Return partitions in an order: the largest first, or by their values."""
     if order not in ORDERS:
-        raise ValueError(f"order is one of {', '.join(ORDERS)}; got {order!r}")
+        raise BadRequest(f"order is one of {', '.join(ORDERS)}; got {order!r}")
     found = measured.partitions()
 
     def key(each: PartitionStats) -> tuple[int, str]:

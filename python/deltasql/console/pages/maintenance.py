@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog import Catalog
     from deltasql.console.asking import Ask
-    from deltasql.console.jobs import Progress
+    from deltasql.console.jobs import Progress, Work
 
 PER_PAGE = 20
+TITLES = ("Optimize", "Vacuum")
 
 
 def show(ask: Ask) -> Response:
@@ -41,9 +42,10 @@ def one(ask: Ask) -> Response:
     """What one table needs, and the forms to do it."""
     inspect = ask.catalog.inspect
     table = inspect.table(ask.name)
-    is_later = is_large(ask, table)
+    is_part = ask.text("part") == "1"
+    is_later = not is_part and is_large(ask, table)
     return ask.page(
-        "maintenance_cards.html" if ask.text("part") == "1" else "maintenance_table.html",
+        "maintenance_cards.html" if is_part else "maintenance_table.html",
         table=table,
         advice=None if is_later else inspect.advice(ask.name),
         stats=None if is_later else inspect.stats(ask.name),
@@ -54,17 +56,26 @@ def one(ask: Ask) -> Response:
 def optimize(ask: Ask) -> Response:
     """Begin to put small files together."""
     name = ask.catalog.inspect.table(ask.name).name
-    job = ask.console.jobs.start("Optimize", name, partial(_optimize, ask.catalog, name))
-    return ask.go(f"/jobs/{job.job_id}")
+    return _begun(ask, "Optimize", name, partial(_optimize, ask.catalog, name))
 
 
 def vacuum(ask: Ask) -> Response:
     """Begin to delete what no retained version needs."""
     name = ask.catalog.inspect.table(ask.name).name
     if ask.form.get("confirm") != "yes":
-        return ask.go(f"/maintenance/{quote(name, safe='')}?unconfirmed=1")
-    job = ask.console.jobs.start("Vacuum", name, partial(_vacuum, ask.catalog, name))
-    return ask.go(f"/jobs/{job.job_id}")
+        return ask.go(f"{_place(name)}?unconfirmed=1")
+    return _begun(ask, "Vacuum", name, partial(_vacuum, ask.catalog, name))
+
+
+def _place(name: str) -> str:
+    return f"/maintenance/{quote(name, safe='')}"
+
+
+def _begun(ask: Ask, title: str, name: str, work: Work) -> Response:
+    """Show the work, or the other work on the table that this one has to wait for."""
+    job = ask.console.jobs.start(title, name, _place(name), work)
+    refused = "" if job.title == title else f"?refused={title}"
+    return ask.go(f"/jobs/{job.job_id}{refused}")
 
 
 def job(ask: Ask) -> Response:
@@ -73,7 +84,7 @@ def job(ask: Ask) -> Response:
     if found is None:
         raise HTTPException(404)
     template = "job_state.html" if ask.text("part") == "1" else "job.html"
-    return ask.page(template, job=found)
+    return ask.page(template, job=found, refused=ask.choice("refused", "", *TITLES))
 
 
 def _optimize(catalog: Catalog, name: str, tell: Progress) -> list[tuple[str, str]]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from deltasql.exceptions import TxnLogError
+from deltasql.console.units import count
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from deltasql.api.catalog import Catalog
     from deltasql.console.asking import Ask
+    from deltasql.console.jobs import Progress
 
 PER_PAGE = 50
 STATES = ("", "FAILED", "PENDING", "IN_FLIGHT", "COMPLETE")
@@ -35,17 +38,18 @@ def show(ask: Ask) -> Response:
     )
 
 
-def one(ask: Ask, *, problem: str | None = None, done: str | None = None) -> Response:
+def one(ask: Ask) -> Response:
     """The versions of one table at one target: failures first, then newest first."""
     target, only = ask.text("target", "table"), ask.choice("only", *STATES)
     inspect = ask.catalog.inspect
     statuses = inspect.mirror(ask.name)
+    if target not in [each.target for each in statuses]:
+        return ask.told(404, f"{ask.name} has no target {target}.")
     page = inspect.mirror_versions(
         ask.name, target=target, only=only or None, limit=PER_PAGE, cursor=ask.cursor()
     )
     return ask.page(
         "mirror_table.html",
-        502 if problem else 200,
         name=ask.name,
         statuses=statuses,
         shown=next((each for each in statuses if each.target == target), None),
@@ -54,17 +58,21 @@ def one(ask: Ask, *, problem: str | None = None, done: str | None = None) -> Res
         states=STATES,
         page=page,
         is_first=ask.cursor() is None,
-        problem=problem,
-        done=done or ask.text("done"),
+        job=ask.console.jobs.get(ask.text("job")),
     )
 
 
 def retry(ask: Ask) -> Response:
-    """Publish what is missing, and say what came of it."""
-    target = ask.form.get("target", "table")
-    try:
-        published = ask.catalog.inspect.retry(ask.name, target=target)
-    except TxnLogError as error:
-        return one(ask, problem=str(error))
-    place = f"/mirror/{quote(ask.name, safe='')}"
-    return ask.go(f"{place}?target={quote(target, safe='')}&done={published}")
+    """Begin to publish what one target lacks; the page of the target tells how far it is."""
+    inspect, target = ask.catalog.inspect, ask.form.get("target", "table")
+    if target not in [each.target for each in inspect.mirror(ask.name)]:
+        return ask.told(404, f"{ask.name} has no target {target}.")
+    place = f"/mirror/{quote(ask.name, safe='')}?target={quote(target, safe='')}"
+    work = partial(_publish, ask.catalog, ask.name, target)
+    job = ask.console.jobs.start("Publish", ask.name, place, work)
+    return ask.go(f"{place}&job={quote(job.job_id, safe='')}")
+
+
+def _publish(catalog: Catalog, name: str, target: str, tell: Progress) -> list[tuple[str, str]]:
+    published = catalog.inspect.retry(name, target=target, on_progress=tell)
+    return [("Versions published", count(published))]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
+from deltasql.console import rows
 from deltasql.console.plots import KINDS, Plot, plot_of
+from deltasql.console.rows import some
 from deltasql.console.values import Grid, grid_of
 from deltasql.exceptions import TxnLogError
 
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
 PER_PAGE = 100
 MOST_PAGES = 100
-MOST_CSV_ROWS = 1_000_000
 TIMEOUT_S = 60.0
 _SHOWN_TABLES = 200
-# A name in quotes is never wrong; one without is easier to read where it is no word of SQL.
-_PLAIN = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+|[a-z]{2,}s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +32,8 @@ class Result:
     seconds: float
     page: int
     has_more: bool
+    is_cut: bool
+    """Whether rows were left out that are too large to be shown together."""
 
 
 def show(ask: Ask) -> Response:
@@ -54,22 +53,21 @@ def run(ask: Ask) -> Response:
 
 
 def written(namespace: str, name: str) -> str:
-    """Return a table's name as a query writes it, quoted where it has to be.
+    """Return a table's name as a query writes it; in quotes no name is a word of SQL.
 
-    >>> written("default", "sales"), written("crm", "a b")
-    ('sales', '"crm"."a b"')
+    >>> written("default", "values"), written("crm", "a b")
+    ('"values"', '"crm"."a b"')
     """
     parts = [name] if namespace == "default" else [namespace, name]
-    if all(_PLAIN.fullmatch(part) for part in parts):
-        return ".".join(parts)
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
 def _result(ask: Ask, text: str) -> Result:
     given = ask.form.get("page", "1")
-    page = min(MOST_PAGES, max(1, int(given) if given.isdecimal() else 1))
+    page = min(MOST_PAGES, max(1, int(given) if given.isdecimal() and len(given) < 9 else 1))
     started = time.perf_counter()
-    found = ask.catalog.query(text, limit=page * PER_PAGE + 1, timeout=TIMEOUT_S).read_all()
+    answer = some(ask.catalog.query(text, limit=page * PER_PAGE + 1, timeout=TIMEOUT_S))
+    found = answer.rows
     seconds = time.perf_counter() - started
     shown = found.slice((page - 1) * PER_PAGE, PER_PAGE)
     return Result(
@@ -78,30 +76,19 @@ def _result(ask: Ask, text: str) -> Result:
         seconds=seconds,
         page=page,
         has_more=found.num_rows > page * PER_PAGE and page < MOST_PAGES,
+        is_cut=answer.is_cut,
     )
 
 
 def _csv(ask: Ask, text: str) -> Response:
-    import pyarrow.csv as pa_csv
-
-    answer = ask.catalog.query(text, limit=MOST_CSV_ROWS, timeout=TIMEOUT_S).read_all()
-    nested = [f.name for f in answer.schema if pa.types.is_nested(f.type)]
-    if nested:
-        answer = pa.table(
-            [
-                pa.array([str(value) for value in column.to_pylist()], pa.string())
-                if pa.types.is_nested(column.type)
-                else column
-                for column in answer.columns
-            ],
-            names=answer.column_names,
-        )
-    sink = pa.BufferOutputStream()
-    pa_csv.write_csv(answer, sink)
-    return Response(
-        bytes(sink.getvalue()),
+    # One row more than there may be tells whether there are more.
+    limit = rows.MOST_CSV_ROWS + 1
+    written = rows.as_csv(ask.catalog.query(text, limit=limit, timeout=TIMEOUT_S))
+    name = f"query-first-{written.rows}-rows.csv" if written.is_cut else "query.csv"
+    return StreamingResponse(
+        written.parts(),
         media_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": 'attachment; filename="query.csv"'},
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deltasql.api.inspect.page import Page
+from deltasql.exceptions import TxnLogEngineError, TxnLogSchemaError
+
 if TYPE_CHECKING:
     from starlette.responses import Response
 
@@ -60,19 +63,27 @@ def files(ask: Ask) -> Response:
     table = inspect.table(ask.name)
     order, predicate = ask.choice("order", *ORDERS), ask.text("predicate")
     is_last_first = ask.choice("descending", "", "1") == "1"
-    page = inspect.files(
-        ask.name,
-        predicate=predicate or None,
-        order=order,
-        descending=is_last_first,
-        limit=FILES_PER_PAGE,
-        cursor=ask.cursor(),
-    )
+    problem = None
+    try:
+        page = inspect.files(
+            ask.name,
+            predicate=predicate or None,
+            order=order,
+            descending=is_last_first,
+            limit=FILES_PER_PAGE,
+            cursor=ask.cursor(),
+        )
+    except (TxnLogSchemaError, TxnLogEngineError) as error:
+        if not predicate:
+            raise
+        page, problem = Page(()), error
     has_figures = not predicate and ask.cursor() is None
     is_later = is_large(ask, table)
     return ask.page(
         "files.html",
+        400 if problem else 200,
         tab="files",
+        problem=problem,
         table=table,
         page=page,
         order=order,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deltasql.exceptions import TxnLogTransactionError
+
 if TYPE_CHECKING:
     from starlette.responses import Response
 
@@ -23,5 +25,8 @@ def show(ask: Ask) -> Response:
 
 def one(ask: Ask) -> Response:
     """One transaction with all that it changed."""
-    event = ask.catalog.inspect.transaction(ask.request.path_params["txn_id"])
+    try:
+        event = ask.catalog.inspect.transaction(ask.request.path_params["txn_id"])
+    except TxnLogTransactionError as error:  # there is none of this id
+        return ask.told(404, error.message or str(error), error.help)
     return ask.page("transaction.html", event=event)

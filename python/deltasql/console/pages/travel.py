@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.console.pages.sql import written
 from deltasql.console.pages.table import LARGE
+from deltasql.console.rows import some
 from deltasql.console.values import Grid, grid_of, grid_of_dicts
 from deltasql.exceptions import TxnLogError
 
@@ -28,8 +29,10 @@ def show(ask: Ask) -> Response:
     """A version of a table, and what differs from another."""
     inspect = ask.catalog.inspect
     table = inspect.table(ask.name)
+    earliest = inspect.first_version(ask.name)
     version = min(ask.number("version", table.version), table.version)
-    against = ask.number("against", max(0, version - 1))
+    # The first version has none before it to be compared with.
+    against = ask.number("against", version - 1 if version > earliest else version)
     difference, unread = None, None
     if against != version:
         first, last = sorted((against, version))
@@ -49,6 +52,7 @@ def show(ask: Ask) -> Response:
         table=table,
         version=version,
         against=against,
+        earliest=earliest,
         commit=inspect.commit(ask.name, version),
         columns=inspect.schema(ask.name, version=version),
         rows=rows,
@@ -72,7 +76,12 @@ def preview(ask: Ask, table: TableSummary, version: int) -> tuple[Grid | None, s
     """Return some rows of a version, or why there are none to show."""
     sql = f"SELECT * FROM {written(table.namespace, table.short_name)}@{version}"  # noqa: S608
     try:
-        found = ask.catalog.query(sql, limit=PREVIEW_ROWS, timeout=_PREVIEW_S).read_all()
+        found = some(ask.catalog.query(sql, limit=PREVIEW_ROWS, timeout=_PREVIEW_S))
     except TxnLogError as error:  # vacuumed away, or on a store that does not answer
         return None, error.message or str(error)
-    return grid_of(found), None
+    told = (
+        "These rows are too large to be shown together: only the first are."
+        if found.is_cut
+        else None
+    )
+    return grid_of(found.rows), told

@@ -53,9 +53,16 @@ for (const editor of all("[data-run]")) {
   }
 }
 
+// What is asked for behind the page ends at the login page when the session has: then so does the page.
+const ask = async (address) => {
+  const answer = await fetch(address, { credentials: "same-origin" });
+  if (answer.redirected) { location.reload(); return new Promise(() => {}); }
+  return answer;
+};
+
 // Figures of a large table come when they are added up.
 for (const part of all("[data-load]")) {
-  fetch(part.dataset.load, { credentials: "same-origin" })
+  ask(part.dataset.load)
     .then((answer) => (answer.ok ? answer.text() : Promise.reject(answer.status)))
     .then((text) => { part.innerHTML = text; })
     .catch(() => { part.querySelector("p").textContent = "They could not be added up. Reload to try again."; });
@@ -65,7 +72,7 @@ for (const part of all("[data-load]")) {
 for (const part of all("[data-poll]")) {
   const look = async () => {
     try {
-      const answer = await fetch(part.dataset.poll, { credentials: "same-origin" });
+      const answer = await ask(part.dataset.poll);
       if (!answer.ok) return;
       part.innerHTML = await answer.text();
     } catch { /* the server may be busy: look again */ }

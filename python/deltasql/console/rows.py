@@ -1,0 +1,126 @@
+"""Rows of an answer: no more of them than fit, and as CSV."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from deltasql.console.values import is_interval, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_BYTES = 64 * 2**20
+MOST_CSV_ROWS = 1_000_000
+MOST_CSV_BYTES = 2**30
+_IN_MEMORY = 8 * 2**20
+_PART = 2**18
+_FEW_ROWS = 1024
+_PLAIN = (
+    pa.types.is_boolean,
+    pa.types.is_decimal,
+    pa.types.is_floating,
+    pa.types.is_integer,
+    pa.types.is_large_string,
+    pa.types.is_null,
+    pa.types.is_string,
+    pa.types.is_temporal,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """The first rows of an answer; `is_cut` when the rest would not fit."""
+
+    rows: pa.Table
+    is_cut: bool
+
+
+def some(answer: pa.RecordBatchReader, most: int | None = None) -> Some:
+    """Read an answer until it has so many bytes."""
+    most = MOST_BYTES if most is None else most
+    batches, size = [], 0
+    with answer:
+        for batch in answer:
+            size += batch.nbytes
+            if size > most:
+                left = most - (size - batch.nbytes)
+                # Rows of a batch are about alike.
+                batches.append(batch.slice(0, int(batch.num_rows * left / batch.nbytes)))
+                return Some(pa.Table.from_batches(batches, answer.schema), True)
+            batches.append(batch)
+    return Some(pa.Table.from_batches(batches, answer.schema), False)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """CSV that was written aside, where it takes no memory."""
+
+    file: IO[bytes]
+    rows: int
+    is_cut: bool
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield it and let go of it."""
+        with self.file:
+            while part := self.file.read(_PART):
+                yield part
+
+
+def as_csv(answer: pa.RecordBatchReader) -> Written:
+    """Write an answer that was asked for one row more than there may be."""
+    file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - who sends it closes it
+    schema = pa.schema([pa.field(each.name, _csv_type(each.type)) for each in answer.schema])
+    rows, is_cut = 0, False
+    try:
+        with answer, pa_csv.CSVWriter(file, schema) as writer:
+            for batch in answer:
+                kept = batch.slice(0, MOST_CSV_ROWS - rows)
+                for first in range(0, kept.num_rows, _FEW_ROWS):
+                    part = kept.slice(first, _FEW_ROWS)
+                    columns = [_csv_column(each) for each in part.columns]
+                    writer.write_batch(pa.record_batch(columns, schema))
+                    rows += part.num_rows
+                    if file.tell() > MOST_CSV_BYTES:
+                        break
+                if kept.num_rows < batch.num_rows or file.tell() > MOST_CSV_BYTES:
+                    is_cut = True
+                    break
+    except BaseException:
+        file.close()
+        raise
+    file.seek(0)
+    return Written(file, rows, is_cut)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Tell whether a value is written as it is."""
+    if pa.types.is_duration(kind) or pa.types.is_interval(kind):
+        return False
+    return any(is_such(kind) for is_such in _PLAIN)
+
+
+def _csv_type(kind: pa.DataType) -> pa.DataType:
+    return kind if _is_plain(kind) else pa.string()
+
+
+def _csv_column(column: pa.Array) -> pa.Array:
+    if _is_plain(column.type):
+        return column
+    return pa.array([_csv_text(value) for value in column.to_pylist()], pa.string())
+
+
+def _csv_text(value: object) -> str | None:
+    """Return a value that CSV has no form for: bytes as hex, nested ones as JSON."""
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict | list) or (isinstance(value, tuple) and not is_interval(value)):
+        return json.dumps(value, default=plain, ensure_ascii=False)
+    return str(plain(value))

@@ -1,0 +1,129 @@
+"""What somebody can get wrong, or find in an odd state: it is told as what it is."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from deltasql.api.inspect.page import write_cursor
+from deltasql.console.console import Console
+from deltasql.console.pages import table
+from deltasql.console.security import HEADERS
+from tests.console.conftest import days
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltasql.uri import DeltaSqlUri
+    from tests.console.conftest import Site
+
+
+@pytest.fixture
+def backend() -> str:
+    """What is told has nothing to do with the database."""
+    return "sqlite"
+
+
+MISTAKES = [
+    ("/tables/a.b.c", 404),
+    ("/transactions/nosuch", 404),
+    (f"/tables/orders/history?cursor={write_cursor('history', 10**30)}", 400),
+    (f"/tables/orders/history?cursor={write_cursor('history', 'x')}", 400),
+    (f"/?cursor={write_cursor('tables', 'a', chr(0))}", 400),
+    (f"/tables/orders/travel?version={'9' * 5000}", 400),
+    ("/mirror/orders?target=nosuch", 404),
+]
+
+
+@pytest.mark.parametrize(("path", "status"), MISTAKES)
+def test_ordinary_mistakes_are_not_failures_of_ours(
+    site: Site, caplog: pytest.LogCaptureFixture, path: str, status: int
+) -> None:
+    shown = site.get(path)
+    assert shown.status_code == status, shown.text
+    assert "To the catalog" in shown.text
+    assert not [each for each in caplog.records if each.name.startswith("deltasql.console")]
+
+
+@pytest.mark.parametrize("predicate", ["nosuch > 1", "id >", "id = ("])
+def test_a_predicate_that_means_nothing_is_told_beside_it(site: Site, predicate: str) -> None:
+    shown = site.get("/tables/orders/files", params={"predicate": predicate})
+    assert shown.status_code == 400
+    assert 'role="alert"' in shown.text
+    assert 'name="predicate"' in shown.text
+    assert "No files" not in shown.text
+
+
+def test_a_failure_of_ours_is_logged_and_not_blamed_on_the_visitor(
+    site: Site, catalog_uri: DeltaSqlUri, caplog: pytest.LogCaptureFixture
+) -> None:
+    with sqlite3.connect(catalog_uri.database) as database:
+        database.execute("UPDATE dl_table_versions SET operation_metrics = 'not json'")
+    shown = site.get("/tables/orders/history")
+    assert shown.status_code == 500
+    assert "Something went wrong" in shown.text
+    assert all(shown.headers[name] == value for name, value in HEADERS.items())
+    logged = [each for each in caplog.records if each.name == "deltasql.console.console"]
+    assert logged
+    assert logged[0].exc_info
+
+
+def test_a_table_without_its_first_versions_begins_where_it_does(
+    site: Site, tmp_path: Path
+) -> None:
+    place = tmp_path / "elsewhere"
+    for number in range(7):
+        deltalake.write_deltalake(place, pa.table({"id": [number]}), mode="append")
+        if number == 4:
+            deltalake.DeltaTable(place).create_checkpoint()
+    for number in range(4):
+        (place / "_delta_log" / f"{number:020}.json").unlink()
+    site.catalog.import_table(str(place), name="late")
+    first = site.catalog.inspect.first_version("late")
+    assert first > 0
+    shown = site.get(f"/tables/late/travel?version={first}")
+    assert shown.status_code == 200
+    assert f'min="{first}" max="6"' in shown.text
+    assert "The first version" in shown.text
+    assert 'rel="prev"' not in shown.text
+    later = site.get(f"/tables/late/travel?version={first + 1}").text
+    assert f"version={first}" in later
+    assert "Rows that came" in later
+    assert site.get(f"/tables/late/travel?version={first - 1}").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["values", "cross", "orders", "order by", 'a"b'])
+def test_tables_are_named_so_that_no_name_is_a_word_of_sql(site: Site, name: str) -> None:
+    if name != "orders":
+        with site.catalog.begin() as tx:
+            tx.write(name, days(1))
+    shown = site.get(f"/tables/{quote(name, safe='')}/travel")
+    assert shown.status_code == 200
+    assert "cannot be read any more" not in shown.text
+    assert "&lt;b&gt;" in shown.text
+    found = next(each for each in site.catalog.tables() if each.full_name == name)
+    sql = f"SELECT count(*) FROM {Console.sql_name(found)}"
+    assert site.post("/sql", {"sql": sql}).status_code == 200
+
+
+def test_secrets_in_what_a_commit_was_asked_for_are_masked(site: Site) -> None:
+    with site.catalog.begin() as tx:
+        tx.delete("orders", "note = 'password=hunter2' OR id = 4")
+    shown = site.get("/tables/orders/history").text
+    assert "hunter2" not in shown
+    assert "password=***" in shown
+
+
+def test_a_part_of_a_large_table_is_added_up_when_it_is_asked_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "LARGE", 1)
+    assert "Would free" not in site.get("/maintenance/orders").text
+    shown = site.get("/maintenance/orders?part=1")
+    assert shown.status_code == 200
+    assert "Would free" in shown.text

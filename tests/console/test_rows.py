@@ -1,0 +1,88 @@
+"""Rows that are large, odd or many: none is too much for a page, none is lost in CSV unsaid."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltasql.console import rows
+
+if TYPE_CHECKING:
+    from tests.console.conftest import Site
+
+
+@pytest.fixture
+def backend() -> str:
+    """Rows have nothing to do with the database."""
+    return "sqlite"
+
+
+ODD = """
+SELECT CAST('\\xFF\\x00a' AS BLOB) AS bytes, INTERVAL 14 MONTH AS span, [1, NULL] AS list,
+  {'a': 1, 'b': CAST('\\xFE' AS BLOB)} AS pair, CAST(NULL AS INTEGER[]) AS nothing,
+  CAST(NULL AS BLOB) AS no_bytes, 1.50 AS number, 'a, "b"' AS text
+"""
+
+
+def test_odd_values_are_written_so_that_they_can_be_read(site: Site) -> None:
+    shown = site.post("/sql", {"sql": ODD, "format": "csv"})
+    assert shown.status_code == 200
+    (row,) = csv.DictReader(io.StringIO(shown.text))
+    assert row["bytes"] == "ff0061"
+    assert row["span"] == "P14M0DT0S"
+    assert json.loads(row["list"]) == [1, None]
+    assert json.loads(row["pair"]) == {"a": 1, "b": "fe"}
+    assert (row["nothing"], row["no_bytes"]) == ("", "")
+    assert (row["number"], row["text"]) == ("1.50", 'a, "b"')
+    page = site.post("/sql", {"sql": ODD})
+    assert page.status_code == 200
+    assert "P14M0DT0S" in page.text
+
+
+def test_csv_tells_in_its_name_that_there_is_more(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "SELECT n FROM range(3000) t(n)"
+    whole = site.post("/sql", {"sql": sql, "format": "csv"})
+    assert 'filename="query.csv"' in whole.headers["content-disposition"]
+    assert len(whole.text.splitlines()) == 3001
+    monkeypatch.setattr(rows, "MOST_CSV_ROWS", 2500)
+    cut = site.post("/sql", {"sql": sql, "format": "csv"})
+    assert 'filename="query-first-2500-rows.csv"' in cut.headers["content-disposition"]
+    assert len(cut.text.splitlines()) == 2501
+    monkeypatch.setattr(rows, "MOST_CSV_BYTES", 100)
+    assert (
+        "query-first-"
+        in site.post("/sql", {"sql": sql, "format": "csv"}).headers["content-disposition"]
+    )
+
+
+def test_rows_that_are_too_large_together_are_left_out_and_it_is_told(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "SELECT n, repeat('x', 10000) AS text FROM range(90) t(n)"
+    assert "too large" not in site.post("/sql", {"sql": sql}).text
+    monkeypatch.setattr(rows, "MOST_BYTES", 100_000)
+    shown = site.post("/sql", {"sql": sql})
+    assert shown.status_code == 200
+    assert "too large to be shown together" in shown.text
+    assert 0 < shown.text.count("xxxxx…") < 90
+    monkeypatch.setattr(rows, "MOST_BYTES", 1)
+    shown = site.get("/tables/orders/travel")
+    assert shown.status_code == 200
+    assert "too large to be shown together" in shown.text
+
+
+def test_a_large_value_is_shown_by_its_beginning(site: Site) -> None:
+    sql = """
+    SELECT encode(repeat('x', 3000000)) AS bytes, repeat('y', 3000000) AS text,
+      [repeat('z', 3000000)] AS list
+    """
+    shown = site.post("/sql", {"sql": sql})
+    assert shown.status_code == 200
+    assert len(shown.text) < 100_000
+    assert all(f"{each * 20}" in shown.text for each in ("78 ", "y", "z"))
