@@ -130,6 +130,48 @@ def test_time_that_a_reader_takes_is_not_that_of_the_query(
     assert rows == 1_000_000
 
 
+@pytest.mark.parametrize("name", ["asked_0", "ASKED_1", *(f"relation_{n}" for n in range(1, 9))])
+def test_no_name_of_a_query_takes_the_place_of_a_table(sales: Catalog, name: str) -> None:
+    sql = f"WITH {name} AS (SELECT 7 AS id) SELECT count(*) AS n, max(s.id) AS m FROM sales s"
+    assert answer(sales, sql) == [(40, 39)]
+    assert answer(sales, f"{sql}, {name} x, sales b WHERE b.id = 1 AND x.id = 7") == [(40, 39)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT crm.sales.id FROM crm.sales WHERE crm.sales.id < 2", [(1,)]),
+        ("SELECT CRM.Sales.id FROM crm.sales@0 ORDER BY crm.sales.id", [(1,), (2,)]),
+        ("SELECT crm.sales.who.name FROM crm.sales WHERE crm.sales.who.name < 'B'", [("Ada",)]),
+        ("SELECT crm.sales.* EXCLUDE (who) FROM crm.sales ORDER BY ALL", [(1,), (2,)]),
+        ("SELECT crm.sales.id FROM crm.sales JOIN hr.sales ON crm.sales.id = hr.sales.id", [(2,)]),
+        ("SELECT sales.id FROM sales JOIN hr.sales ON sales.id = hr.sales.id + 1", [(3,)]),
+        (
+            "SELECT crm.sales.id FROM crm.sales "
+            "WHERE EXISTS (SELECT 1 FROM hr.sales h WHERE h.id = crm.sales.id)",
+            [(2,)],
+        ),
+    ],
+)
+def test_a_namespace_may_stand_before_a_column(
+    sales: Catalog, sql: str, rows: list[tuple[object]]
+) -> None:
+    with sales.begin() as tx:
+        tx.write("crm.sales", pa.table({"id": [1, 2], "who": [{"name": "Ada"}, {"name": "Bob"}]}))
+        tx.write("hr.sales", pa.table({"id": [2]}))
+    assert answer(sales, sql) == rows
+
+
+def test_a_namespace_is_not_left_out_where_the_name_means_another_table(sales: Catalog) -> None:
+    with sales.begin() as tx:
+        tx.write("crm.sales", pa.table({"id": [1, 2]}))
+        tx.write("hr.sales", pa.table({"id": [2]}))
+    outer = "SELECT crm.sales.id FROM crm.sales WHERE EXISTS (SELECT 1 FROM {} = crm.sales.id)"
+    for inner in ("hr.sales WHERE sales.id", "(SELECT 2 AS id) AS sales WHERE sales.id"):
+        with pytest.raises(TxnLogEngineError, match="crm"):
+            sales.query(outer.format(inner))
+
+
 @pytest.mark.parametrize(
     ("sql", "wanted"),
     [

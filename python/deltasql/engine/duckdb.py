@@ -80,7 +80,7 @@ class DuckDbEngine:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._lent: Lent | None = None
-        self._numbers = count(1)
+        self._numbers: Iterator[int | str] = count(1)
         # What belongs to one connection and has to be given to each.
         self._sources: dict[str, object] = {}
         self._lists: dict[str, list[str]] = {}

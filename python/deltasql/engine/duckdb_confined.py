@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from contextlib import contextmanager
+from itertools import count
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -46,6 +48,9 @@ class ConfinedDuckDb(DuckDbEngine):
 
     def __init__(self, config: Config, files: Sequence[LiveFiles]) -> None:
         super().__init__(config)
+        # A query must not know what its relations are called: a WITH of it would take their place.
+        secret = uuid.uuid4().hex
+        self._numbers = (f"{secret}_{number}" for number in count(1))
         self._folders = sorted({folder for each in files for folder in _folders(each)})
 
     def answer(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
@@ -94,7 +95,12 @@ def parse_query(sql: str) -> QueryText:
         raise _refused(f"only reading is possible here, not {_first_word(sql)}")
     for node in parsed.walk():
         _look_at(node)
-    tables = tuple(_place(node, number) for number, node in enumerate(_catalog_tables(parsed)))
+    found = list(_catalog_tables(parsed))
+    _name_without_namespaces(parsed, found)
+    # No name of the text is taken: a WITH of it could be seen in place of a table.
+    taken = {each.name.casefold() for each in parsed.find_all(exp.Identifier)}
+    places = (place for place in map("asked_{}".format, count()) if place not in taken)
+    tables = tuple(_place(node, place) for node, place in zip(found, places, strict=False))
     return QueryText(kind, parsed, tables)
 
 
@@ -235,14 +241,59 @@ def _defines(given: exp.With, table: exp.Table, inside: exp.Expr) -> bool:
     return False
 
 
-def _place(table: exp.Table, number: int) -> AskedTable:
+def _name_without_namespaces(query: exp.Query, tables: Sequence[exp.Table]) -> None:
+    """Give every table a name of one part, and the columns that name it by two the same."""
+    by_select: dict[int, list[exp.Table]] = {}
+    for table in tables:
+        if not table.alias:
+            by_select.setdefault(id(table.find_ancestor(exp.Select)), []).append(table)
+    for column in list(query.find_all(exp.Column)):
+        first, second = ("catalog", "db") if column.catalog else ("db", "table")
+        named = (column.text(first).casefold(), column.text(second).casefold())
+        select = column.find_ancestor(exp.Select) if named[0] else None
+        while select is not None:
+            beside = by_select.get(id(select), [])
+            meant = [each for each in beside if _full_name(each) == named]
+            if meant:
+                column.set(first, None)
+                column.set(second, exp.to_identifier(_short_name(meant[0], beside)))
+            # Where the name means another table already, only an alias can tell them apart.
+            if meant or any(each.alias_or_name.casefold() == named[1] for each in _sources(select)):
+                break
+            select = select.find_ancestor(exp.Select)
+    for beside in by_select.values():
+        for table, name in [(each, _short_name(each, beside)) for each in beside]:
+            alias = table.args.get("alias") or exp.TableAlias()
+            alias.set("this", exp.to_identifier(name))
+            table.set("alias", alias)
+
+
+def _sources(select: exp.Select) -> Iterator[exp.Expr]:
+    for node in select.find_all(exp.Table, exp.DerivedTable):
+        if node.find_ancestor(exp.Select) is select:
+            yield node
+
+
+def _full_name(table: exp.Table) -> tuple[str, str]:
+    return table.db.casefold(), table.name.casefold()
+
+
+def _short_name(table: exp.Table, beside: Sequence[exp.Table]) -> str:
+    """Return the name of a table, with its namespace where another beside it has the name too."""
+    namespace, name = _full_name(table)
+    others = (each for each in beside if _full_name(each)[0] != namespace)
+    if namespace and any(_full_name(each)[1] == name for each in others):
+        return f"{table.db}.{table.name}"
+    return table.name
+
+
+def _place(table: exp.Table, place: str) -> AskedTable:
     if table.catalog:
         raise InvalidQueryError(
             f"{table.sql(dialect=DIALECT)} has too many parts",
             help="A table is called `name` or `namespace.name`.",
         )
     version, timestamp = _moment(table)
-    place = f"asked_{number}"
     asked = AskedTable(
         place=place,
         namespace=table.db or None,
@@ -251,12 +302,6 @@ def _place(table: exp.Table, number: int) -> AskedTable:
         version=version,
         timestamp=timestamp,
     )
-    if not table.alias:
-        columns = table.args.get("alias")
-        named = exp.TableAlias(this=exp.to_identifier(table.name))
-        if isinstance(columns, exp.TableAlias):
-            named.set("columns", columns.args.get("columns"))
-        table.set("alias", named)
     for part in ("db", "when", "version"):
         table.set(part, None)
     table.set("this", exp.to_identifier(place))
