@@ -6,6 +6,7 @@ node by node, through py4j. A condition that is not understood prunes nothing.
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,16 @@ _COMPARISONS = {
 }
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOST_VALUES = 1_000
+# Spark makes plain columns of `_metadata.file_name` and the like; only these notes tell them from
+# columns of the files that have the same names.
+_HIDDEN = frozenset(
+    {
+        "__metadata_col",
+        "__file_source_metadata_col",
+        "__file_source_constant_metadata_col",
+        "__file_source_generated_metadata_col",
+    }
+)
 _NUMBERS = ("byte", "short", "integer", "long", "float", "double")
 
 
@@ -105,7 +116,8 @@ def _items(sequence: Any) -> list[Any]:
 def _physical_path(node: Any) -> list[str] | None:
     kind = _kind(node)
     if kind == "AttributeReference":
-        return [str(node.name())]
+        notes = json.loads(node.metadata().json())
+        return None if _HIDDEN.intersection(notes) else [str(node.name())]
     if kind == "GetStructField":
         outer = _physical_path(node.child())
         return None if outer is None else [*outer, str(node.extractFieldName())]
