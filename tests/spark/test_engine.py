@@ -53,3 +53,18 @@ class TestOnSpark(EngineProtocol):
             plan = str(frame._jdf.queryExecution().executedPlan().toString())
         assert "BroadcastHashJoin" in plan
         assert "SortMergeJoin" not in plan
+
+    def test_what_is_made_of_small_rows_is_not_forced_upon_executors(
+        self, engine: Engine, spark: SparkSession
+    ) -> None:
+        ids = engine.rows(pa.table({"id": [1, 2, 3]}))
+        kept = engine.keep(engine.query(sql("SELECT id FROM r"), r=ids))
+        large = engine.query(sql("SELECT id FROM r"), r=ids)
+        made = "SELECT a.id FROM k AS a CROSS JOIN k AS b"
+        query = f"SELECT l.id FROM l JOIN ({made}) AS m ON l.id = m.id"
+        with settings(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}):
+            found = engine.query(sql(query), l=large, k=kept)
+            assert sorted(engine.collect(found)["id"].to_pylist()) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+            frame: Any = cast("SparkRelation", found).frame
+            plan = str(frame._jdf.queryExecution().executedPlan().toString())
+        assert "BroadcastHashJoin" not in plan

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pytest
 
+from deltasql.engine import spark_index
+from deltasql.engine.live_files import LiveFiles
+from deltasql.engine.spark import scan
 from deltasql.spark.read import read_snapshot
 from tests.mirror.support import open_mirrored
+from tests.oracles.states import arrow_rows
 from tests.oracles.writing import Written, create
 from tests.spark.support import settings
 
@@ -204,3 +210,97 @@ def test_partitions_of_all_types_are_found_by_their_values(
         if name != "p_at":  # collected in the zone of this process
             assert found[name] == value, name
         assert frame.where(f"{name} IS NULL").collect()[0]["id"] == 2, name
+
+
+def test_a_column_with_the_name_of_a_hidden_one_prunes_nothing_for_it(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    schema = pa.schema(
+        [("file_name", pa.string()), ("file_path", pa.string()), ("file_size", pa.int64())]
+    )
+    written = create(lake, "t", schema)
+    for number in (1, 2):
+        written.append([{"file_name": "a", "file_path": "b", "file_size": -number}])
+    frame = frame_of(spark, written)
+    hidden = frame.selectExpr("file_size", "_metadata AS m").where("file_size = -1").first()
+    assert hidden is not None
+    place = hidden["m"]
+    for condition in (
+        f"_metadata.file_name = '{place['file_name']}'",
+        f"_metadata.file_path = '{place['file_path']}'",
+        f"_metadata.file_name IN ('{place['file_name']}', 'x')",
+        "_metadata.file_size > 0 AND file_size = -1",
+    ):
+        assert [row["file_size"] for row in frame.where(condition).collect()] == [-1], condition
+    assert files_read(frame.where("file_size = -1")) == 1
+
+
+def test_a_query_goes_on_when_files_cannot_be_pruned(
+    spark: SparkSession, lake: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = create(lake, "t", pa.schema([("id", pa.int64())]))
+    written.append([{"id": 1}])
+    written.append([{"id": 2}])
+
+    def broken(condition: str) -> list[str]:
+        raise RuntimeError(f"no way to {condition}")
+
+    snapshot = written.table.snapshot()
+    files = LiveFiles(
+        snapshot.table.location, snapshot.metadata, snapshot.scan().arrow, lake.config.storage
+    )
+    with caplog.at_level(logging.INFO, "deltasql.engine.spark_index"):
+        frame = scan(spark, files, prune=broken)
+        assert [row["id"] for row in frame.where("id > 1").collect()] == [2]
+        assert files_read(frame.where("id > 1")) == 2
+    assert "no way to" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("_COMPILER", "org.elsewhere.SimpleCompiler"), ("_CLASS", "deltasql.AnotherClass")],
+)
+def test_without_a_compiler_files_are_read_by_their_names(
+    spark: SparkSession,
+    lake: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    value: str,
+) -> None:
+    written = create(lake, "t", SCHEMA, partition_by=["part"])
+    for row in ROWS:
+        written.append([row])
+    monkeypatch.setattr(spark_index, name, value)
+    monkeypatch.setattr(spark_index, "_classes", WeakKeyDictionary())
+    with caplog.at_level(logging.WARNING, "deltasql.engine.spark_index"):
+        for _ in range(2):
+            frame = frame_of(spark, written)
+            assert arrow_rows(frame.toArrow()) == written.states[-1]
+            assert frame.where("part = 'a' AND id > 0").count() == 1
+    assert caplog.text.count("files are listed by name") == 1
+
+
+def test_a_thousand_odd_names_ask_the_session_once(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+    get = spark.conf.get
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return get(*arguments)
+
+    monkeypatch.setattr(spark.conf, "get", counted)
+    names = pa.chunked_array([[f"a(b)-{number}.parquet" for number in range(1000)]])
+    start, uris = spark_index._uris(spark, "s3://bucket/t", names)
+    assert (start, uris[7].as_py()) == ("", "s3a://bucket/t/a%28b%29-7.parquet")
+    assert asked == 1
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a%20b.parquet"])
+def test_who_serves_a_bucket_is_not_encoded(spark: SparkSession, name: str) -> None:
+    server = "abfss://lake@account.dfs.core.windows.net"
+    start, uris = spark_index._uris(spark, f"{server}/a b/t", pa.chunked_array([[name]]))
+    assert f"{start}{uris[0].as_py()}" == f"{server}/a%20b/t/{name}"

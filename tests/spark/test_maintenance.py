@@ -18,6 +18,7 @@ import deltasql
 from deltasql.config import Config
 from deltasql.engine.duckdb import DuckDbEngine
 from deltasql.engine.spark_engine import SparkEngine, SparkRelation
+from deltasql.engine.spark_ranks import in_ranges, range_bounds
 from tests.oracles import tables
 from tests.spark.changes import arrow
 
@@ -104,6 +105,22 @@ def test_ranks_follow_the_order_of_values_of_any_type(spark: SparkSession, engin
         assert len({(str(value), rank) for value, rank in pairs}) == len(
             {str(value) for value, _ in pairs}
         ), name
+
+
+def test_a_sample_of_long_values_has_a_bound(spark: SparkSession) -> None:
+    text = "lpad(CAST(id AS STRING), 5, '0') || repeat('x', 5000)"
+    frame = spark.range(0, 500, 1, 2).selectExpr(
+        "id", f"{text} AS t", f"CAST({text} AS BINARY) AS b"
+    )
+    keyed = frame.selectExpr("id", "t AS kt", "b AS kb")
+    bounds = range_bounds(keyed, ["kt", "kb"], 4)
+    [row] = bounds.collect()
+    assert {len(bound) for column in row for bound in column} == {64}
+    found = in_ranges(keyed, bounds, ["kt", "kb"], 4).orderBy("id").collect()
+    for name in ("kt", "kb"):
+        ranks = [row[name] for row in found]
+        assert ranks == sorted(ranks)
+        assert set(ranks) == set(range(16))
 
 
 def test_a_z_order_on_spark_brings_rows_to_no_single_task(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING
 
 import deltalake
@@ -10,6 +11,8 @@ import pytest
 
 import deltasql
 import deltasql.spark
+from deltasql.config import StorageSettings
+from deltasql.engine.spark_s3 import reach
 from deltasql.spark import DeltaTable
 from deltasql.spark.mirror import mirror_spark
 from deltasql.spark.session import set_catalog
@@ -112,3 +115,23 @@ def test_the_key_that_a_session_has_for_a_bucket_is_left_alone(
     assert {name: spark.conf.get(name) for name in own} == own
     assert spark.conf.get(f"{bucket}.aws.credentials.provider", None) is None
     assert spark.conf.get(f"{bucket}.path.style.access") == "true"
+
+
+def test_other_credentials_for_a_bucket_are_told_once(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    def key(name: str) -> StorageSettings:
+        return StorageSettings(
+            options={"aws_access_key_id": name, "aws_secret_access_key": f"hidden {name}"}
+        )
+
+    with caplog.at_level(logging.WARNING, "deltasql.engine.spark_s3"):
+        reach(spark, "s3://two-keys/a", key("one"))
+        reach(spark, "s3://two-keys/b", key("one"))
+        reach(spark, "s3://another/b", key("two"))
+        assert "credentials" not in caplog.text
+        for name in ("two", "three"):
+            reach(spark, "s3://two-keys/b", key(name))
+    [told] = [each for each in caplog.records if each.name == "deltasql.engine.spark_s3"]
+    assert "two-keys" in told.getMessage()
+    assert "hidden" not in f"{told.getMessage()} {vars(told)}"

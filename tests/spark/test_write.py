@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import shutil
 from pathlib import Path
@@ -168,8 +169,9 @@ def test_the_folder_of_a_write_is_known_before_a_file_is_in_it(
     assert not [path for path in Path(folder).rglob("*") if path.is_file()]
 
 
+@pytest.mark.parametrize("folder", ["_temporary/0/_temporary/attempt_late", "__magic_job-1/late"])
 def test_what_an_overtaken_attempt_still_writes_is_no_part_of_the_table(
-    spark: SparkSession, lake: Catalog
+    spark: SparkSession, lake: Catalog, folder: str
 ) -> None:
     deltasql.spark.write(spark.range(2).coalesce(1), uri(lake, "t"))
     root = lake.table("t").location
@@ -177,7 +179,7 @@ def test_what_an_overtaken_attempt_still_writes_is_no_part_of_the_table(
 
     def lag(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for job in Path(root).glob("*/_temporary"):
-            attempt = job / "0" / "_temporary" / "attempt_late"
+            attempt = job.parent / folder
             attempt.mkdir(parents=True, exist_ok=True)
             shutil.copy(Path(root, done), attempt / "part-late.parquet")
         yield from batches
@@ -250,6 +252,58 @@ def test_rows_that_were_parted_by_the_user_keep_their_parts(
 ) -> None:
     deltasql.spark.write(spark.range(100).repartitionByRange(3, "id"), uri(lake, "t"))
     assert len(lake.table("t").snapshot().files()) == 3
+
+
+def test_rows_that_fail_are_not_computed_twice(
+    spark: SparkSession, lake: Catalog, tmp_path: Path
+) -> None:
+    def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with (tmp_path / "runs").open("a") as runs:
+            runs.write("x")
+        for batch in batches:
+            raise RuntimeError("no luck")
+            yield batch
+
+    frame = spark.range(0, 5, 1, 1).mapInArrow(fail, "id long").limit(5)
+    with pytest.raises(TxnLogEngineError, match="could not compute rows"):
+        deltasql.spark.write(frame, uri(lake, "t"))
+    assert (tmp_path / "runs").read_text() == "x"
+
+
+def test_few_rows_that_the_driver_does_not_take_are_written_by_executors(
+    spark: SparkSession, lake: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    frame = spark.range(0, 900, 1, 2).selectExpr("id", "repeat(CAST(id AS STRING), 2000) AS text")
+    limit = "spark.driver.maxResultSize"
+    conf: Any = spark.sparkContext._jsc.sc().conf()  # type: ignore[attr-defined]
+    before = conf.get(limit, "1g")
+    conf.set(limit, "200k")
+    try:
+        with caplog.at_level(logging.INFO, "deltasql.engine.spark_engine"):
+            deltasql.spark.write(frame, uri(lake, "t"))
+    finally:
+        conf.set(limit, before)
+    assert "rows written by executors" in caplog.text
+    assert ids(spark, lake, "t") == list(range(900))
+
+
+@pytest.mark.parametrize(
+    ("value", "rows", "files"),
+    [
+        ("CAST('x' AS BINARY)", 11, 2),
+        ("array(id)", 11, 2),
+        ("named_struct('x', id)", 11, 2),
+        ("CAST('x' AS BINARY)", 10, 1),
+        ("'x'", 11, 1),
+    ],
+)
+def test_values_without_a_bound_do_not_go_through_the_driver(
+    spark: SparkSession, lake: Catalog, value: str, rows: int, files: int
+) -> None:
+    deltasql.spark.write(
+        spark.range(0, rows, 1, 2).selectExpr("id", f"{value} AS v"), uri(lake, "t")
+    )
+    assert len(lake.table("t").snapshot().files()) == files
 
 
 @pytest.mark.parametrize("most", [3_000, 0], ids=["driver", "executors"])

@@ -4,7 +4,8 @@ The schema and the partition values come from the log, never from files or folde
 files of the snapshot are read: a name that Spark would leave out or take for a pattern is found
 before it could cost rows. Only the driver sees the list of files; executors do the reading.
 Classic Spark asks an index of ours for the files, so that it lists nothing and filters that are
-applied later still prune; Spark Connect, which has no py4j, gets the names of the files.
+applied later still prune; Spark Connect, which has no py4j, gets the names of the files, and so
+does a Spark that cannot compile the index.
 """
 
 from __future__ import annotations
@@ -14,9 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from deltasql.engine.base import FILE, ROW
-from deltasql.engine.spark_index import IndexedScan, indexed_frame, partition_name, unreadable
+from deltasql.engine.spark_index import (
+    IndexedScan,
+    has_index,
+    indexed_frame,
+    partition_name,
+    unreadable,
+)
 from deltasql.engine.spark_s3 import reach_files
-from deltasql.engine.spark_schema import quoted, spark_path, spark_schema, spark_type
+from deltasql.engine.spark_schema import quoted, spark_paths, spark_schema, spark_type
 from deltasql.engine.spark_session import is_connect, require_pyspark
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema import ArrayType, DataType, MapType, StructField, StructType
@@ -95,7 +102,7 @@ def _rows(
     required: bool,
 ) -> DataFrame:
     """Read files that all have a deletion vector, or none of which has."""
-    if is_connect(spark) or not _sizes_are_known(files):
+    if is_connect(spark) or not _sizes_are_known(files) or not has_index(spark):
         group = [(number, files.files[number]) for number in numbers.to_pylist()]
         return _read(spark, files, group, positions)
     return _read_indexed(spark, files, numbers, positions, prune, required)
@@ -146,7 +153,7 @@ def _read(spark: SparkSession, files: LiveFiles, group: _Group, positions: bool)
     listed = [file for _, file in group]
     partitions = {field.name for field in files.partition_fields()}
     stored = StructType(tuple(f for f in files.schema.fields if f.name not in partitions))
-    frame = _load(spark, spark_schema(stored, mode), [_pattern(spark, f.address) for f in listed])
+    frame = _load(spark, spark_schema(stored, mode), _patterns(spark, listed))
     columns = {field.name: _renamed(field, mode) for field in stored.fields}
     constant = len({file.partition for file in listed}) == 1
     if constant:
@@ -179,12 +186,17 @@ def _load(spark: SparkSession, schema: Any, paths: list[str]) -> DataFrame:
     return frame
 
 
-def _pattern(spark: SparkSession, address: str) -> str:
-    """Return the pattern that names exactly one file, since Spark takes names for patterns."""
-    name = address.rpartition("/")[2]
-    if name.startswith(".") or (name.startswith("_") and "=" not in name) or ":" in name:
-        raise unreadable(address)
-    return "".join(f"\\{c}" if c in _GLOB else c for c in spark_path(spark, address))
+def _patterns(spark: SparkSession, listed: Sequence[LiveFile]) -> list[str]:
+    """Return patterns that name exactly one file each, since Spark takes names for patterns."""
+    addresses = [file.address for file in listed]
+    for address in addresses:
+        name = address.rpartition("/")[2]
+        if name.startswith(".") or (name.startswith("_") and "=" not in name) or ":" in name:
+            raise unreadable(address)
+    return [
+        "".join(f"\\{c}" if c in _GLOB else c for c in path)
+        for path in spark_paths(spark, addresses)
+    ]
 
 
 @contextmanager

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _LOCAL_BYTES = 1024**3
 _FEW_ROWS = 1_000
+_FEW_WIDE_ROWS = 10  # of values without a bound to their size
+_WIDE = ("binary", "array", "map", "struct", "variant")
+_TOO_LARGE = "spark.driver.maxResultSize"
 _SMALL_BYTES = 64 * 1024**2
 
 
@@ -261,7 +264,9 @@ class SparkEngine:
         if self._are_few(relation):
             try:
                 return write_batches(self.collect(relation).to_reader(), plan)
-            except TxnLogEngineError as error:  # they may be larger than the driver takes
+            except TxnLogEngineError as error:
+                if _TOO_LARGE not in str(error):  # rows that fail here fail there as well
+                    raise
                 telemetry.log(_log, logging.INFO, "rows written by executors", reason=str(error))
         with (
             telemetry.span("write", location=plan.location),
@@ -286,7 +291,8 @@ class SparkEngine:
         frame: Any = cast("SparkRelation", relation).frame
         plan = frame._jdf.queryExecution().analyzed()
         most = plan.maxRows()
-        if not most.isDefined() or int(most.get()) > _FEW_ROWS:
+        wide = any(field.dataType.typeName() in _WIDE for field in frame.schema.fields)
+        if not most.isDefined() or int(most.get()) > (_FEW_WIDE_ROWS if wide else _FEW_ROWS):
             return False
         return not any(name in str(plan.toString()) for name in ("Repartition", "Rebalance"))
 

@@ -8,11 +8,13 @@ compiler of queries makes from its text, so no jar is needed; the list is handed
 
 from __future__ import annotations
 
+import logging
 import struct
 import threading
 import uuid
 import weakref
 from dataclasses import dataclass
+from functools import reduce
 from importlib.resources import files as resources
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -20,11 +22,13 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltasql import telemetry
 from deltasql.engine.addresses import data_addresses, root_address
 from deltasql.engine.base import FILE
 from deltasql.engine.spark_filters import pruning_sql
-from deltasql.engine.spark_schema import spark_path, spark_schema
-from deltasql.exceptions import TxnLogEngineError, TxnLogError
+from deltasql.engine.spark_schema import spark_paths, spark_schema
+from deltasql.engine.spark_session import failures, reason
+from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema import StructField, StructType
 
 if TYPE_CHECKING:
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 
     from deltasql.engine.live_files import LiveFiles
 
+_log = logging.getLogger(__name__)
+_COMPILER = "org.codehaus.janino.SimpleCompiler"
 _SOURCE, _CLASS = "SnapshotFiles.java", "deltasql.SnapshotFiles"
 _PARTITION = "__deltasql_p"
 # Paths that are URIs as they are: plain or encoded letters, no scheme, no way up.
@@ -63,7 +69,10 @@ class IndexedScan:
 def indexed_frame(
     spark: SparkSession, scan: IndexedScan, schema: Any, options: dict[str, str]
 ) -> DataFrame:
-    """Return the rows of files under physical names, partition columns as `partition_name`."""
+    """Return the rows of files under physical names, partition columns as `partition_name`.
+
+    The session is one that `has_index`.
+    """
     from pyspark.sql import DataFrame
     from pyspark.sql.utils import to_scala_map
 
@@ -107,9 +116,10 @@ def _index(session: Any, scan: IndexedScan) -> Any:
     schema, values, places = _partitions(scan, partitions)
     prefix, uris = _uris(session, scan.files.location, listed["path"])
     root = root_address(scan.files.location)
-    return _new_index(session).open(
+    index = _classes[session._sc._gateway].newInstance()
+    return index.open(
         f"DeltaSqlIndex({scan.files.location}, {uuid.uuid4().hex[:8]})",
-        _uri(session, root),
+        _encoded(session, [root])[0],
         schema.json(),
         bytearray(values),
         prefix,
@@ -200,32 +210,55 @@ def _uris(session: Any, location: str, paths: pa.ChunkedArray) -> tuple[str, pa.
     plain = pc.match_substring_regex(texts, _PLAIN)
     colons = pc.match_substring_regex(texts, _COLON)
     if pc.all(plain).as_py() is not False and pc.any(colons).as_py() is not True:
-        return f"{_uri(session, root_address(location).rstrip('/'))}/", texts
+        return f"{_encoded(session, [root_address(location).rstrip('/')])[0]}/", texts
     addresses = data_addresses(location, texts.to_pylist())
     for address in addresses:
         if address.startswith("/") and ":" in address.rpartition("/")[2]:
             raise unreadable(address)
-    return "", pa.array([_uri(session, address) for address in addresses], pa.string())
+    return "", pa.array(_encoded(session, addresses), pa.string())
 
 
-def _uri(session: Any, address: str) -> str:
-    if address.startswith("/"):
-        return f"file:{quote(address, safe='/=')}"
-    scheme, _, rest = spark_path(session, address).partition("://")
-    return f"{scheme}://{quote(rest, safe='/=')}"
+def _encoded(session: Any, addresses: Sequence[str]) -> list[str]:
+    """Return addresses as URIs; who serves a bucket, and as whom, stays as it is."""
+    found = []
+    for path in spark_paths(session, addresses):
+        scheme, _, rest = path.partition("://")
+        server, slash, name = rest.partition("/")
+        start = "file:" if scheme == "file" else f"{scheme}://{server}"
+        found.append(f"{start}{slash}{quote(name, safe='/=')}")
+    return found
 
 
-def _new_index(session: Any) -> Any:
-    """Return an empty index; its class is compiled once in a JVM."""
+def has_index(session: Any) -> bool:
+    """Tell whether this JVM can have an index of ours; its class is compiled once.
+
+    A distribution of Spark may keep the compiler elsewhere, or have another form of an index.
+    """
     gateway = session._sc._gateway
+    # What is no class cannot be called.
+    failed: tuple[type[Exception], ...] = (*failures(), TypeError)
     with _guard:
-        known = _classes.get(gateway)
-        if known is None:
-            compiler = session._sc._jvm.org.codehaus.janino.SimpleCompiler()
-            compiler.setParentClassLoader(session._jsparkSession.getClass().getClassLoader())
-            compiler.cook(resources(__package__).joinpath(_SOURCE).read_text("utf-8"))
-            known = _classes[gateway] = compiler.getClassLoader().loadClass(_CLASS)
-    return known.newInstance()
+        if gateway not in _classes:
+            try:
+                _classes[gateway] = _compiled(session)
+            except failed as error:
+                _classes[gateway] = None
+                telemetry.log(
+                    _log,
+                    logging.WARNING,
+                    "files are listed by name, filters on rows prune none",
+                    reason=reason(error),
+                )
+        return _classes[gateway] is not None
+
+
+def _compiled(session: Any) -> Any:
+    compiler = reduce(getattr, _COMPILER.split("."), session._sc._jvm)()
+    compiler.setParentClassLoader(session._jsparkSession.getClass().getClassLoader())
+    compiler.cook(resources(__package__).joinpath(_SOURCE).read_text("utf-8"))
+    found = compiler.getClassLoader().loadClass(_CLASS)
+    found.newInstance()  # what it refers to is looked for only now
+    return found
 
 
 def _pruning(session: Any, scan: IndexedScan, paths: pa.ChunkedArray) -> _Pruning | None:
@@ -248,15 +281,23 @@ class _Pruning:
         self._scan, self._paths = scan, paths
 
     def apply(self, filters: Any) -> bytearray | None:
-        """Return a byte for each file: 1 where it can match; None when filters tell nothing."""
+        """Return a byte for each file: 1 where it can match; None when filters tell nothing.
+
+        A query goes on whatever happens here, since all files are right as well: the catalog may
+        be closed by now, or its database away.
+        """
+        try:
+            return self._matching(filters)
+        except Exception as error:
+            telemetry.log(_log, logging.INFO, "filters prune no files", reason=str(error))
+            return None
+
+    def _matching(self, filters: Any) -> bytearray | None:
         prune, mode = self._scan.prune, self._scan.files.column_mapping_mode
         given = [filters.apply(place) for place in range(filters.size())]
         text = pruning_sql(given, self._scan.stored, mode)
         if text is None or prune is None:
             return None
-        try:
-            found = pa.array(prune(text), pa.string())
-        except TxnLogError:  # the catalog may be closed by now, and all files are right as well
-            return None
+        found = pa.array(prune(text), pa.string())
         kept = pc.is_in(self._paths.cast(pa.string()), value_set=found)
         return bytearray(_content(kept.cast(pa.uint8())))

@@ -2,7 +2,8 @@
 
 A sample of the rows gives the bounds of ranges with about as many rows each; the rank of a value is
 the number of its range, found by halving. Bounds travel as one row that is broadcast, so they have
-exactly the types and the order that Spark itself gives the values.
+exactly the types and the order that Spark itself gives the values. Of texts and bytes the beginning
+is taken, so that a sample has a bound in bytes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _MOST_BITS = 10
 _PER_RANGE = 40
 _SEED = 20
 _BOUNDS = "__deltasql_bounds_"
+_BEGINNING = 64
 
 
 def range_bounds(frame: DataFrame, names: Sequence[str], bits: int) -> DataFrame:
@@ -28,7 +30,7 @@ def range_bounds(frame: DataFrame, names: Sequence[str], bits: int) -> DataFrame
 
     ranges = _ranges(bits)
     wanted, count = ranges * _PER_RANGE, frame.count()
-    keys = frame.select(*map(quoted, names))
+    keys = frame.selectExpr(*(f"{_compared(frame, each)} AS {quoted(each)}" for each in names))
     sample = keys if count <= wanted else keys.sample(wanted / count, seed=_SEED)
     found = [F.sort_array(F.collect_list(quoted(each))).alias(each) for each in names]
     # Without a value other than null there is no bound, and every row is in the first range.
@@ -47,10 +49,18 @@ def in_ranges(frame: DataFrame, bounds: DataFrame, names: Sequence[str], bits: i
 
     others = [quoted(name) for name in frame.columns if name not in names]
     ranks = [
-        f"{_range_of(quoted(name), f'{_BOUNDS}{n}', bits)} AS {quoted(name)}"
+        f"{_range_of(_compared(frame, name), f'{_BOUNDS}{n}', bits)} AS {quoted(name)}"
         for n, name in enumerate(names)
     ]
     return frame.crossJoin(F.broadcast(bounds)).selectExpr(*others, *ranks)
+
+
+def _compared(frame: DataFrame, name: str) -> str:
+    """Return what is compared of a key: a beginning keeps the order."""
+    from pyspark.sql.types import BinaryType, StringType
+
+    is_long = isinstance(frame.schema[name].dataType, BinaryType | StringType)
+    return f"substring({quoted(name)}, 1, {_BEGINNING})" if is_long else quoted(name)
 
 
 def _ranges(bits: int) -> int:

@@ -2,14 +2,18 @@
 
 Hadoop's S3 client takes settings for a bucket alone. They are set in the session, on classic Spark
 and on Connect alike, and stay there: rows are read whenever a user asks for them. What a session
-was started with for a bucket (`spark.hadoop.fs.s3a.bucket.…`) is left as it is.
+was started with for a bucket (`spark.hadoop.fs.s3a.bucket.…`) is left as it is. A bucket has one
+set of credentials in a session: Hadoop keeps the client that it opened with the first.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
+
+from deltasql import telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.engine.live_files import LiveFiles
 
+_log = logging.getLogger(__name__)
 _SCHEMES = ("s3://", "s3a://")
 _NAMES = {
     "access_key_id": "access.key",
@@ -32,8 +37,11 @@ _NAMES = {
 }
 _PROVIDER = "aws.credentials.provider"
 _CREDENTIALS = ("access.key", "secret.key", "session.token", _PROVIDER)
+_SECRETS = ("access.key", "secret.key", "session.token")
 _PROVIDERS = "org.apache.hadoop.fs.s3a"
 _TRUE = ("1", "true", "on", "yes", "y")
+_told: set[str] = set()
+"""Buckets of which it was said that they got other credentials."""
 
 
 def reach(spark: SparkSession, location: str, storage: StorageSettings) -> None:
@@ -49,9 +57,12 @@ def reach(spark: SparkSession, location: str, storage: StorageSettings) -> None:
     }
     # Half of one key and half of another open nothing.
     kept = own.union(_CREDENTIALS) if own.intersection(_CREDENTIALS) else own
-    for name, value in wanted.items():
-        if name not in kept:
-            spark.conf.set(f"{prefix}.{name}", value)
+    ours = {f"{prefix}.{name}": value for name, value in wanted.items() if name not in kept}
+    keys = [f"{prefix}.{name}" for name in _SECRETS if f"{prefix}.{name}" in ours]
+    if any(spark.conf.get(key, None) not in (None, ours[key]) for key in keys):
+        _tell(_bucket(location))
+    for key, value in ours.items():
+        spark.conf.set(key, value)
 
 
 def reach_files(spark: SparkSession, files: LiveFiles) -> None:
@@ -86,6 +97,19 @@ def hadoop_settings(options: Mapping[str, str]) -> dict[str, str]:
     if provider is not None:
         found[_PROVIDER] = f"{_PROVIDERS}.{provider}"
     return found
+
+
+def _tell(bucket: str) -> None:
+    """Say once that a bucket has other credentials now than it had."""
+    if bucket in _told:
+        return
+    _told.add(bucket)
+    telemetry.log(
+        _log,
+        logging.WARNING,
+        "a bucket got other credentials in this Spark session, which may go on with the first ones",
+        bucket=bucket,
+    )
 
 
 def _bucket(location: str) -> str:

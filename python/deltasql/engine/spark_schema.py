@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from deltasql.model.schema import DataType, StructField, StructType, with_members
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
 
@@ -42,11 +44,23 @@ def spark_type(data_type: DataType) -> Any:
 
 def spark_path(spark: SparkSession, address: str) -> str:
     """Return an address with the scheme by which Spark finds it."""
-    if address.startswith("/"):
-        return f"file://{address}"
-    if address.startswith("s3://") and spark.conf.get("spark.hadoop.fs.s3.impl", None) is None:
-        return f"s3a{address.removeprefix('s3')}"  # the name of Hadoop's own S3 client
-    return address
+    return spark_paths(spark, [address])[0]
+
+
+def spark_paths(spark: SparkSession, addresses: Sequence[str]) -> list[str]:
+    """Return addresses with the schemes by which Spark finds them; it is asked once at most."""
+    s3 = "s3"
+    if any(address.startswith("s3://") for address in addresses):
+        # The name of Hadoop's own S3 client.
+        s3 = "s3a" if spark.conf.get("spark.hadoop.fs.s3.impl", None) is None else "s3"
+    return [
+        f"file://{address}"
+        if address.startswith("/")
+        else f"{s3}{address.removeprefix('s3')}"
+        if address.startswith("s3://")
+        else address
+        for address in addresses
+    ]
 
 
 def quoted(name: str) -> str:

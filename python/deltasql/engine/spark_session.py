@@ -138,16 +138,17 @@ def spark_errors(doing: str) -> Iterator[None]:
     """Raise what Spark reports as an error of ours, with Spark's own words and the cause."""
     try:
         yield
-    except _failures() as error:
-        reason = _reason(error)
+    except failures() as error:
+        told = reason(error)
         raise TxnLogEngineError(
-            f"Spark could not {doing}: {reason}",
+            f"Spark could not {doing}: {told}",
             engine="spark",
-            help=_LOST_HELP if _LOST in reason else "",
+            help=_LOST_HELP if _LOST in told else "",
         ) from error
 
 
-def _failures() -> tuple[type[Exception], ...]:
+def failures() -> tuple[type[Exception], ...]:
+    """Return what Spark and the way to it raise."""
     from pyspark.errors import PySparkException
 
     try:
@@ -157,7 +158,7 @@ def _failures() -> tuple[type[Exception], ...]:
     return (PySparkException, Py4JError)
 
 
-def _reason(error: Any) -> str:
+def reason(error: Any) -> str:
     """Return the line of an error that tells most: Spark wraps the first one several times."""
     cause = getattr(error, "java_exception", None)
     telling = cause

@@ -29,8 +29,8 @@ def spark_query(
 ) -> str:
     """Return the text of a query for `SparkSession.sql`, relations as its parameters.
 
-    `type_of` tells the type of a relation's column. `small` relations, and what is made of them
-    alone, are sent to every executor when they are joined to others.
+    `type_of` tells the type of a relation's column. `small` relations are sent to every executor
+    when they are joined to others.
 
     >>> from sqlglot import parse_one
     >>> spark_query(parse_one("SELECT a.x, '{' FROM a, b AS c"), ["a", "b"])
@@ -77,12 +77,14 @@ def _name_casts(
 
 
 def _send_small(tree: exp.Query, small: Collection[str]) -> None:
-    """Say what Spark cannot know: else it would sort a large side for the sake of a small one."""
+    """Say what Spark cannot know: else it would sort a large side for the sake of a small one.
+
+    What is made of small relations was never measured: a join of two may have any size.
+    """
     for select in tree.find_all(exp.Select):
         sent = []
         for join in select.args.get("joins") or ():
-            names = [table.name for table in join.this.find_all(exp.Table)]
-            if names and all(name in small for name in names):
+            if isinstance(join.this, exp.Table) and join.this.name in small:
                 sent.append(exp.column(join.this.alias_or_name))
         if sent:
             hint = exp.Anonymous(this="BROADCAST", expressions=sent)

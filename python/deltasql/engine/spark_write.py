@@ -153,8 +153,7 @@ def _listed(plan: WritePlan, folder: str) -> tuple[list[FileInfo], list[str]]:
     found, rest = [], []
     for info in plan.storage.list(folder):
         below = info.name[len(folder) + 1 :]
-        # An attempt that another one has overtaken may still write while the job is committed.
-        if below.startswith("_temporary/") or below.rpartition("/")[2].startswith(("_", ".")):
+        if _is_beside(below):
             rest.append(info.name)
         else:
             found.append(info)
@@ -166,6 +165,21 @@ def _listed(plan: WritePlan, folder: str) -> tuple[list[FileInfo], list[str]]:
             "use a shared file system or an object store for the table's location.",
         )
     return found, rest
+
+
+def _is_beside(name: str) -> bool:
+    """Tell whether a file is a committer's own: its folders have names that no partition has.
+
+    An attempt that another one has overtaken may still write while the job is committed.
+
+    >>> [_is_beside(name) for name in ("_SUCCESS", "__magic_job-1/a.parquet", "_p=1/a.parquet")]
+    [True, True, False]
+    """
+    *folders, last = name.split("/")
+    hidden = ("_", ".")
+    return last.startswith(hidden) or any(
+        folder.startswith(hidden) and "=" not in folder for folder in folders
+    )
 
 
 @dataclass(frozen=True, slots=True)
