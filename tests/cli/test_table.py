@@ -79,7 +79,7 @@ def test_create_show_and_list(cli: Cli) -> None:
     assert [each["nullable"] for each in found["schema"]][:2] == [False, True]
     assert found["partition_columns"] == ["day"]
     assert found["properties"]["delta.appendOnly"] == "true"
-    assert found["description"] == "All"
+    assert found["description"] == "Orders"
     assert [each["name"] for each in cli.json("table", "list")] == ["crm.orders"]
     assert cli.json("table", "list", "--namespace", "default") == []
     assert deltalake.DeltaTable(found["location"]).version() == 0

@@ -63,6 +63,7 @@ def test_it_serves_until_it_is_stopped(sqlite_uri: DeltaSqlUri) -> None:
 def test_a_port_that_is_taken_is_told(sqlite_uri: DeltaSqlUri) -> None:
     import socket
 
+    deltasql.connect(sqlite_uri).close()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

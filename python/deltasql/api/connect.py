@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.api.catalog import Catalog, absolute
 from deltasql.config import Config, fingerprint
+from deltasql.exceptions import SchemaVersionError, StoreUnavailableError
+from deltasql.store.migrations import latest_version
 from deltasql.store.statements import migration_files
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
 
@@ -32,6 +34,41 @@ def connect(uri: str | DeltaSqlUri, config: Config | None = None, **settings: An
     """
     chosen = _config(config, settings)
     return Catalog(_resolve(uri, chosen), chosen)
+
+
+def open_existing(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> Catalog:
+    """Open a catalog as it is: none is made, and no migration is applied."""
+    chosen = _config(config, settings)
+    place = _resolve(uri, chosen)
+    if place.is_memory:  # it is gone when it is closed
+        return Catalog(place, chosen)
+    if _file_of(place) == "gone":
+        raise _no_catalog(place)
+    catalog = Catalog(place, chosen, migrate=False)
+    try:
+        found = catalog.store.schema_version()
+    except BaseException:
+        catalog.close()
+        raise
+    if found == latest_version():
+        return catalog
+    catalog.close()
+    if found is None:
+        raise _no_catalog(place)
+    raise SchemaVersionError(
+        f"the catalog at {place} has schema version {found}, this release needs {latest_version()}",
+        found=found,
+        supported=latest_version(),
+        help="`deltasql migrate` applies what is missing.",
+    )
+
+
+def _no_catalog(uri: DeltaSqlUri) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        f"there is no catalog yet at {uri.catalog()}: `deltasql init` makes one",
+        backend=uri.backend,
+        help="check the address, or create the catalog first.",
+    )
 
 
 def resolved(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> DeltaSqlUri:

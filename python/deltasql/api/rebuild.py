@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from deltasql.api.catalog import Catalog
 from deltasql.api.connect import connect
 from deltasql.exceptions import TxnLogConfigError
 from deltasql.migrate.rebuild import rebuild_catalog
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def rebuild(
-    uri: str | DeltaSqlUri,
+    uri: str | DeltaSqlUri | Catalog,
     *roots: str,
     config: Config | None = None,
     dry_run: bool = False,
@@ -28,9 +30,10 @@ def rebuild(
 
     The catalog may be empty, or restored from an older backup: what it has is kept, what it
     lacks is added. A run that was interrupted is simply repeated. Without roots it looks below
-    `table.data_root`.
+    `table.data_root`. A catalog that is open is used as it is, and stays open.
     """
-    with connect(uri, config, **settings) as catalog:
+    held = nullcontext(uri) if isinstance(uri, Catalog) else connect(uri, config, **settings)
+    with held as catalog:
         return rebuild_catalog(
             catalog.store,
             roots or _configured_root(catalog.config),

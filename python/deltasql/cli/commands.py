@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from importlib import import_module
 from inspect import cleandoc
@@ -14,9 +15,11 @@ from deltasql.cli.context import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_WRONG,
+    VERBOSE,
     Choice,
     nearest,
     shared_options,
+    talk,
 )
 
 if TYPE_CHECKING:
@@ -38,13 +41,12 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except click.exceptions.Exit:
+        except (click.exceptions.Exit, click.Abort, click.ClickException, EOFError):
             raise
         except Exception as error:
-            told = _told(error)
-            if told is None:
+            if is_closed_pipe(error):
                 raise
-            click.echo(f"Error: {told}", err=True)
+            talk(f"Error: {told(error, verbose=ctx.meta.get(VERBOSE, 0))}")
             ctx.exit(EXIT_WRONG if _is_finding(error) else EXIT_FAILED)
 
 
@@ -116,19 +118,26 @@ def put_example_last(command: click.Command) -> None:
         command.help, command.epilog = text.rstrip(), f"{mark}{example}"
 
 
-def _told(error: Exception) -> str | None:
-    """Return an error's text, where it is one that a user can do something about."""
-    # Whoever raises one of ours has imported it: `deltasql --version` need not.
-    if "deltasql.exceptions" not in sys.modules:
-        return None
+def told(error: Exception, *, verbose: int = 0) -> str:
+    """Return what a user is told of an error: what to do about it, where that is known."""
     from deltasql.exceptions import TxnLogError, TxnLogStorageError
     from deltasql.exceptions.redaction import redact
 
     if isinstance(error, TxnLogError):
         return str(error)
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, OSError):
         return str(TxnLogStorageError(redact(str(error))))
-    return None
+    text = f"internal error: {type(error).__name__}: {error}"
+    if not verbose:
+        return redact(text) + "\nHelp: this should not happen; -v shows where it came from."
+    import traceback
+
+    return redact("\n".join([text, *traceback.format_exception(error)]).rstrip())
+
+
+def is_closed_pipe(error: Exception) -> bool:
+    """Tell whether nobody reads on; click ends silently then."""
+    return isinstance(error, OSError) and error.errno == errno.EPIPE
 
 
 def _is_finding(error: Exception) -> bool:

@@ -67,12 +67,7 @@ def _known_tables(ctx: click.Context) -> list[str]:
     place = chosen["catalog"] or chosen["uri"]
     if place is None:
         return []
-    from deltasql.api.connect import is_new, resolved
+    from deltasql.api.connect import open_existing
 
-    uri = resolved(place)
-    if is_new(uri):  # to complete a name must not create a catalog
-        return []
-    import deltasql
-
-    with deltasql.connect(uri, mirror={"mode": "off"}) as catalog:
+    with open_existing(place, mirror={"mode": "off"}) as catalog:
         return [table.full_name for table in catalog.tables()]

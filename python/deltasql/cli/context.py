@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from deltasql.cli.output import FORMATS, Output
+from deltasql.cli.output import FORMATS, Output, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from deltasql.api.catalog import Catalog
 
+LOG_FORMATS = ("text", "json")
+VERBOSE = "deltasql.cli.verbose"  # in the part of click's contexts that all of them share
+_SHORT = {"--verbose": ("-v",)}
 EXIT_WRONG, EXIT_USAGE, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
@@ -26,6 +29,8 @@ class Context:
     uri: str | None
     format: str
     color: bool
+    verbose: int = 0
+    log_format: str = "text"
     held: Catalog | None = None
     """The catalog that `deltasql shell` keeps open for all its commands."""
 
@@ -43,28 +48,26 @@ class Context:
         return self.uri
 
     @contextmanager
-    def open(self) -> Iterator[Catalog]:
-        """Open the catalog for one command."""
-        if self.held is not None:
-            yield self.held
-            return
-        import deltasql  # late: `deltasql --help` needs none of it
-
-        with deltasql.connect(self.catalog_uri()) as catalog:
+    def open(self, *, create: bool = False) -> Iterator[Catalog]:
+        """Open the catalog for one command; only one that is there, unless it may be created."""
+        with self.open_at(None, create=create) as (catalog, _):
             yield catalog
 
     @contextmanager
-    def open_at(self, uri: str | None) -> Iterator[tuple[Catalog, str | None]]:
+    def open_at(
+        self, uri: str | None, *, create: bool = False
+    ) -> Iterator[tuple[Catalog, str | None]]:
         """Open the catalog of a URI, or the one that was named; with the table of the URI."""
         if uri is None and self.held is not None:
             yield self.held, None
             return
-        import deltasql
+        # Late: `deltasql --help` needs none of it.
+        from deltasql.api.connect import connect, open_existing
         from deltasql.uri import is_deltasql_uri, parse_uri
 
         place = uri or self.catalog_uri()
         table = parse_uri(place).table_name if is_deltasql_uri(place) else None
-        with deltasql.connect(place) as catalog:
+        with connect(place) if create else open_existing(place) as catalog:
             yield catalog, table
 
     @contextmanager
@@ -123,19 +126,25 @@ def shared_options() -> list[click.Option]:
         changes: dict[str, dict[str, Any]] = {
             "common_format": {"format": value},
             "common_no_color": {"color": False},
+            "common_verbose": {"verbose": value},
+            "common_log_format": {"log_format": value},
         }
         ctx.obj = replace(ctx.obj, **changes.get(param.name or "", {"uri": value, "held": None}))
+        if param.name in ("common_verbose", "common_log_format"):
+            tell_more(ctx)
 
     options: dict[str, dict[str, Any]] = {
         "--uri": {},
         "--catalog": {},
         "--format": {"type": Choice(FORMATS)},
         "--no-color": {"is_flag": True},
+        "--verbose": {"count": True},
+        "--log-format": {"type": Choice(LOG_FORMATS)},
     }
     return [
         click.Option(
             # A name of its own: some commands have an argument called uri.
-            [name, f"common_{name.strip('-').replace('-', '_')}"],
+            [name, *_SHORT.get(name, ()), f"common_{name.strip('-').replace('-', '_')}"],
             callback=take,
             expose_value=False,
             hidden=True,
@@ -143,6 +152,14 @@ def shared_options() -> list[click.Option]:
         )
         for name, details in options.items()
     ]
+
+
+def tell_more(ctx: click.Context) -> None:
+    """Log as the options say by now; they may stand before a command and behind it."""
+    from deltasql.cli.logs import set_up_logging
+
+    ctx.meta[VERBOSE] = ctx.obj.verbose
+    set_up_logging(ctx.obj.verbose, ctx.obj.log_format)
 
 
 class Report(Protocol):
@@ -156,14 +173,14 @@ class Report(Protocol):
 def show_report(context: Context, report: Report) -> None:
     """Print a report: in words for people, whole for programs."""
     if context.format == "table":
-        click.echo(report.summary())
+        say(report.summary())
     else:
         context.output.record(report.to_dict())
 
 
 def talk(text: str) -> None:
     """Say something that is not data."""
-    click.echo(text, err=True)
+    say(text, err=True)
 
 
 def make_sure(question: str, *, yes: bool) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltasql.cli.output import say
 from deltasql.cli.progress import busy
 from deltasql.cli.sizes import count_text, size_text
 
@@ -48,7 +49,7 @@ def diff(context: Context, table: str, first: int, last: int, rows: bool, limit:
         context.output.record(found.to_dict())
         return
     if context.format == "table":
-        click.echo(_summary(found), err=True)
+        say(_summary(found), err=True)
     context.output.rows([*_lines(found)], COLUMNS)
 
 

@@ -8,7 +8,7 @@ import click
 
 from deltasql.cli.context import Context, show_report, talk
 from deltasql.cli.progress import of_import, progress
-from deltasql.cli.signals import stop_event
+from deltasql.cli.signals import stopping
 
 if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
@@ -40,7 +40,7 @@ def follow(
     """
     from deltasql.uri import split_table_name
 
-    with context.open_at(uri) as (catalog, table):
+    with context.open_at(uri, create=True) as (catalog, table):
         if table is not None and (name or namespace):
             raise click.UsageError("the URI names the table: leave --name and --namespace out.")
         chosen = (namespace, name) if table is None else split_table_name(table)
@@ -69,12 +69,12 @@ def _keep_following(
     """Refresh again and again; a database or a lake that is away for a while is waited for."""
     from deltasql.exceptions import StoreBusyError, StoreUnavailableError
 
-    stop = stop_event()
-    talk("following; stop with SIGTERM or Ctrl-C")
-    while not stop.is_set():
-        try:
-            _refresh(context, catalog, source, chosen)
-        except (StoreBusyError, StoreUnavailableError, OSError) as error:
-            talk(f"not reached, trying again: {str(error).splitlines()[0]}")
-        stop.wait(seconds)
+    with stopping() as stop:
+        talk("following; stop with SIGTERM or Ctrl-C")
+        while not stop.is_set():
+            try:
+                _refresh(context, catalog, source, chosen)
+            except (StoreBusyError, StoreUnavailableError, OSError) as error:
+                talk(f"not reached, trying again: {str(error).splitlines()[0]}")
+            stop.wait(seconds)
     talk("stopped")

@@ -73,7 +73,9 @@ def import_table(
         make_sure(
             "Replace what has the name, accept missing files, and take over the log?", yes=yes
         )
-    place = uri or context.catalog_uri()
+    # A shell holds its catalog open: another connection might not get in.
+    held = context.held if uri is None else None
+    place = "" if held is not None else uri or context.catalog_uri()
     with session_for(engine), progress(of_import, color=context.color) as on_progress:
         options: dict[str, Any] = {
             "namespace": namespace,
@@ -85,13 +87,18 @@ def import_table(
             "on_progress": on_progress,
         }
         if recursive:
-            summary = deltasql.import_tables(source, place, **options)
+            if held is not None:
+                summary = held.import_tables(source, **options)
+            else:
+                summary = deltasql.import_tables(source, place, **options)
             show_summary(context, summary)
             fail_unless(summary.ok)
             return
-        report = deltasql.import_table(
-            source, place, name=name, since=since, up_to_version=up_to_version, **options
-        )
+        options |= {"name": name, "since": since, "up_to_version": up_to_version}
+        if held is not None:
+            report = held.import_table(source, **options)
+        else:
+            report = deltasql.import_table(source, place, **options)
     show_report(context, report)
     fail_unless(report.ok)
 

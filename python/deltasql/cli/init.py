@@ -51,7 +51,8 @@ def init(context: Context, uri: str | None) -> None:
 def migrate(context: Context, dry_run: bool, yes: bool) -> None:
     """Bring the catalog's tables in the database to the schema of this release.
 
-    Opening a catalog does the same. Older releases may not be able to use it afterwards.
+    Commands that create a catalog or load tables into it do the same; all others ask for this one.
+    Older releases may not be able to use it afterwards.
 
     \b
     Example:

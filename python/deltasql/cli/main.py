@@ -12,7 +12,7 @@ except ImportError:  # pragma: no cover - the console script of an installation 
 
 from deltasql._core import __version__
 from deltasql.cli.commands import LazyCommands
-from deltasql.cli.context import Choice, Context
+from deltasql.cli.context import LOG_FORMATS, Choice, Context, tell_more
 from deltasql.cli.output import FORMATS
 
 # Where each command lives: none is imported before it is asked for.
@@ -69,7 +69,7 @@ COMMANDS = {
 @click.option("-v", "--verbose", count=True, help="Tell more on stderr; twice for everything.")
 @click.option(
     "--log-format",
-    type=Choice(["text", "json"]),
+    type=Choice(LOG_FORMATS),
     default="text",
     show_default=True,
     help="How what is logged to stderr is written.",
@@ -98,29 +98,26 @@ def main(
     is_given = ctx.get_parameter_source("uri") is click.core.ParameterSource.COMMANDLINE
     if is_given and catalog:
         raise click.UsageError("--uri and --catalog both name a catalog: give one of them.")
-    _set_up_logging(verbose, log_format)
+    given = Context(
+        uri=catalog or uri,
+        format=format_,
+        color=not no_color,
+        verbose=verbose,
+        log_format=log_format,
+    )
     outer = ctx.obj
     if isinstance(outer, Context):  # a line of `deltasql shell`
-        is_default = ctx.get_parameter_source("format_") is click.core.ParameterSource.DEFAULT
-        ctx.obj = replace(outer, format=outer.format if is_default else format_)
-        if catalog or is_given:
-            ctx.obj = replace(ctx.obj, uri=catalog or uri, held=None)
-    else:
-        ctx.obj = Context(uri=catalog or uri, format=format_, color=not no_color)
-
-
-def _set_up_logging(verbose: int, log_format: str) -> None:
-    import logging
-
-    handler = logging.StreamHandler()
-    if log_format == "json":
-        from deltasql.telemetry import JsonFormatter
-
-        handler.setFormatter(JsonFormatter())
-    else:
-        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    levels = (logging.WARNING, logging.INFO, logging.DEBUG)
-    logging.basicConfig(level=levels[min(verbose, 2)], handlers=[handler])
+        kept = {
+            name: getattr(outer, name)
+            for name, param in (("format", "format_"), ("log_format", "log_format"))
+            if ctx.get_parameter_source(param) is click.core.ParameterSource.DEFAULT
+        }
+        kept |= {"color": outer.color and given.color, "verbose": max(outer.verbose, verbose)}
+        if not (catalog or is_given):
+            kept |= {"uri": outer.uri, "held": outer.held}
+        given = replace(given, **kept)
+    ctx.obj = given
+    tell_more(ctx)
 
 
 if __name__ == "__main__":

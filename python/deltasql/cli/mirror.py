@@ -10,7 +10,7 @@ from deltasql.cli.commands import Commands
 from deltasql.cli.context import EXIT_WRONG, Context, make_sure, show_report, talk
 from deltasql.cli.metrics import metrics_served
 from deltasql.cli.progress import busy, of_mirror, progress
-from deltasql.cli.signals import stop_event
+from deltasql.cli.signals import stopping
 
 STATUS = (
     "table",
@@ -89,7 +89,6 @@ def run(
     Example:
       deltasql mirror run --once
     """
-    stop = stop_event()
     if opentelemetry:
         from deltasql import telemetry
 
@@ -97,6 +96,7 @@ def run(
     with (
         metrics_served(metrics_host, metrics_port),
         context.open() as catalog,
+        stopping() as stop,
         progress(of_mirror, color=context.color) as on_progress,
     ):
         talk("reconciling" if once else "reconciling; stop with SIGTERM or Ctrl-C")

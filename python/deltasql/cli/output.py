@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from _csv import Writer as CsvWriter
     from collections.abc import Mapping, Sequence
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -31,18 +32,18 @@ class Output:
     def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
         """Print rows with these columns, or as objects with everything they hold."""
         if self.format == "json":
-            click.echo(json.dumps([*map(dict, rows)], indent=2, default=_text))
+            say(json.dumps([*map(dict, rows)], indent=2, default=_text))
         elif self.format == "ndjson":
             for row in rows:
-                click.echo(json.dumps(dict(row), default=_text))
+                say(json.dumps(dict(row), default=_text))
         elif self.format == "yaml":
-            click.echo(_yaml([*map(dict, rows)]), nl=False)
+            say(_yaml([*map(dict, rows)]), nl=False)
         elif self.format == "csv":
-            writer = csv.writer(sys.stdout, lineterminator="\n")
+            writer = csv_writer()
             writer.writerow(columns)
             writer.writerows([self._cell(row.get(column)) for column in columns] for row in rows)
         elif self.format == "markdown":
-            click.echo(self._markdown(rows, columns))
+            say(self._markdown(rows, columns))
         else:
             self._table(rows, columns)
 
@@ -50,10 +51,10 @@ class Output:
         """Print one object: as JSON or YAML, or line by line."""
         if self.format in ("json", "ndjson"):
             indent = 2 if self.format == "json" else None
-            click.echo(json.dumps(dict(record), indent=indent, default=_text))
+            say(json.dumps(dict(record), indent=indent, default=_text))
             return
         if self.format == "yaml":
-            click.echo(_yaml(dict(record)), nl=False)
+            say(_yaml(dict(record)), nl=False)
             return
         rows = [{"key": key, "value": value} for key, value in record.items()]
         self.rows(rows, ("key", "value"))
@@ -66,11 +67,11 @@ class Output:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in columns:
             numbers = all(_is_number(row.get(column)) for row in rows)
-            title = Text(_visible(self._title(column)))
+            title = Text(visible(self._title(column)))
             table.add_column(title, justify="right" if numbers else "left")
         for row in rows:
             # As text: a name in brackets is not markup.
-            cells = (_visible(self._cell(row.get(column))) for column in columns)
+            cells = (visible(self._cell(row.get(column))) for column in columns)
             table.add_row(*map(Text, cells))
         # Not a terminal: as wide as the content, so that scripts see whole values.
         width = None if sys.stdout.isatty() else 10_000
@@ -90,6 +91,25 @@ class Output:
         return _cell(value)
 
 
+def say(text: str, *, nl: bool = True, err: bool = False) -> None:
+    """Print a text: as it is to a program, with nothing that steers it to a terminal."""
+    stream = sys.stderr if err else sys.stdout
+    # With colours as they are: click would take them out of what a program reads, too.
+    click.echo(visible(text) if stream.isatty() else text, nl=nl, err=err, color=True)
+
+
+def csv_writer() -> CsvWriter:
+    """Return what writes rows of CSV to stdout."""
+    return csv.writer(_Terminal() if sys.stdout.isatty() else sys.stdout, lineterminator="\n")
+
+
+class _Terminal:
+    """The terminal at stdout, as a file."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(visible(text))
+
+
 def _yaml(value: object) -> str:
     try:
         import yaml
@@ -107,10 +127,10 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """Show what would otherwise steer the terminal.
 
-    >>> _visible("a\\x1b[2Jb")
+    >>> visible("a\\x1b[2Jb")
     'a\\\\x1b[2Jb'
     """
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)

@@ -25,7 +25,7 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
     """
     import deltasql
 
-    place = context.catalog_uri()
+    place = context.held or context.catalog_uri()
     with progress(of_rebuild, color=context.color) as on_progress:
         report = deltasql.rebuild(place, *roots, dry_run=dry_run, on_progress=on_progress)
     context.output.rows([each.to_dict() for each in report.tables], COLUMNS)

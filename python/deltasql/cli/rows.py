@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from deltasql.cli.context import talk
-from deltasql.cli.output import Output
+from deltasql.cli.output import Output, csv_writer, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,18 +31,18 @@ def show_rows(context: Context, answer: pa.RecordBatchReader, most: int | None) 
     names = _distinct(answer.schema.names)
     rows = _rows(answer)
     if context.format == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer = csv_writer()
         writer.writerow(names)
         for row in rows:
             writer.writerow("" if value is None else _cell(value) for value in row)
     elif context.format == "ndjson":
         for row in rows:
-            click.echo(_json(dict(zip(names, row, strict=True))))
+            say(_json(dict(zip(names, row, strict=True))))
     elif context.format == "json":
         click.echo("[", nl=False)
         for number, row in enumerate(rows):
             click.echo(("," if number else "") + "\n  ", nl=False)
-            click.echo(_json(dict(zip(names, row, strict=True))), nl=False)
+            say(_json(dict(zip(names, row, strict=True))), nl=False)
         click.echo("\n]")
     else:
         shown = [dict(zip(names, map(plain, row), strict=True)) for row in rows]
@@ -75,7 +73,32 @@ def plain(value: Any) -> Any:
 
 def _rows(answer: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
     for batch in answer:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        yield from zip(*map(_values, batch.columns), strict=True)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return the values of a column; as text where Python has none, as for the year 10000."""
+    try:
+        return [*column.to_pylist()]
+    except (OverflowError, ValueError):
+        return [*column.cast(_in_text(column.type)).to_pylist()]
+
+
+def _in_text(kind: pa.DataType) -> pa.DataType:
+    """Return a type with text in the place of dates and times, also within others."""
+    import pyarrow as pa
+
+    if pa.types.is_temporal(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_in_text(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_in_text(kind.key_type), _in_text(kind.item_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_in_text(kind.value_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_in_text(kind.value_type))
+    return kind
 
 
 def _json(row: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deltasql.cli.commands import is_closed_pipe, told
 from deltasql.cli.context import EXIT_WRONG, Context, talk
 from deltasql.cli.query import answer
 
@@ -82,12 +83,8 @@ class Session:
             elif text in _SHORT or text.startswith("\\"):
                 self._short(_SHORT.get(text, text))
             else:
-                code = main.main(
-                    shlex.split(text), "deltasql", standalone_mode=False, obj=self.context
-                )
+                code = main.main(_words(text), "deltasql", standalone_mode=False, obj=self.context)
                 self.failures += code not in (None, 0)
-        except ValueError as error:  # an open quotation
-            self._fail(f"Error: {error}")
         except click.ClickException as error:
             self.failures += 1
             error.show()
@@ -95,14 +92,13 @@ class Session:
             if not self.is_terminal:  # a script ends; at a prompt only what runs does
                 raise
             self._fail("Interrupted.")
+        except Exception as error:  # a line that fails ends no session
+            if is_closed_pipe(error):
+                raise
+            self._fail(f"Error: {told(error, verbose=self.context.verbose)}")
 
     def _query(self, text: str) -> None:
-        from deltasql.exceptions import TxnLogError
-
-        try:
-            answer(self.context, self.catalog, text.rstrip().removesuffix(";"))
-        except TxnLogError as error:
-            self._fail(f"Error: {error}")
+        answer(self.context, self.catalog, text.rstrip().removesuffix(";"))
 
     def _short(self, text: str) -> None:
         command, _, rest = text.partition(" ")
@@ -126,6 +122,13 @@ class Session:
     def _fail(self, text: str) -> None:
         self.failures += 1
         talk(text)
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:  # an open quotation
+        raise click.UsageError(str(error)) from None
 
 
 def statements(lines: Iterable[str]) -> Iterable[str]:

@@ -101,7 +101,7 @@ def create(
     wanted = schema_of(columns) if schema is None else _schema_text(schema)
     partitions = [each.strip() for each in (partition_by or "").split(",") if each.strip()]
     _refuse_unknown(partitions, [each["name"] for each in json.loads(wanted)["fields"]])
-    with context.open() as catalog:
+    with context.open(create=True) as catalog:
         made = catalog.create_table(
             name,
             wanted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from deltasql.cli.context import Context, talk
-from deltasql.cli.signals import stop_event
+from deltasql.cli.signals import stopping
 
 
 @click.command()
@@ -54,9 +54,9 @@ def ui(
     """
     from deltasql.console.server import serving  # late: only this command needs it
 
-    stop = stop_event()
     with (
         context.open() as catalog,
+        stopping() as stop,
         serving(
             catalog,
             warm_up=True,

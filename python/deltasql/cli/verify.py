@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deltasql.cli.context import Context, fail_unless
+from deltasql.cli.output import say
 from deltasql.cli.progress import of_phase, progress
 from deltasql.cli.spark import session_for
 
@@ -67,7 +68,7 @@ def verify(
         )
     if context.format == "table":
         for report in reports:
-            click.echo(report.summary())
+            say(report.summary())
     else:
         context.output.rows([report.to_dict() for report in reports], COLUMNS)
     fail_unless(all(report.ok for report in reports))

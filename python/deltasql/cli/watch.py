@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltasql.cli.context import Context, talk
-from deltasql.cli.signals import stop_event
+from deltasql.cli.output import visible
+from deltasql.cli.signals import stopping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,8 +59,7 @@ def watch(context: Context, once: bool, every: float, limit: int) -> None:
             latest = catalog.inspect.recent(limit=limit)
         context.output.rows([each.to_dict() for each in latest], COLUMNS)
         return
-    stop = stop_event()
-    with context.open() as catalog:
+    with context.open() as catalog, stopping() as stop:
         if sys.stdout.isatty():
             _live(context, catalog, stop, every, limit)
         else:
@@ -103,9 +103,10 @@ def _picture(commits: Iterable[RecentCommit], mirror: Iterable[MirrorStatus]) ->
         shown.add_column(title, justify="right" if title in ("version", "tables") else "left")
     for each in commits:
         cells = [f"{each.committed_at:%H:%M:%S}", each.table, str(each.version)]
+        cells += [each.operation or "", str(each.group_size)]
         # As text: a name in brackets is not markup.
-        shown.add_row(*map(Text, (*cells, each.operation or "", str(each.group_size))))
-    return Group(shown, Text(), Text(lag_text(mirror)))
+        shown.add_row(*(Text(visible(cell)) for cell in cells))
+    return Group(shown, Text(), Text(visible(lag_text(mirror))))
 
 
 def lag_text(mirror: Iterable[MirrorStatus]) -> str:

@@ -80,12 +80,17 @@ def ledger_if_there(session: Session) -> list[Row] | None:
     return session.query("applied_migrations") if session.query("has_ledger") else None
 
 
-def _is_current(ledger: list[Row] | None) -> bool:
+def version_of(ledger: list[Row] | None) -> int | None:
+    """Return the schema version that a ledger tells; refuse a newer or altered schema."""
     if ledger is None:
-        return False
+        return None
     applied: dict[int, str] = dict(ledger)
     _check(applied)
-    return max(applied, default=0) == latest_version()
+    return max(applied, default=0)
+
+
+def _is_current(ledger: list[Row] | None) -> bool:
+    return version_of(ledger) == latest_version()
 
 
 def _check(applied: dict[int, str]) -> None:

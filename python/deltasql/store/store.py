@@ -74,6 +74,11 @@ class Store:
         with self._translated():
             return migrations.migrate(self.dialect, up_to=up_to)
 
+    def schema_version(self) -> int | None:
+        """Return the version of the schema; None in an empty database, an error if it is newer."""
+        with self._translated(), self.session() as session:
+            return migrations.version_of(self.dialect.ledger(session))
+
     def close(self) -> None:
         """Close every connection; safe to call twice."""
         self.dialect.close()
