@@ -418,3 +418,67 @@ def test_wrong_questions_are_refused(sales: Catalog) -> None:
             call()
     with pytest.raises(TxnLogTableNotFoundError, match="Did you mean sales"):
         inspect.stats("sale")
+
+
+def test_files_that_are_gone_count_for_how_large_a_table_is(sales: Catalog) -> None:
+    gone = RemoveFile("day=mon/a.parquet", 1, True, partition_values={"day": "mon"}, size=100)
+    commit(sales, gone)
+    found = sales.inspect.table("sales")
+    assert (found.files, found.files_ever) == (3, 4)
+
+
+def test_who_asks_at_once_waits_for_one_reading(
+    sales: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    original: Callable[..., pa.Table] = sales.store.arrow
+    monkeypatch.setattr(
+        sales.store, "arrow", lambda name, /, **p: read.append(name) or original(name, **p)
+    )
+    together = threading.Barrier(6)
+
+    def look() -> None:
+        together.wait()
+        sales.inspect.stats("sales")
+
+    threads = [threading.Thread(target=look) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert read.count("files_measured") == 1
+    first = sales.inspect.advice("sales")
+    assert sales.inspect.advice("sales") is first  # nothing is counted again
+    commit(sales, add("e", "wed", 5, 1))
+    assert sales.inspect.advice("sales").version == first.version + 1
+    assert read.count("files_measured") == 2
+
+
+def test_transactions_are_found_close_by_and_far_back(catalog: Catalog) -> None:
+    for name in ("a", "b"):
+        catalog.create_table(name, SCHEMA)
+    for _ in range(6):
+        with catalog.begin() as tx:
+            tx.stage_table("a", [AddFile(f"{random.random()}", {}, 1, 0, True)])
+            tx.stage_table("b", [AddFile(f"{random.random()}", {}, 1, 0, True)])
+    # One table tells a later time than the other, in days that lie far apart.
+    days = (0, 0, 3, 40, 400, 4000)
+    with catalog.store.session() as session:
+        session.begin()
+        for version, day in enumerate(reversed(days), start=1):
+            moved = f"committed_at_ms = committed_at_ms - {day * 86_400_000}"
+            session.script(f"UPDATE dl_table_versions SET {moved} WHERE version = {version}")
+        session.script(
+            "UPDATE dl_table_versions SET committed_at_ms = committed_at_ms - 500 "
+            "WHERE table_id = (SELECT table_id FROM dl_tables WHERE name = 'a')"
+        )
+        session.commit()
+    expected = [each.txn_id for each in catalog.inspect.history("b", limit=6).items]
+    for limit in (1, 2, 4, 6, 10):
+        found = pages(catalog.inspect.transactions, limit=limit)
+        assert [each.txn_id for each in found] == expected
+        assert {each.tables for each in found} == {2}
+        of_one = pages(catalog.inspect.transactions, limit=limit, table="a")
+        assert [each.txn_id for each in of_one] == expected
+    lately = pages(catalog.inspect.transactions, limit=2, hours=24 * 100)
+    assert [each.txn_id for each in lately] == expected[:4]

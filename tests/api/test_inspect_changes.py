@@ -190,3 +190,20 @@ def test_advice_tells_what_care_would_do(catalog: Catalog) -> None:
     done = catalog.inspect.advice("sales").vacuum
     assert (done.files, done.overdue) == (0, False)
     assert done.last_vacuum is not None
+
+
+def test_a_retry_publishes_to_the_chosen_target_alone(mirrored: Catalog, tmp_path: Path) -> None:
+    write(mirrored, ROWS)
+    mirrored.mirror.add_target("sales", "second", str(tmp_path / "second"))
+    with deltasql.connect(mirrored.uri, mirror={"mode": "off"}) as silent:
+        write(silent, ROWS)
+    told: list[tuple[int, int]] = []
+    behind = {each.target: each.pending for each in mirrored.inspect.mirror("sales")}
+    assert behind["table"] == 1
+    published = mirrored.inspect.retry(
+        "sales", target="second", on_progress=lambda *step: told.append(step)
+    )
+    assert published == behind["second"] > 0
+    assert told[-1] == (published, published)
+    left = {each.target: each.pending for each in mirrored.inspect.mirror("sales")}
+    assert left == {"table": 1, "second": 0}

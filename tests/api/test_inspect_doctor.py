@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -180,3 +182,51 @@ def test_a_database_that_does_not_answer_is_a_failed_check(postgres_uri: DeltaSq
     assert not report.ok
     assert [each.name for each in report.checks] == ["connectivity"]
     assert "hunter2" not in str(report)
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    """An object store that lets nobody in."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_store_that_does_not_answer_is_asked_once(sqlite_uri: DeltaSqlUri) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        options = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "nowhere",
+            "AWS_ACCESS_KEY_ID": "none",
+            "AWS_SECRET_ACCESS_KEY": "none",
+        }
+        with deltasql.connect(
+            sqlite_uri, mirror={"mode": "off"}, storage={"options": options}
+        ) as catalog:
+            for name in ("a", "b", "c", "near"):
+                with catalog.begin() as tx:
+                    tx.write(name, ROWS)
+            damage(
+                catalog,
+                "UPDATE dl_tables SET location = 's3://shut/' || name WHERE name <> 'near'",
+            )
+            with deltasql.connect(
+                sqlite_uri, mirror={"mode": "off"}, storage={"options": options}
+            ) as again:
+                report = again.inspect.doctor()
+        server.shutdown()
+    found = [each for each in report.checks if each.name == "storage"]
+    assert [each.status for each in found] == ["failure", "warning"]
+    assert "2 more tables on s3://shut" in found[1].detail
+    assert len({path.split("/_delta_log")[0] for path in _Refusing.asked}) == 1

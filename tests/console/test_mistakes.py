@@ -12,13 +12,15 @@ import pytest
 
 from deltasql.api.inspect.page import write_cursor
 from deltasql.console.console import Console
-from deltasql.console.pages import table
+from deltasql.console.pages import health, maintenance, table
+from deltasql.console.pages.health import Health
 from deltasql.console.security import HEADERS
 from tests.console.conftest import days
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from deltasql.api.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
     from tests.console.conftest import Site
 
@@ -127,3 +129,37 @@ def test_a_part_of_a_large_table_is_added_up_when_it_is_asked_for(
     shown = site.get("/maintenance/orders?part=1")
     assert shown.status_code == 200
     assert "Would free" in shown.text
+
+
+def test_a_list_that_takes_too_long_says_what_is_left(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Not added up yet" not in site.get("/maintenance").text
+    monkeypatch.setattr(maintenance, "BUDGET_S", 0.0)
+    shown = site.get("/maintenance")
+    assert shown.status_code == 200
+    assert "Not added up yet" in shown.text
+
+
+def test_files_that_are_gone_make_a_page_wait_too(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.catalog.optimize("orders")
+    found = site.catalog.inspect.table("orders")
+    assert found.files < found.files_ever
+    monkeypatch.setattr(table, "LARGE", found.files)
+    assert "Growth" not in site.get("/tables/orders").text
+    assert "Growth" in site.get("/tables/orders?figures=1").text
+
+
+def test_health_is_looked_at_once_for_all_who_ask(
+    shop: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, always = Health(), Health()
+    first = kept.report(shop)
+    with shop.begin() as tx:
+        tx.delete("orders", "id = 7")
+    assert kept.report(shop) is first
+    monkeypatch.setattr(health, "KEPT_S", 0.0)
+    before = always.report(shop)
+    assert always.report(shop) is not before

@@ -122,6 +122,7 @@ class Console:
         self.allows_writes = allow_writes
         self.gate = Gate(token=token, hosts=hosts, token_to_read=token_to_read)
         self.jobs = Jobs()
+        self.health = health.Health()
         self.templates = _templates()
 
     def application(self) -> Starlette:

@@ -54,12 +54,14 @@ class DoctorReport(Shown):
         return sum(each.status == WARNING for each in self.checks)
 
 
-def doctor(catalog: Catalog, table: str | None = None) -> DoctorReport:
+def doctor(
+    catalog: Catalog, table: str | None = None, totals: TotalsCache | None = None
+) -> DoctorReport:
     """Look at a catalog, or closely at one table of it."""
-    return DoctorReport(tuple(_run(catalog, table)))
+    return DoctorReport(tuple(_run(catalog, table, totals or TotalsCache(catalog.store))))
 
 
-def _run(catalog: Catalog, table: str | None) -> Iterator[Check]:
+def _run(catalog: Catalog, table: str | None, totals: TotalsCache) -> Iterator[Check]:
     store = catalog.store
     try:
         yield checks.connectivity(store)
@@ -81,7 +83,8 @@ def _run(catalog: Catalog, table: str | None) -> Iterator[Check]:
     yield checks.orphans(store)
     yield from _mirror(catalog, {each.row.table_id for each in chosen})
     yield _intents(catalog)
-    yield from _tables(catalog, [each for each in chosen if each.full_name not in broken])
+    sound = [each for each in chosen if each.full_name not in broken]
+    yield from _tables(catalog, sound, totals)
 
 
 def _mirror(catalog: Catalog, table_ids: set[int]) -> Iterator[Check]:
@@ -142,7 +145,7 @@ def _intents(catalog: Catalog) -> Check:
     )
 
 
-def _tables(catalog: Catalog, chosen: list[CatalogTable]) -> Iterator[Check]:
+def _tables(catalog: Catalog, chosen: list[CatalogTable], cache: TotalsCache) -> Iterator[Check]:
     """Look at sizes and care of tables; of very many, at those that were changed last."""
     rows = {row[0]: row for row in catalog.store.query("live_heads")}
     latest = sorted(
@@ -150,18 +153,37 @@ def _tables(catalog: Catalog, chosen: list[CatalogTable]) -> Iterator[Check]:
         key=lambda each: -int(rows[each.row.table_id][9]),
     )[:_CLOSELY]
     heads = {each.row.table_id: rows[each.row.table_id][8] for each in latest}
-    totals = TotalsCache(catalog.store).of(heads) if heads else {}
-    found = [check for each in latest for check in _table(catalog, each, totals[each.row.table_id])]
+    totals = cache.of(heads) if heads else {}
+    shut: dict[str, int] = {}
+    found = [
+        check
+        for each in latest
+        if each.row.table_id in totals  # not discarded meanwhile
+        for check in _table(catalog, each, totals[each.row.table_id], shut)
+    ]
     yield from found
+    for store, count in shut.items():
+        if count:
+            yield Check(
+                "storage", WARNING, redact(f"{count:,} more tables on {store} were not looked at")
+            )
     for name in ("storage", "totals", "small files", "vacuum"):
         if not any(each.name == name for each in found):
             yield Check(name, OK, f"{len(latest):,} tables looked at")
 
 
-def _table(catalog: Catalog, table: CatalogTable, totals: TableTotals) -> Iterator[Check]:
-    check = _published_totals(catalog, table, totals)
-    if check is not None:
+def _table(
+    catalog: Catalog, table: CatalogTable, totals: TableTotals, shut: dict[str, int]
+) -> Iterator[Check]:
+    """Look at a table; `shut` counts, by stores that did not answer, tables not asked for there."""
+    store = _store_of(table.location)
+    if store in shut:
+        # Every table would wait for the same answer.
+        shut[store] += 1
+    elif (check := _published_totals(catalog, table, totals)) is not None:
         yield check
+        if check.name == "storage" and store is not None:
+            shut[store] = 0
     sums, name = totals.sums, table.full_name
     if sums.files >= _MANY_FILES and sums.bytes / sums.files < SMALL_BELOW / 4:
         yield Check(
@@ -181,6 +203,12 @@ def _table(catalog: Catalog, table: CatalogTable, totals: TableTotals) -> Iterat
                 f"deltasql vacuum {name} deletes them.",
                 name,
             )
+
+
+def _store_of(location: str) -> str | None:
+    """Return the store that a location lies on; a local folder tells nothing of others."""
+    scheme, found, rest = location.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if found and scheme != "file" else None
 
 
 def _published_totals(catalog: Catalog, table: CatalogTable, totals: TableTotals) -> Check | None:

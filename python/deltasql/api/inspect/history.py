@@ -124,17 +124,22 @@ def transactions(
 ) -> Page[TransactionEvent]:
     """Return transactions over several tables, newest first, each as one event."""
     before = (_NEVER, "") if cursor is None else read_cursor("transactions", cursor, int, str)
-    key = {
-        "since_ms": 0 if hours is None else now_ms() - hours * _HOUR_MS,
+    earliest = 0 if hours is None else now_ms() - hours * _HOUR_MS
+    key: dict[str, Any] = {
         "before_ms": before[0],
         "before_txn": before[1],
         "limit": page_size(limit) + 1,
     }
-    if table is None:
-        rows = catalog.store.query("group_page", **key)
-    else:
-        table_id = catalog.resolve(table, fresh=True).table_id
-        rows = catalog.store.query("group_page_of", table_id=table_id, **key)
+    statement = "group_page"
+    if table is not None:
+        statement, key["table_id"] = "group_page_of", catalog.resolve(table, fresh=True).table_id
+    rows: list[Row] = []
+    # A page is most often found close by; what lies further back is read when it is not.
+    for span in (*_SPANS_MS, None):
+        start = 0 if span is None else min(before[0], now_ms()) - span
+        rows = catalog.store.query(statement, since_ms=max(earliest, start), **key)
+        if len(rows) > limit or start <= earliest:
+            break
     found, more = cut(rows, limit)
     place = write_cursor("transactions", found[-1][1], found[-1][0]) if more else None
     return Page(tuple(_events(catalog, [row[0] for row in found])), place)

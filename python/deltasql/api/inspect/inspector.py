@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from deltasql.api.inspect import (
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 # Numbers of so many large tables are kept: 48 bytes for each file.
 _KEPT = 4
+_KEPT_ADVICE = 10_000
+_ADVICE_S = 60.0
 
 
 class Inspect:
@@ -61,6 +64,8 @@ class Inspect:
         self._catalog = catalog
         self._totals = TotalsCache(catalog.store)
         self._numbers: dict[int, Measured] = {}
+        self._reading: dict[int, threading.Lock] = {}
+        self._advised: dict[int, tuple[float, MaintenanceAdvice]] = {}
         self._guard = threading.Lock()
 
     # The catalog
@@ -91,7 +96,7 @@ class Inspect:
 
     def doctor(self, *, table: str | None = None) -> DoctorReport:
         """Look for what is wrong, in the catalog or with one table."""
-        return doctor.doctor(self._catalog, table)
+        return doctor.doctor(self._catalog, table, self._totals)
 
     # Sizes
 
@@ -132,8 +137,33 @@ class Inspect:
         )
 
     def advice(self, name: str) -> MaintenanceAdvice:
-        """Tell what a compaction and a vacuum would do; nothing is changed."""
-        return advice.advice(self._measured(name), self._catalog.table(name).full_name)
+        """Tell what a compaction and a vacuum would do; nothing is changed.
+
+        What was found out for a version is good for a minute: the retention goes by the clock.
+        """
+        table = self._catalog.table(name)
+        snapshot = table.snapshot()
+        table_id, now = snapshot.table.table_id, time.monotonic()
+        with self._guard:
+            since, known = self._advised.get(table_id, (0.0, None))
+        is_good = known is not None and now - since < _ADVICE_S
+        if (
+            known is not None
+            and is_good
+            and (known.name, known.version)
+            == (
+                table.full_name,
+                snapshot.version,
+            )
+        ):
+            return known
+        found = advice.advice(self._measured(name), table.full_name)
+        with self._guard:
+            self._advised.pop(table_id, None)
+            self._advised[table_id] = (now, found)
+            while len(self._advised) > _KEPT_ADVICE:
+                self._advised.pop(next(iter(self._advised)))
+        return found
 
     # Time
 
@@ -245,15 +275,20 @@ class Inspect:
 
     def _measured(self, name: str) -> Measured:
         """Return the numbers of a table's files as of its head, read again when it moved."""
-        snapshot = self._catalog.table(name).snapshot()
-        table_id = snapshot.table.table_id
+        table = self._catalog.table(name)
+        table_id = table.row.table_id
         with self._guard:
-            known = self._numbers.get(table_id)
-        if known is None or known.snapshot.version != snapshot.version:
-            known = stats.Measured(snapshot)
+            one_at_a_time = self._reading.setdefault(table_id, threading.Lock())
+        # Who comes while a table is read waits for it, and does not read it once more.
+        with one_at_a_time:
+            snapshot = table.snapshot()
             with self._guard:
-                self._numbers.pop(table_id, None)
-                self._numbers[table_id] = known
-                while len(self._numbers) > _KEPT:
-                    self._numbers.pop(next(iter(self._numbers)))
+                known = self._numbers.get(table_id)
+            if known is None or known.snapshot.version != snapshot.version:
+                known = stats.Measured(snapshot)
+                with self._guard:
+                    self._numbers.pop(table_id, None)
+                    self._numbers[table_id] = known
+                    while len(self._numbers) > _KEPT:
+                        self._numbers.pop(next(iter(self._numbers)))
         return known

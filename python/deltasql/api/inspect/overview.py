@@ -50,6 +50,7 @@ class TableSummary(Shown):
     location: str
     version: int
     files: int
+    files_ever: int  # those that were removed, too
     bytes: int
     rows: int | None  # None: a file has no statistics
     committed_at: datetime
@@ -169,6 +170,7 @@ def _summary(row: Row, totals: TableTotals, moment: int) -> TableSummary:
         location=found.location,
         version=version,
         files=sums.files,
+        files_ever=row[10] - 1,  # files are numbered from 1
         bytes=sums.bytes,
         rows=totals.rows,
         committed_at=from_ms(committed_at_ms),

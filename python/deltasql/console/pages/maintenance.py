@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from deltasql.console.jobs import Progress, Work
 
 PER_PAGE = 20
+BUDGET_S = 2.0
 TITLES = ("Optimize", "Vacuum")
 
 
@@ -26,8 +28,16 @@ def show(ask: Ask) -> Response:
     """What the tables of the catalog need."""
     inspect = ask.catalog.inspect
     page = inspect.tables(limit=PER_PAGE, cursor=ask.cursor())
+    end = time.monotonic() + BUDGET_S
+    # What there was no time for is there when the page is asked for again: advice is remembered.
     advised = [
-        (each, inspect.advice(each.name) if each.files <= LARGE else None) for each in page.items
+        (
+            each,
+            inspect.advice(each.name)
+            if each.files_ever <= LARGE and time.monotonic() < end
+            else None,
+        )
+        for each in page.items
     ]
     return ask.page(
         "maintenance.html",

@@ -69,7 +69,7 @@ def _compares_rows(ask: Ask, table: TableSummary, difference: VersionDiff) -> bo
     """Tell whether rows are compared: when somebody asks for it, or when it is soon done."""
     asked = ask.choice("rows", "auto", "1", "0")
     size = difference.added.bytes + difference.removed.bytes
-    return asked == "1" or (asked == "auto" and size <= _FEW_BYTES and table.files <= LARGE)
+    return asked == "1" or (asked == "auto" and size <= _FEW_BYTES and table.files_ever <= LARGE)
 
 
 def preview(ask: Ask, table: TableSummary, version: int) -> tuple[Grid | None, str | None]:

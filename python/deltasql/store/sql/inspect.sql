@@ -220,9 +220,13 @@ WHERE f.table_id = $table_id AND f.removed_version > $first AND f.removed_versio
 {use:diff_columns} {use:went_between} ORDER BY +f.file_id LIMIT $limit;
 
 -- name: group_page
--- Transactions over several tables, newest first. Their tables may tell slightly different times.
-SELECT v.txn_id, max(v.committed_at_ms) AS at_ms FROM dl_table_versions v
-WHERE v.group_size > 1 AND v.committed_at_ms >= $since_ms
+-- Transactions over several tables, newest first. Their tables may tell slightly different times: the latest
+-- counts, and one that has a later time than the page begins with was on a page before it. Through dl_tables,
+-- so that each table's index on time is used.
+SELECT v.txn_id, max(v.committed_at_ms) AS at_ms
+FROM dl_tables t JOIN dl_table_versions v ON v.table_id = t.table_id
+WHERE v.group_size > 1 AND v.committed_at_ms >= $since_ms AND v.committed_at_ms <= $before_ms
+  AND NOT EXISTS (SELECT 1 FROM dl_table_versions w WHERE w.txn_id = v.txn_id AND w.committed_at_ms > $before_ms)
 GROUP BY v.txn_id
 HAVING max(v.committed_at_ms) < $before_ms OR (max(v.committed_at_ms) = $before_ms AND v.txn_id < $before_txn)
 ORDER BY at_ms DESC, v.txn_id DESC LIMIT $limit;
