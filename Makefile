@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: help demo test lint types layers rust-test python-test test-everything bench compat docs screenshots lock clean setup jars
+.PHONY: help demo test lint types layers rust-test python-test test-everything bench compat docs screenshots lock clean setup jars browser
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -55,12 +55,18 @@ $(JARS)/s3/.fetched: tests/spark/jars/pom.xml $(JARS)/.fetched
 
 jars: $(JARS)/.fetched $(JARS)/s3/.fetched  ## jars that tests need, in build/jars
 
-python-test: setup jars  ## all Python tests, with an embedded PostgreSQL
+# The console is tested in a real browser. Where nobody may install it, those tests are left out.
+browser:  ## Chromium, installed if it is missing and this user may
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && timeout 120 apt-get update -qq \
+	    && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
+	  || echo "Chromium is missing: install the package chromium to have the console tested in a browser"
+
+python-test: setup jars browser  ## all Python tests, with an embedded PostgreSQL
 	@command -v java >/dev/null || { echo "Java 17 is needed for the Spark tests: install a JDK, for example openjdk-17-jre-headless"; exit 1; }
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { echo "Chromium is needed for the console's tests: install it, for example the package chromium"; exit 1; }
 	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
 
-test-everything: setup jars  ## every Python test on every database, and the longest Spark jobs (about an hour)
+test-everything: setup jars browser  ## every Python test on every database, and the longest Spark jobs (about an hour)
 	DELTASQL_EVERYTHING=1 $(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
 
 bench: setup  ## benchmarks beside deltalake, DuckLake and the bare-SQL floor

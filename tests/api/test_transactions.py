@@ -226,21 +226,24 @@ def test_two_tables_cannot_share_a_location(catalog: Catalog, tmp_path: Path) ->
         catalog.create_table("u", SCHEMA, location=str(tmp_path / "place"))
 
 
-def test_a_table_is_not_created_over_the_log_of_another(catalog: Catalog, tmp_path: Path) -> None:
+def test_a_table_is_not_created_over_the_log_of_another(
+    catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     place = str(tmp_path / "place")
     deltalake.write_deltalake(place, pa.table({"id": [1]}))
-    for write in (
-        lambda: catalog.create_table("t", SCHEMA, location=place),
-        lambda: deltasql.write_deltalake(
-            replace(catalog.uri.with_table("t"), location=place).to_string(), pa.table({"id": [2]})
-        ),
-    ):
-        with pytest.raises(TableExistsError, match=r"holds a Delta table already.*deltasql import"):
-            write()
-    assert catalog.tables() == []
-    assert deltalake.DeltaTable(place).to_pyarrow_table().to_pydict() == {"id": [1]}
-    catalog.import_table(place, name="t")
-    assert catalog.table("t").version() == 0
+    there = replace(catalog_uri.with_table("t"), location=place).to_string()
+    with deltasql.connect(catalog_uri) as catalog:
+        for write in (
+            lambda: catalog.create_table("t", SCHEMA, location=place),
+            lambda: deltasql.write_deltalake(there, pa.table({"id": [2]})),
+        ):
+            with pytest.raises(TableExistsError, match=r"(?s)holds a Delta table.*deltasql import"):
+                write()
+        assert catalog.tables() == []
+        assert deltalake.DeltaTable(place).to_pyarrow_table().to_pydict() == {"id": [1]}
+        catalog.import_table(place, name="t")
+        assert catalog.table("t").version() == 0
+    close_all()
 
 
 def test_what_makes_no_sense_is_refused(sqlite_uri: DeltaSqlUri) -> None:

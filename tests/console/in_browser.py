@@ -1,0 +1,169 @@
+"""The console in a real browser: every page, keys, one maintenance action, a hostile name."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltasql.console.pages import table
+from tests.console.conftest import HOSTILE
+from tests.console.test_pages import PAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+    from tests.console.conftest import Site
+
+
+@pytest.fixture
+def backend() -> str:
+    """Pages are the same on every database; HTTP tests see all of them."""
+    return "sqlite"
+
+
+@contextmanager
+def watched(browser: Browser, site: Site, **options: object) -> Iterator[Page]:
+    """Open a page that must tell of no error and ask nobody else for anything."""
+    context = browser.new_context(base_url=site.served.address, **options)  # type: ignore[arg-type]
+    page = context.new_page()
+    told: list[str] = []
+    page.on("console", lambda each: told.append(each.text) if each.type == "error" else None)
+    page.on("pageerror", lambda error: told.append(str(error)))
+    page.on("dialog", lambda dialog: (told.append(dialog.message), dialog.dismiss()))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    yield page
+    context.close()
+    assert told == []
+    assert all(url.startswith(site.served.address) for url in asked)
+
+
+def log_in(page: Page, site: Site) -> None:
+    page.goto("/login")
+    page.keyboard.type(str(site.served.token))  # the field has the focus
+    page.keyboard.press("Enter")
+    page.get_by_text("Writes allowed").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_opens_without_an_error(browser: Browser, site: Site, scheme: str) -> None:
+    with watched(browser, site, color_scheme=scheme) as page:
+        for path in PAGES:
+            page.goto(path)
+            assert page.locator("h1").inner_text()
+            # Nothing is wider than the window.
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        page.goto("/")
+        light = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert (light == "rgb(246, 247, 248)") is (scheme == "light")
+
+
+def test_pages_fit_a_small_window(browser: Browser, site: Site) -> None:
+    with watched(browser, site, viewport={"width": 400, "height": 800}) as page:
+        for path in PAGES:
+            page.goto(path)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_pages_work_without_a_script(browser: Browser, site: Site) -> None:
+    with watched(browser, site, java_script_enabled=False) as page:
+        page.goto("/tables/orders/travel?version=2")
+        page.get_by_role("link", name="The next version").click()
+        assert "version=3" in page.url
+        page.get_by_role("button", name="Compare").click()
+        page.goto("/sql")
+        page.fill("#sql", "SELECT count(*) AS n FROM orders@0")
+        page.get_by_role("button", name="Run").click()
+        assert page.locator("#result td").inner_text() == "30"
+
+
+def test_a_table_is_found_and_opened_with_keys(browser: Browser, site: Site) -> None:
+    with watched(browser, site) as page:
+        page.goto("/")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to content"
+        page.keyboard.press("/")
+        page.keyboard.type("stock")
+        assert page.locator("#table-list tbody tr:visible").count() == 1
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/tables/crm.stock")
+        page.keyboard.press("g")
+        page.keyboard.press("s")
+        page.wait_for_url("**/sql")
+        page.keyboard.type("SELECT 6 * 7 AS answer")  # the editor has the focus
+        page.keyboard.press("Control+Enter")
+        page.locator("#result").wait_for()
+        assert page.locator("#result td").inner_text() == "42"
+
+
+def test_the_slider_travels_with_the_arrow_keys(browser: Browser, site: Site) -> None:
+    with watched(browser, site) as page:
+        page.goto("/tables/orders/travel?version=3")
+        page.locator("#version").focus()
+        page.keyboard.press("ArrowLeft")
+        assert page.locator("[data-version]").inner_text() == "2"
+        page.wait_for_url("**version=2*")
+        assert page.locator("h2", has_text="Version 2").count() == 1
+        page.keyboard.press("Tab")
+
+
+def test_figures_of_a_large_table_come_after_its_page(
+    browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "LARGE", 1)
+    assert "Growth" not in site.get("/tables/orders").text
+    with watched(browser, site) as page:
+        for path, title in (
+            ("/tables/orders", "Growth"),
+            ("/tables/orders/files", "Partitions"),
+            ("/maintenance/orders", "Files by size"),
+        ):
+            page.goto(path)
+            page.get_by_role("heading", name=title).wait_for()
+            assert page.locator("svg.chart").count() >= 1
+    with watched(browser, site, java_script_enabled=False) as page:
+        page.goto("/tables/orders")
+        page.get_by_role("link", name="Show them").click()
+        assert page.get_by_role("heading", name="Growth").is_visible()
+
+
+def test_maintenance_is_run_and_followed_to_its_end(browser: Browser, site: Site) -> None:
+    files = site.catalog.table("orders").snapshot().totals().num_files
+    with watched(browser, site) as page:
+        page.goto("/maintenance/orders")
+        assert page.get_by_role("button", name="Optimize").is_disabled()
+        log_in(page, site)
+        page.goto("/maintenance/orders")
+        page.get_by_role("button", name="Optimize").click()
+        page.locator("[data-state=done]").wait_for(timeout=120_000)
+        assert page.get_by_text("Files removed").is_visible()
+        page.get_by_role("link", name="Back to orders").click()
+        page.get_by_role("button", name="Give the token back").click()
+        page.get_by_text("Read-only").wait_for()
+    assert site.catalog.table("orders").snapshot().totals().num_files < files
+
+
+def test_a_hostile_name_runs_nothing(browser: Browser, site: Site) -> None:
+    with watched(browser, site) as page:
+        page.goto("/")
+        page.get_by_role("link", name=HOSTILE, exact=True).click()
+        assert page.locator("h1").inner_text().startswith(HOSTILE)
+        parts = {
+            "History": "history",
+            "Files": "files",
+            "Schema": "schema",
+            "Time travel": "travel",
+        }
+        for tab, part in parts.items():
+            page.get_by_role("link", name=tab, exact=True).click()
+            page.wait_for_url(f"**/{part}")
+            assert page.locator("h1").inner_text().startswith(HOSTILE)
+        assert page.get_by_text("<img src=x onerror=alert(1)>").first.is_visible()
+        page.goto("/sql")
+        page.locator("aside a", has_text="script").click()
+        page.get_by_role("button", name="Run").click()
+        assert page.locator("#result td").inner_text() == "<img src=x onerror=alert(1)>"
