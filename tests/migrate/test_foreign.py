@@ -201,6 +201,7 @@ def test_without_foreign_commits_nothing_happens(catalog: Catalog) -> None:
             "rejected": [],
             "aside": [],
             "released": False,
+            "dry_run": False,
         }
     assert is_sound(catalog)
 
