@@ -79,6 +79,38 @@ def test_real_work_is_told_in_numbers(catalog_uri: DeltaSqlUri, tmp_path: Path) 
     assert value("pool_connections", {"state": "max"}) is not None
 
 
+def test_tables_that_are_gone_are_no_longer_told_of(
+    catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    registry = telemetry.enable_prometheus(CollectorRegistry())
+
+    def told(name: str) -> set[str]:
+        samples = [each for family in registry.collect() for each in family.samples]
+        return {each.labels["table"] for each in samples if each.name == name}
+
+    with (
+        deltasql.connect(catalog_uri, table={"data_root": str(tmp_path / "lake")}) as catalog,
+        deltasql.connect(
+            f"deltasql://sqlite/{tmp_path}/other.db", table={"data_root": str(tmp_path / "more")}
+        ) as other,
+    ):
+        other.create_table("elsewhere", ROWS.schema)
+        other.mirror.status()
+        for name in ("kept", "dropped", "renamed"):
+            catalog.create_table(name, ROWS.schema)
+        catalog.mirror.status()
+        catalog.inspect.tell_files()
+        assert told("files_active") == {"default.kept", "default.dropped", "default.renamed"}
+        catalog.drop("dropped")
+        catalog.rename("renamed", "new")
+        for look in (catalog.mirror.status, lambda: catalog.mirror.run(once=True)):
+            look()
+            catalog.inspect.tell_files()
+            assert told("files_active") == {"default.kept", "default.new"}
+            expected = {"default.kept", "default.new", "default.elsewhere"}
+            assert told("mirror_lag_seconds") == expected
+
+
 def test_retries_and_failures_are_counted_by_kind(tmp_path: Path) -> None:
     registry = telemetry.enable_prometheus(CollectorRegistry())
     with deltasql.connect(

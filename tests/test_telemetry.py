@@ -291,3 +291,13 @@ def test_exporters_are_not_imported_until_asked_for() -> None:
     code += "print({'prometheus_client', 'opentelemetry'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
+
+
+def test_a_gauge_is_forgotten_and_one_that_was_never_set_is_no_error() -> None:
+    registry = telemetry.enable_prometheus(CollectorRegistry())
+    for table in ("a", "b"):
+        telemetry.gauge("files_active", 3, table=table)
+    telemetry.forget("files_active", table="a")
+    telemetry.forget("files_active", table="never")
+    assert registry.get_sample_value("files_active", {"table": "a"}) is None
+    assert registry.get_sample_value("files_active", {"table": "b"}) == 3

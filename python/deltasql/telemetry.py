@@ -15,6 +15,7 @@ import json
 import logging
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
@@ -36,6 +37,7 @@ __all__ = [
     "disable",
     "enable_opentelemetry",
     "enable_prometheus",
+    "forget",
     "gauge",
     "is_enabled",
     "log",
@@ -51,7 +53,8 @@ CounterName = Literal[
     "commit_retries_total",
 ]
 HistogramName = Literal["metadata_open_latency_ms", "commit_latency_ms", "mirror_latency_ms"]
-GaugeName = Literal["mirror_lag_seconds", "files_active", "pool_connections"]
+TableGauge = Literal["mirror_lag_seconds", "files_active"]
+GaugeName = Literal[TableGauge, "pool_connections"]
 
 _BUCKETS_MS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
 
@@ -88,6 +91,9 @@ class Exporter(Protocol):
 
     def record(self, metric: Metric, value: float, labels: dict[str, str]) -> None:
         """Add to a counter, observe a histogram or set a gauge."""
+
+    def forget(self, metric: Metric, labels: dict[str, str]) -> None:
+        """Publish a gauge no longer."""
 
     def tracer(self) -> Tracer | None:
         """What starts spans, if this exporter has spans."""
@@ -149,6 +155,15 @@ def gauge(name: GaugeName, value: float, **labels: str) -> None:
     """Set a gauge."""
     if _exporters:
         _record(name, value, labels)
+
+
+def forget(name: GaugeName, **labels: str) -> None:
+    """Publish a gauge no longer, as that of a table that is gone."""
+    if _exporters:
+        metric = METRICS[name]
+        safe = _labels(metric, labels)
+        for exporter in _exporters:
+            exporter.forget(metric, safe)
 
 
 def timed(name: HistogramName, **labels: str) -> AbstractContextManager[object]:
@@ -302,6 +317,11 @@ class _Prometheus:
         else:
             series.set(value)
 
+    def forget(self, metric: Metric, labels: dict[str, str]) -> None:
+        # One that was never set is forgotten already.
+        with suppress(KeyError):
+            self._metrics[metric.name].remove(*labels.values())
+
     def tracer(self) -> Tracer | None:
         return None
 
@@ -328,6 +348,9 @@ class _OpenTelemetry:
         write = {"counter": "add", "histogram": "record", "gauge": "set"}[metric.kind]
         getattr(instrument, write)(value, labels)
 
+    def forget(self, metric: Metric, labels: dict[str, str]) -> None:
+        """Nothing to do: what was not set since the last time is not sent again."""
+
     def tracer(self) -> Tracer | None:
         return self._tracer
 
@@ -340,9 +363,13 @@ def _install(*exporters: Exporter) -> None:
 
 def _record(name: str, value: float, labels: dict[str, str]) -> None:
     metric = METRICS[name]
-    safe = {label: redact(str(labels.get(label, ""))) for label in metric.labels}
+    safe = _labels(metric, labels)
     for exporter in _exporters:
         exporter.record(metric, value, safe)
+
+
+def _labels(metric: Metric, given: dict[str, str]) -> dict[str, str]:
+    return {label: redact(str(given.get(label, ""))) for label in metric.labels}
 
 
 def _safe(name: str, value: object) -> object:

@@ -77,11 +77,19 @@ def test_everything_is_explained_and_in_the_reference(path: tuple[str, ...]) -> 
     assert f"## {' '.join(('deltasql', *path))}\n" in REFERENCE.read_text("utf-8")
 
 
+# What takes something away, replaces it, or keeps others out.
+DESTRUCTIVE = {
+    *("cutover", "import", "migrate", "restore", "rollback", "table drop", "undo", "vacuum"),
+    *("mirror adopt", "mirror reject", "mirror repair", "mirror targets remove"),
+}
+
+
 @pytest.mark.parametrize("path", EVERY, ids=" ".join)
 def test_what_cannot_be_taken_back_can_be_tried_and_asks(path: tuple[str, ...]) -> None:
     options = {name for each in found(path).params for name in each.opts}
-    if "--yes" in options:
-        assert "--dry-run" in options
+    wanted = {"--yes", "--dry-run"} if " ".join(path) in DESTRUCTIVE else set()
+    assert wanted <= options
+    assert ("--yes" in options) == bool(wanted)
 
 
 @pytest.mark.parametrize("path", [each for each in EVERY[1:] if each != ENDLESS], ids=" ".join)

@@ -200,3 +200,10 @@ def test_doctor_looks_at_the_catalog_that_a_shell_holds() -> None:
     words = ["--uri", "deltasql://duckdb/:memory:", "--format", "json", "shell"]
     result = CliRunner().invoke(main, words, input="doctor --problems\n")
     assert (result.exit_code, result.stdout) == (0, "[]\n"), result.output
+
+
+def test_lists_that_are_cut_say_so(run: Run) -> None:
+    assert "the first 1; --limit shows more" in run("history", "sales", "--limit", "1").stderr
+    assert "the first 1; --limit shows more" in run("files", "sales", "--limit", "1").stderr
+    assert run("history", "sales", "--limit", "3").stderr == ""
+    assert run("files", "sales").stderr == ""

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import deltalake
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
@@ -111,9 +112,33 @@ def test_targets_are_added_listed_and_removed(run: Callable[..., Result], tmp_pa
         ("table", 2),
         ("backup", 2),
     ]
-    run("mirror", "targets", "remove", "sales", "backup")
+    told = run("mirror", "targets", "remove", "sales", "backup", "--dry-run").stderr
+    assert str(tmp_path / "backup") in told
+    assert (
+        "Did you mean 'backup'"
+        in run("mirror", "targets", "remove", "sales", "bakup", "--dry-run", wanted=2).stderr
+    )
+    run("mirror", "targets", "remove", "sales", "backup", wanted=1)  # nobody says yes
+    assert "backup" in run("--format", "csv", "mirror", "targets", "list", "sales").stdout
+    run("mirror", "targets", "remove", "sales", "backup", "--yes")
     text = run("--format", "csv", "mirror", "targets", "list", "sales").stdout
     assert "backup" not in text
+
+
+def test_foreign_commits_are_listed_and_adopted_after_a_yes(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    place = str(tmp_path / "shared")
+    deltalake.write_deltalake(place, ROWS)
+    run("import", place)
+    deltalake.write_deltalake(place, ROWS, mode="append")
+    seen = json.loads(run("--format", "json", "mirror", "adopt", "shared", "--dry-run").stdout)
+    assert seen == {"table": "default.shared", "foreign_versions": [1]}
+    run("mirror", "adopt", "shared", wanted=1)  # nobody says yes
+    history = ("--format", "json", "history", "shared")
+    assert len(json.loads(run(*history).stdout)) == 1
+    run("mirror", "adopt", "shared", "--yes")
+    assert len(json.loads(run(*history).stdout)) == 2
 
 
 def test_rebuild_makes_a_catalog_from_the_lake(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from deltasql import telemetry
 from deltasql.commit.build import follows_another_log
 from deltasql.engine.choose import open_engine
 from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError, VersionNotFoundError
@@ -91,7 +90,9 @@ class Mirror:
         found = [status.status_of(each, settings) for each in self._targets(table)]
         for each in found:
             if each.target == targets.OWN:
-                telemetry.gauge("mirror_lag_seconds", each.lag_s, table=each.table)
+                self._catalog.store.tell_table("mirror_lag_seconds", each.lag_s, each.table)
+        if table is None:
+            self._catalog.store.forget_tables(but=[each.table for each in found])
         return found
 
     def versions(

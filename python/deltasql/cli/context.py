@@ -73,18 +73,17 @@ class Context:
     @contextmanager
     def open_table(self, table: str) -> Iterator[tuple[Catalog, str]]:
         """Open the catalog of a table that is given by name, or by a URI of its own."""
-        from deltasql.uri import is_deltasql_uri
+        from deltasql.uri import is_deltasql_uri, parse_uri
 
         if not is_deltasql_uri(table):
             with self.open() as catalog:
                 yield catalog, table
             return
-        with self.open_at(table) as (catalog, name):
-            if name is None:
-                raise click.UsageError(
-                    f"{catalog.uri} names no table: add ?table=NAME, or /NAME for postgres."
-                )
-            yield catalog, name
+        uri = parse_uri(table)
+        if uri.table_name is None:
+            raise click.UsageError(f"{uri} names no table: add ?table=NAME, or /NAME for postgres.")
+        with self.open_at(table) as (catalog, _):
+            yield catalog, uri.table_name
 
     @contextmanager
     def open_tables(self, table: str | None) -> Iterator[tuple[Catalog, str | None]]:

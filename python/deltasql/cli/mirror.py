@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from deltasql.cli.commands import Commands
-from deltasql.cli.context import EXIT_WRONG, Context, make_sure, show_report, talk
+from deltasql.cli.context import EXIT_WRONG, Context, make_sure, nearest, show_report, talk
 from deltasql.cli.metrics import metrics_served
 from deltasql.cli.progress import busy, of_mirror, progress
 from deltasql.cli.signals import stopping
@@ -163,15 +163,24 @@ def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) 
 
 @mirror.command()
 @click.argument("table")
+@click.option("--dry-run", is_flag=True, help="List what would be taken over; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
-def adopt(context: Context, table: str) -> None:
+def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     """Take over what another writer put into the log past the database.
 
     \b
     Example:
-      deltasql mirror adopt sales
+      deltasql mirror adopt sales --yes
     """
-    with context.open() as catalog:
+    if dry_run:
+        with context.open() as catalog, busy(f"looking at {table}", color=context.color):
+            # What could be rejected is what could be adopted.
+            found = catalog.mirror.reject(table, dry_run=True)
+        context.output.record({"table": found.table, "foreign_versions": found.rejected})
+        return
+    make_sure(f"Make the foreign commits in the log of {table} part of it?", yes=yes)
+    with context.open() as catalog, busy(f"taking over {table}", color=context.color):
         report = catalog.mirror.adopt(table)
     show_report(context, report)
 
@@ -190,7 +199,7 @@ def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     """
     if not dry_run:
         make_sure(f"Take the foreign commits of {table} out of its log?", yes=yes)
-    with context.open() as catalog:
+    with context.open() as catalog, busy(f"clearing the log of {table}", color=context.color):
         report = catalog.mirror.reject(table, dry_run=dry_run)
     show_report(context, report)
 
@@ -252,19 +261,30 @@ def add_target(context: Context, table: str, name: str, location: str) -> None:
     """
     with context.open() as catalog:
         catalog.mirror.add_target(table, name, location)
-        talk(f"{catalog.mirror.publish(table)} versions published")
+        with busy(f"publishing to {name}", color=context.color):
+            published = catalog.mirror.publish(table)
+    talk(f"{published} versions published")
 
 
 @targets.command(name="remove")
 @click.argument("table")
 @click.argument("name")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
-def remove_target(context: Context, table: str, name: str) -> None:
+def remove_target(context: Context, table: str, name: str, dry_run: bool, yes: bool) -> None:
     """Publish a table no longer to a further location; what lies there stays.
 
     \b
     Example:
-      deltasql mirror targets remove sales backup
+      deltasql mirror targets remove sales backup --yes
     """
     with context.open() as catalog:
+        if dry_run:
+            known = {each.name: each.location for each in catalog.mirror.targets(table)}
+            if name not in known:
+                raise click.UsageError(f"{table} has no target {name!r}.{nearest(name, known)}")
+            talk(f"would publish {table} no longer to {known[name]}")
+            return
+        make_sure(f"Publish {table} no longer to {name}?", yes=yes)
         catalog.mirror.remove_target(table, name)

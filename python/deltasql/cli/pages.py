@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from deltasql.cli.context import talk
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -14,7 +16,7 @@ _PAGE = 1000
 
 
 def first_of(read: Callable[..., Page[T]], limit: int, **options: Any) -> Iterator[T]:
-    """Yield the first items of a list, a page at a time."""
+    """Yield the first items of a list, a page at a time; say when there are more."""
     left, cursor = limit, None
     while left > 0:
         page = read(limit=min(left, _PAGE), cursor=cursor, **options)
@@ -23,3 +25,4 @@ def first_of(read: Callable[..., Page[T]], limit: int, **options: Any) -> Iterat
         cursor = page.next
         if cursor is None:
             return
+    talk(f"the first {limit:,}; --limit shows more")

@@ -114,7 +114,8 @@ class Reconciler:
             lags[each.table] = max(each.lag_s, lags.get(each.table, 0.0))
             self._alert(each)
         for table, lag_s in lags.items():
-            telemetry.gauge("mirror_lag_seconds", lag_s, table=table)
+            self._store.tell_table("mirror_lag_seconds", lag_s, table)
+        self._store.forget_tables(but=lags)
         if telemetry.is_enabled():
             self._store.tell_pool()
         return found

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from deltasql import telemetry
 from deltasql.exceptions import TxnLogTableNotFoundError, VersionNotFoundError
 from deltasql.model.clock import from_ms, to_ms
 from deltasql.model.predicate import Predicate, parse_predicate
@@ -102,7 +101,7 @@ class Snapshot:
     def totals(self) -> Totals:
         """Count the live files without fetching them."""
         files, size, records, with_records = self.store.query("live_totals", **self._at())[0]
-        telemetry.gauge("files_active", int(files), table=self.table.full_name)
+        self.store.tell_table("files_active", int(files), self.table.full_name)
         return Totals(int(files), int(size), int(records or 0) if with_records == files else None)
 
     def files(self) -> pa.Table:

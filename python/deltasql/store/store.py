@@ -35,12 +35,13 @@ from deltasql.store.records import (
 from deltasql.store.sqlite import SqliteDialect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
     from deltasql.config import Config
     from deltasql.model.actions import Metadata, Protocol
+    from deltasql.telemetry import TableGauge
     from deltasql.uri import DeltaSqlUri
 
 
@@ -65,6 +66,7 @@ class Store:
         self._protocols: dict[tuple[int, int], Protocol] = {}
         self._skipping: dict[tuple[int, int], list[SkippingColumn]] = {}
         self._partitions: dict[int, dict[str, int]] = {}
+        self._told: set[str] = set()
         self._guard = threading.Lock()
 
     # Life cycle
@@ -89,6 +91,19 @@ class Store:
         for state in ("lent", "idle", "max"):
             telemetry.gauge("pool_connections", usage[state], state=state)
         return usage
+
+    def tell_table(self, name: TableGauge, value: float, table: str) -> None:
+        """Publish a number of a table."""
+        if telemetry.is_enabled():
+            self._told.add(table)
+            telemetry.gauge(name, value, table=table)
+
+    def forget_tables(self, *, but: Iterable[str]) -> None:
+        """Publish no more numbers of tables that were dropped or have another name now."""
+        for table in self._told.difference(but):
+            self._told.discard(table)
+            telemetry.forget("mirror_lag_seconds", table=table)
+            telemetry.forget("files_active", table=table)
 
     @contextmanager
     def session(self) -> Iterator[Session]:

@@ -86,6 +86,16 @@ class Inspect:
             self._catalog, self._totals, namespace=namespace, limit=limit, cursor=cursor
         )
 
+    def tell_files(self) -> None:
+        """Publish how many files every table has, as a metric."""
+        cursor, store = None, self._catalog.store
+        while (page := self.tables(limit=1000, cursor=cursor)).items:
+            for each in page.items:
+                store.tell_table("files_active", each.files, f"{each.namespace}.{each.short_name}")
+            cursor = page.next
+            if cursor is None:
+                return
+
     def table(self, name: str) -> TableSummary:
         """Return one table in a line."""
         return overview.table(self._catalog, self._totals, name)

@@ -19,6 +19,7 @@ def show(ask: Ask) -> Response:
     registry = telemetry.enable_prometheus()
     ask.catalog.health()
     ask.catalog.mirror.status()
+    ask.catalog.inspect.tell_files()
     return Response(
         prometheus_client.generate_latest(registry),
         media_type=prometheus_client.CONTENT_TYPE_LATEST,
