@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pyarrow as pa
+from prometheus_client.parser import text_string_to_metric_families
 
 import deltasql
 from deltasql.console.console import READ
@@ -193,6 +194,13 @@ def test_metrics_are_there_for_prometheus(site: Site) -> None:
     assert shown.status_code == 200
     assert "pool_connections" in shown.text
     assert 'mirror_lag_seconds{table="' in shown.text
+    families = text_string_to_metric_families(shown.text)
+    (files,) = [each for each in families if each.name == "files_active"]
+    told = {each.labels["table"]: each.value for each in files.samples}
+    tables = site.catalog.inspect.tables().items
+    assert {f"{each.namespace}.{each.short_name}": each.files for each in tables}.items() <= (
+        told.items()
+    )
 
 
 def test_a_version_whose_files_are_gone_is_told(site: Site) -> None:
