@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: help demo test lint types layers rust-test python-test test-everything bench compat docs screenshots lock clean setup jars browser
+.PHONY: help demo test checks lint types layers rust-test python-test test-everything bench compat docs screenshots lock clean setup jars browser
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -16,7 +16,10 @@ help:  ## this list
 demo: setup  ## a PySpark pipeline, end to end, on the embedded default
 	@$(BIN)/python examples/pipeline/run.py
 
-test: setup lint types layers rust-test python-test  ## everything CI checks
+test: setup checks python-test  ## everything CI checks
+
+checks: setup  # what does not wait for each other, side by side
+	@$(MAKE) --no-print-directory -j 2 -O lint types layers rust-test jars browser
 
 setup: $(VENV)/.built  ## environment in .venv and the Rust core in it
 

@@ -63,10 +63,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 _ABOVE_THE_STORE = tuple(
-    f"tests/{room}/" for room in ("api", "migrate", "mirror", "operations", "oracles", "parity")
+    f"tests/{room}/"
+    for room in ("api", "cli", "console", "migrate", "mirror", "operations", "oracles", "parity")
 )
-_ONE_IN = {"postgres": 2, "duckdb": 5}
+_ONE_IN = {"postgres": 4, "duckdb": 12}
 _LONG = (
+    "tests/spark/test_cluster.py",
     "tests/spark/on_connect.py::TestOnConnect",
     "tests/spark/on_connect.py::test_tables_are_read_and_written",
     "tests/spark/on_connect.py::test_a_bucket_is_reached",

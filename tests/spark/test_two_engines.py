@@ -54,7 +54,7 @@ STEPS: tuple[st.SearchStrategy[Any], ...] = (
 )
 # No shrinking: every try takes Spark seconds, and the failure tells the step.
 @settings(
-    max_examples=20 if os.environ.get("DELTASQL_EVERYTHING") else 3,
+    max_examples=20 if os.environ.get("DELTASQL_EVERYTHING") else 2,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),

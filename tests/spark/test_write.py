@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -240,9 +241,17 @@ def test_a_few_rows_take_one_job_and_one_file(spark: SparkSession, lake: Catalog
     frame = spark.range(0, 100, 1, 4).selectExpr("id", "id % 2 AS p")
     deltasql.spark.write(frame, uri(lake, "t"), partition_by="p")
     tracker: Any = spark.sparkContext.statusTracker()
-    before = set(tracker.getJobIdsForGroup())
-    deltasql.spark.write(frame.where("p = 1"), uri(lake, "t"))
-    assert len(set(tracker.getJobIdsForGroup()) - before) == 1
+    group = f"a few rows of {lake.uri}"
+    spark.sparkContext.setJobGroup(group, "write")
+    try:
+        deltasql.spark.write(frame.where("p = 1"), uri(lake, "t"))
+        deadline = time.monotonic() + 60
+        while not tracker.getJobIdsForGroup(group):  # Spark tells of its jobs a little later
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert len(tracker.getJobIdsForGroup(group)) == 1
     assert len(lake.table("t").snapshot().files()) == 3
     assert len(ids(spark, lake, "t")) == 150
 
