@@ -23,7 +23,7 @@ try:
 except ImportError as missing:  # pragma: no cover - an installation without the extra
     raise MissingDriverError(driver="starlette", extra="console") from missing
 
-from deltasql import __version__
+from deltasql._core import __version__
 from deltasql.api.inspect.page import BadRequest
 from deltasql.console import charts, units
 from deltasql.console.asking import Ask
