@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import new_catalog_uri
 from tests.migrate.brought_in import BroughtIn
-from tests.migrate.handing_over import NAME
+from tests.migrate.handing_over import NAME, open_catalog
 from tests.migrate.sources import copy_of, make_table
 from tests.mirror.published import publish_history
 from tests.mirror.support import open_mirrored
@@ -38,6 +38,16 @@ def place(pristine: Path, tmp_path: Path) -> Path:
 def source(place: Path) -> Path:
     """The same, which a test may damage."""
     return place
+
+
+@pytest.fixture
+def other(backend: str, tmp_path: Path) -> Iterator[Catalog]:
+    """A second catalog, of the same kind."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    for uri in new_catalog_uri(backend, folder):
+        with open_catalog(uri, table={"data_root": str(tmp_path / "lake")}) as opened:
+            yield opened
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 NAME = "events"
+IDS = [1, 2, 4, 5, 6, 7, 8]
+"""The rows that such a table has when others hand it over."""
 
 
 def open_catalog(uri: DeltaSqlUri | str, **settings: Any) -> Catalog:
@@ -43,6 +45,13 @@ def ours(catalog: Catalog, *ids: int) -> int:
         tx.snapshot(NAME)
         tx.write(NAME, rows(*ids))
     return tx.versions[NAME]
+
+
+def cut_over(catalog: Catalog, place: Path) -> None:
+    """Have a table that SQL took over, and wrote to."""
+    catalog.follow(str(place))
+    catalog.cutover(NAME)
+    ours(catalog, 11)
 
 
 def sql_ids(catalog: Catalog, version: int | None = None) -> list[int]:

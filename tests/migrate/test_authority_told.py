@@ -12,8 +12,7 @@ import pytest
 from deltasql.exceptions import OtherAuthorityError
 from deltasql.migrate.other_authority import NOTE
 from deltasql.uri import DeltaSqlUri
-from tests.conftest import new_catalog_uri
-from tests.migrate.handing_over import NAME, everything_below, open_catalog, ours, sql_ids
+from tests.migrate.handing_over import IDS, NAME, everything_below, open_catalog, ours, sql_ids
 from tests.migrate.sources import HEAD
 from tests.mirror.support import commit_lines, commit_path, forget_commits_below
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
 
-IDS = [1, 2, 4, 5, 6, 7, 8]
 SPARK = "Apache-Spark/4.0.0 Delta-Lake/4.0.0"
 
 
@@ -30,16 +28,6 @@ SPARK = "Apache-Spark/4.0.0 Delta-Lake/4.0.0"
 def catalog(catalog_uri: DeltaSqlUri) -> Iterator[Catalog]:
     with open_catalog(catalog_uri) as opened:
         yield opened
-
-
-@pytest.fixture
-def other(backend: str, tmp_path: Path) -> Iterator[Catalog]:
-    """A second catalog, of the same kind."""
-    folder = tmp_path / "other"
-    folder.mkdir()
-    for uri in new_catalog_uri(backend, folder):
-        with open_catalog(uri) as opened:
-            yield opened
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from deltasql.model.actions import Protocol
 from deltasql.phases import hooked
 from tests.commit.support import audit
 from tests.migrate.handing_over import (
+    IDS,
     NAME,
     everything_below,
     is_sound,
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
-
-IDS = [1, 2, 4, 5, 6, 7, 8]
 
 
 @pytest.fixture

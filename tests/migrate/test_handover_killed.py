@@ -16,6 +16,7 @@ from deltasql.phases import HAND_OVER_PHASES
 from tests.commit.support import run
 from tests.conftest import new_catalog_uri
 from tests.migrate.handing_over import (
+    IDS,
     NAME,
     cut_over_and_die,
     is_sound,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.heavy
 
-IDS = [1, 2, 4, 5, 6, 7, 8]
 LEFT = HAND_OVER_PHASES.index("left")
 CUTOVER, ROLLBACK = HAND_OVER_PHASES[:LEFT], HAND_OVER_PHASES[LEFT:]
 

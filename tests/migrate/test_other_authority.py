@@ -8,8 +8,15 @@ import pytest
 
 from deltasql.exceptions import OtherAuthorityError
 from deltasql.migrate.other_authority import COPY
-from tests.conftest import new_catalog_uri
-from tests.migrate.handing_over import NAME, everything_below, open_catalog, ours, sql_ids, theirs
+from tests.migrate.handing_over import (
+    IDS,
+    NAME,
+    everything_below,
+    open_catalog,
+    ours,
+    sql_ids,
+    theirs,
+)
 from tests.migrate.sources import SCHEMA, read_ids
 
 if TYPE_CHECKING:
@@ -19,23 +26,11 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
-IDS = [1, 2, 4, 5, 6, 7, 8]
-
 
 @pytest.fixture
 def catalog(catalog_uri: DeltaSqlUri) -> Iterator[Catalog]:
     with open_catalog(catalog_uri) as opened:
         yield opened
-
-
-@pytest.fixture
-def other(backend: str, tmp_path: Path) -> Iterator[Catalog]:
-    """A second catalog, of the same kind."""
-    folder = tmp_path / "other"
-    folder.mkdir()
-    for uri in new_catalog_uri(backend, folder):
-        with open_catalog(uri, table={"data_root": str(tmp_path / "lake")}) as opened:
-            yield opened
 
 
 def test_a_log_is_cut_over_by_one_catalog(catalog: Catalog, other: Catalog, place: Path) -> None:

@@ -16,7 +16,9 @@ from deltasql.exceptions import (
 from deltasql.migrate.other_authority import NOTE
 from deltasql.model.actions import Protocol
 from tests.migrate.handing_over import (
+    IDS,
     NAME,
+    cut_over,
     everything_below,
     is_sound,
     open_catalog,
@@ -34,21 +36,12 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
-IDS = [1, 2, 4, 5, 6, 7, 8]
-
 
 @pytest.fixture
 def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
     settings = {"table": {"data_root": str(tmp_path / "lake")}}
     with open_catalog(catalog_uri, **settings) as opened:
         yield opened
-
-
-def cut_over(catalog: Catalog, place: Path) -> None:
-    """A table that SQL took over, and wrote to."""
-    catalog.follow(str(place))
-    catalog.cutover(NAME)
-    ours(catalog, 11)
 
 
 def test_writers_by_path_go_on_where_sql_ended(catalog: Catalog, place: Path) -> None:

@@ -24,7 +24,9 @@ from deltasql.exceptions import (
 )
 from deltasql.phases import hooked
 from tests.migrate.handing_over import (
+    IDS,
     NAME,
+    cut_over,
     everything_below,
     once_at,
     open_catalog,
@@ -41,21 +43,12 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
-IDS = [1, 2, 4, 5, 6, 7, 8]
-
 
 @pytest.fixture
 def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
     settings = {"table": {"data_root": str(tmp_path / "lake")}}
     with open_catalog(catalog_uri, **settings) as opened:
         yield opened
-
-
-def cut_over(catalog: Catalog, place: Path) -> None:
-    """A table that SQL took over, and wrote to."""
-    catalog.follow(str(place))
-    catalog.cutover(NAME)
-    ours(catalog, 11)
 
 
 # In the midst of others

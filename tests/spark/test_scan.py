@@ -282,7 +282,10 @@ def test_a_thousand_files_start_no_job_and_leave_the_session_as_it_was(
     written.stage([replace(add, path=f"{n}.parquet") for n in range(1000)], [{"id": 1}] * 1000)
     before = spark.conf.get(THRESHOLD)
     spark.sparkContext.setJobGroup("listing", "listing")
-    frame = read_snapshot(spark, written.table.snapshot(), lake.config)
+    try:
+        frame = read_snapshot(spark, written.table.snapshot(), lake.config)
+    finally:  # the session is that of other tests too
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     assert list(spark.sparkContext.statusTracker().getJobIdsForGroup("listing")) == []
     assert spark.conf.get(THRESHOLD) == before
     assert frame.count() == 1000
