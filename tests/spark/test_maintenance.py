@@ -19,8 +19,11 @@ from deltasql.config import Config
 from deltasql.engine.duckdb import DuckDbEngine
 from deltasql.engine.spark_engine import SparkEngine, SparkRelation
 from deltasql.engine.spark_ranks import in_ranges, range_bounds
+from deltasql.spark import DeltaTable
+from deltasql.spark.session import set_catalog
 from tests.oracles import tables
 from tests.spark.changes import arrow
+from tests.spark.support import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
     from deltasql.engine.base import Engine
+    from deltasql.model.progress import Progress
     from deltasql.uri import DeltaSqlUri
 
 ENGINES = ("duckdb", "spark")
@@ -161,6 +165,88 @@ def test_a_full_vacuum_finds_what_spark_left_behind(spark: SparkSession, lake: C
     strays = [name for name in found if name.startswith("somebody/part-")]
     assert len(strays) == len(list((root / "somebody").glob("part-*")))
     assert len(found) - len(strays) == 8
+
+
+@pytest.fixture
+def crowded(lake: Catalog) -> Path:
+    """The folder of a table with many folders; in some of them lie strays and another table."""
+    parts = pa.table({"id": range(40), "p": range(40)})
+    for mode in ("append", "overwrite"):
+        with lake.begin() as tx:
+            tx.write("t", parts, partition_by="p", mode=mode, engine="duckdb")
+    root = Path(lake.table("t").location)
+    for name in ("p=7/stray", "odd/deep/stray", "_hidden/f", "p=9/.f", "_change_data/stray"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    (root / "p=3/inner/_delta_log").mkdir(parents=True)
+    (root / "p=3/inner/_delta_log/00000000000000000000.json").touch()
+    (root / "p=3/inner/p=1").mkdir()
+    (root / "p=3/inner/p=1/f").touch()
+    for number in range(30):
+        (root / f"p=3/inner/q={number}").mkdir()
+    return root
+
+
+def test_executors_list_for_a_full_vacuum_what_the_driver_lists(
+    spark: SparkSession, lake: Catalog, crowded: Path
+) -> None:
+    told: list[Progress] = []
+    options = {"retention_hours": 0, "enforce_retention_duration": False, "full": True}
+    here = lake.vacuum("t", **options)
+    there = lake.vacuum("t", engine="spark", session=spark, on_progress=told.append, **options)
+    assert sorted(there) == sorted(here)
+    strays = {"p=7/stray", "odd/deep/stray", "_change_data/stray"}
+    removed = lake.table("t").snapshot(0).files()["path"].to_pylist()
+    assert set(there) == {*strays, *removed}
+    assert {(each.table, each.phase, each.unit) for each in told} == {("t", "listing", "ranges")}
+    assert told[-1].done == told[-1].total > 8
+    assert [each.done for each in told] == sorted(each.done for each in told)
+
+
+def test_a_vacuum_deletes_what_executors_found_and_tells_how_far_it_is(
+    spark: SparkSession, lake: Catalog, crowded: Path
+) -> None:
+    live = set(lake.table("t").snapshot().files()["path"].to_pylist())
+    told: list[Progress] = []
+    set_catalog(spark, lake)
+    with settings(spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
+        DeltaTable.forName(spark, "t").vacuum(0, on_progress=told.append)
+    left = {str(each.relative_to(crowded)) for each in crowded.rglob("*") if each.is_file()}
+    hidden = {"_hidden/f", "p=9/.f"}
+    inner = {"p=3/inner/p=1/f", "p=3/inner/_delta_log/00000000000000000000.json"}
+    assert left == {*live, *hidden, *inner}
+    assert [each.phase for each in told if each.done == each.total] == ["listing", "deleting"]
+    assert told[-1].done == 43
+
+
+def test_where_executors_cannot_list_the_driver_does(
+    spark: SparkSession,
+    lake: Catalog,
+    crowded: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = {"retention_hours": 0, "enforce_retention_duration": False, "full": True}
+    here = lake.vacuum("t", **options)
+    # As on workers that have no Python.
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/such/python")
+    with caplog.at_level("WARNING", logger="deltasql"):
+        there = lake.vacuum("t", engine="spark", session=spark, **options)
+    assert sorted(there) == sorted(here)
+    assert "listed by the driver" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["compaction", "z-order"])
+def test_optimize_tells_how_far_it_is(spark: SparkSession, lake: Catalog, kind: str) -> None:
+    fill(lake)
+    set_catalog(spark, lake)
+    told: list[tuple[int, int]] = []
+    builder = DeltaTable.forName(spark, "t").optimize(on_progress=lambda *step: told.append(step))
+    [row] = (
+        builder.executeCompaction() if kind == "compaction" else builder.executeZOrderBy("id")
+    ).collect()
+    assert row.metrics.partitionsOptimized == 2
+    assert told == [(0, 2), (1, 2), (2, 2)]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -75,6 +75,8 @@ def arguments(kind: type, name: str) -> str:
     given = list(inspect.signature(function).parameters.values())
     shown = []
     for each in given if isinstance(bound, staticmethod) else given[1:]:
+        if each.kind is each.KEYWORD_ONLY and each.default is not each.empty:
+            continue  # one of ours: no call of delta-spark's users has it
         star = "*" if each.kind is each.VAR_POSITIONAL else ""
         default = "" if each.default is each.empty else f"={each.default!r}"
         shown.append(f"{star}{each.name}{default}")

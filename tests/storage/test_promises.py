@@ -235,6 +235,16 @@ def test_a_listing_stays_in_its_folder_and_starts_after_a_name(storage: Storage)
     assert names(storage, after="b") == []
 
 
+def test_the_folders_of_a_folder_are_told_without_their_files(storage: Storage) -> None:
+    assert list(storage.folders()) == []
+    for name in ["a/1", "a/b/1", "a/c d/e/1", "ab/1", "x", "ä=%20/1"]:
+        storage.put(name, b"")
+    assert list(storage.folders()) == ["a/", "ab/", "ä=%20/"]
+    assert list(storage.folders("a/")) == list(storage.folders("a")) == ["a/b/", "a/c d/"]
+    assert list(storage.folders("x")) == list(storage.folders("nothing/")) == []
+    assert [*storage.list(start_after="ä=%20/")] == [*storage.list("ä=%20/")]
+
+
 def test_a_listing_of_more_than_one_page_is_whole(storage: Storage) -> None:
     expected = [f"_delta_log/{number:020d}.json" for number in range(1005)]
     with ThreadPoolExecutor(4) as pool:

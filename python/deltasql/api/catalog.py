@@ -258,6 +258,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         """Delete what no retained version of a table needs; returns the files.
 
         `options` are those of `deltalake.DeltaTable.vacuum`; by default nothing is deleted yet.
+        `engine="spark"` lists on executors for `full`; `on_progress` gets a `Progress`.
         """
 
         def commit(operate: Callable[[MultiTableTransaction], None]) -> None:

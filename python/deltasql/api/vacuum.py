@@ -6,13 +6,17 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deltasql.exceptions import TxnLogError
+from deltasql.exceptions import TxnLogEngineError, TxnLogError
 from deltasql.migrate.foreign import refuse_foreign
 from deltasql.mirror.targets import all_targets
+from deltasql.model.progress import Meter
 from deltasql.operations.info import tell
+from deltasql.operations.spark_listing import SparkListing
+from deltasql.operations.strays import find_strays
 from deltasql.operations.vacuum import plan_vacuum, spare_needed
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
+from deltasql.store.dialect import chunks
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
@@ -20,10 +24,15 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog import Catalog
     from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.model.progress import OnProgress
+    from deltasql.operations.strays import FindStrays
     from deltasql.operations.vacuum import VacuumPlan
+    from deltasql.storage import Storage
     from deltasql.store.records import TableRow
 
     Commit = Callable[[Callable[[MultiTableTransaction], None]], None]
+
+_AT_ONCE = 1000
 
 
 def vacuum(
@@ -36,11 +45,16 @@ def vacuum(
     enforce_retention_duration: bool = True,
     full: bool = False,
     keep_versions: Sequence[int] | None = None,
+    engine: str | None = None,
+    session: Any = None,
+    on_progress: OnProgress | None = None,
 ) -> list[str]:
     """Delete what no retained version needs; returns the names of the files.
 
-    `commit` runs an operation on a transaction and commits it.
+    `commit` runs an operation on a transaction and commits it. With the engine `spark` a full
+    vacuum is listed on the executors of `session`, else of the session that is active.
     """
+    meter = Meter(join_table_name(table.namespace, table.name), on_progress)
     if table.is_following and not dry_run:
         catalog.writable(join_table_name(table.namespace, table.name))
     storage = open_storage(table.location, catalog.config.storage)
@@ -56,6 +70,8 @@ def vacuum(
         keep_versions=keep_versions or (),
         foreign=_foreign(catalog, table) if full else (),
         database=None if catalog.uri.backend == "postgres" else catalog.uri.database,
+        find=_finder(catalog, engine, session),
+        meter=meter,
     )
     if dry_run or not plan.sizes:
         return plan.files
@@ -65,7 +81,7 @@ def vacuum(
     try:
         # A writer by path may have come meanwhile, and brought a removed file back.
         refuse_foreign(catalog.store, table, storage)
-        storage.delete_many(plan.files)
+        _delete(storage, plan.files, meter)
     except (OSError, TxnLogError):
         commit(partial(_tell, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))
         raise
@@ -73,6 +89,24 @@ def vacuum(
     end = partial(_tell, table, "VACUUM END", {"status": "COMPLETED"}, _deleted(len(plan.sizes)))
     commit(partial(end, extra=plan.mark()))
     return plan.files
+
+
+def _finder(catalog: Catalog, engine: str | None, session: Any) -> FindStrays:
+    wanted = engine or catalog.config.engine.default
+    if wanted in ("auto", "duckdb"):
+        return find_strays
+    if wanted == "spark":
+        return SparkListing(session, catalog.config.storage)
+    raise TxnLogEngineError(
+        f"there is no engine called {wanted!r}", engine=wanted, help="Use 'duckdb' or 'spark'."
+    )
+
+
+def _delete(storage: Storage, names: Sequence[str], meter: Meter) -> None:
+    meter.begin("deleting", "files", len(names))
+    for some in chunks(names, _AT_ONCE):
+        storage.delete_many(some)
+        meter.step(len(some))
 
 
 def _deleted(files: int) -> dict[str, int]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltasql.cli.context import Context, make_sure, nearest, talk
-from deltasql.cli.progress import busy, of_files, progress
+from deltasql.cli.progress import busy, of_files, of_phase, progress
+from deltasql.cli.spark import session_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--z-order", metavar="COLUMN,…", help="Sort rows so that near ones share files.")
 @click.option("--target-size", type=click.IntRange(1), metavar="BYTES", help="Size of new files.")
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Only these partitions.")
+@click.option("--engine", type=click.Choice(["spark"]), help="Rewrite on Spark's executors.")
 @click.option("--dry-run", is_flag=True, help="Say what would be rewritten; change nothing.")
 @click.pass_obj
 def optimize(
@@ -31,6 +33,7 @@ def optimize(
     z_order: str | None,
     target_size: int | None,
     where: tuple[str, ...],
+    engine: str | None,
     dry_run: bool,
 ) -> None:
     """Make few large files of the many small ones of TABLE, in one commit.
@@ -44,10 +47,14 @@ def optimize(
     columns = [each.strip() for each in (z_order or "").split(",") if each.strip()]
     with context.open_table(table) as (catalog, name):
         _refuse_unknown(catalog, name, columns)
-        options: dict[str, Any] = {"target_size": target_size, "dry_run": dry_run}
+        options: dict[str, Any] = {
+            "target_size": target_size,
+            "dry_run": dry_run,
+            "engine": engine,
+        }
         if where:
             options["partition_filters"] = [_filter(each) for each in where]
-        with progress(of_files, color=context.color) as on_progress:
+        with session_for(engine), progress(of_files, color=context.color) as on_progress:
             if on_progress is not None:
                 draw = on_progress
                 options["on_progress"] = lambda done, total: draw(
@@ -66,6 +73,7 @@ def optimize(
 )
 @click.option("--full", is_flag=True, help="Find every file that no version names, by listing.")
 @click.option("--lite", is_flag=True, help="Only what the log names as removed; the default.")
+@click.option("--engine", type=click.Choice(["spark"]), help="List on Spark's executors.")
 @click.option("--force", is_flag=True, help="Allow a retention shorter than the table's.")
 @click.option("--dry-run", is_flag=True, help="List what would be deleted; change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -76,6 +84,7 @@ def vacuum(
     retention_hours: float | None,
     full: bool,
     lite: bool,
+    engine: str | None,
     force: bool,
     dry_run: bool,
     yes: bool,
@@ -94,14 +103,15 @@ def vacuum(
         "retention_hours": retention_hours,
         "full": full,
         "enforce_retention_duration": not force,
+        "engine": engine,
     }
-    with context.open_table(table) as (catalog, name):
-        with busy(f"looking for files of {name}", color=context.color):
-            found = catalog.vacuum(name, dry_run=True, **options)
+    with context.open_table(table) as (catalog, name), session_for(engine):
+        with progress(of_phase, color=context.color) as on_progress:
+            found = catalog.vacuum(name, dry_run=True, on_progress=on_progress, **options)
         if found and not dry_run:
             make_sure(f"Delete {len(found)} files of {name}?", yes=yes)
-            with busy(f"deleting files of {name}", color=context.color):
-                found = catalog.vacuum(name, dry_run=False, **options)
+            with progress(of_phase, color=context.color) as on_progress:
+                found = catalog.vacuum(name, dry_run=False, on_progress=on_progress, **options)
     context.output.rows([{"path": path} for path in found], ("path",))
     talk(f"{len(found)} files {'would be deleted' if dry_run else 'deleted'}")
 

@@ -45,7 +45,7 @@ def of_phase(progress: PhaseProgress) -> Step:
     """Tell how far one phase of several is."""
     rate = rate_text(progress.rate, progress.unit)
     title = f"{progress.table}: {progress.phase}"
-    return Step(title, progress.done, progress.total, rate, progress.eta_s)
+    return Step(title, progress.done, progress.total or None, rate, progress.eta_s)
 
 
 def of_export(progress: ExportProgress) -> Step:

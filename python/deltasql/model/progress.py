@@ -20,6 +20,7 @@ class Progress:
     unit: str
     done: int = 0
     total: int = 0
+    """0 when it is not known."""
     seconds: float = 0.0
 
     @property
@@ -69,7 +70,7 @@ class Meter:
         now, before = time.monotonic(), self._progress
         count = before.done + done
         self._progress = replace(before, done=count, seconds=now - self._began_s)
-        if now - self._told_s >= _OFTEN_S or count >= before.total:
+        if now - self._told_s >= _OFTEN_S or 0 < before.total <= count:
             self._show()
 
     def over(self, phase: str, unit: str, items: Iterable[T], total: int) -> Iterator[T]:
@@ -84,6 +85,8 @@ class Meter:
         for item in items:
             yield item
             self.step()
+        if not total:  # how many there are is known now
+            self._show()
 
     def _show(self) -> None:
         self._told_s = time.monotonic()

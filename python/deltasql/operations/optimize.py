@@ -21,7 +21,7 @@ from deltasql.operations.info import tell
 from deltasql.operations.target import STAGED_VERSION, names_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from deltasql.model.actions import AddFile
     from deltasql.operations.target import Target
@@ -149,8 +149,8 @@ def stage_bins(
                 each.added += [add.size for add in adds]
                 each.removed += files["size"].to_pylist()
                 each.rewritten.append(files)
-        done = total - len(plan.bins)
-        on_progress(done, total)
+            on_progress(len(step.rewritten), total)
+        done = len(step.rewritten)
         telemetry.log(_log, logging.INFO, "bins rewritten", table=target.name, done=done, of=total)
         if is_enough():
             break
@@ -167,12 +167,13 @@ def _side_by_side(
     work: Callable[[pa.Table, WriteOptions], list[AddFile]],
     bins: Sequence[pa.Table],
     options: WriteOptions,
-) -> list[list[AddFile]]:
-    """Rewrite bins at the same time, as many as an engine takes."""
+) -> Iterator[list[AddFile]]:
+    """Rewrite bins at the same time, as many as an engine takes; they come in their order."""
     if len(bins) == 1:
-        return [work(bins[0], options)]
+        yield work(bins[0], options)
+        return
     with ThreadPoolExecutor(len(bins), thread_name_prefix="deltasql-optimize") as pool:
-        return list(pool.map(lambda files: work(files, options), bins))
+        yield from pool.map(lambda files: work(files, options), bins)
 
 
 def rewrite_rows(target: Target, files: pa.Table, options: WriteOptions) -> list[AddFile]:

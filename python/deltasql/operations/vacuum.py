@@ -7,22 +7,23 @@ a transaction wrote long ago and never committed. A full vacuum also lists what 
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogError, TxnLogStorageError, VersionNotFoundError
 from deltasql.model.clock import now_ms
 from deltasql.model.deletion_vector import vector_file
+from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
-from deltasql.storage import local_path, parse_location
+from deltasql.operations.strays import StrayRule, find_strays
 from deltasql.store.records import load, load_dv
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from deltasql.operations.strays import FindStrays
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
 
@@ -34,8 +35,6 @@ _MILLISECOND = timedelta(milliseconds=1)
 _INTENT_GRACE = timedelta(hours=1)
 # Commits in quick succession are ahead of the clock by less than this.
 _AHEAD = timedelta(minutes=1)
-_CHANGE_DATA = "_change_data"
-_LOG_INSIDE = "/_delta_log/"
 
 
 @dataclass(slots=True)
@@ -85,11 +84,13 @@ def plan_vacuum(
     keep_versions: Sequence[int] = (),
     foreign: Iterable[str] = (),
     database: str | None = None,
+    find: FindStrays = find_strays,
+    meter: Meter | None = None,
 ) -> VacuumPlan:
     """Find what can be deleted; nothing is.
 
     `foreign` are locations of others, and `database` is a file that has others of its name beside
-    it: they may lie below the table's location.
+    it: they may lie below the table's location. `find` lists what is there.
     """
     default = TableProperties(snapshot.metadata.configuration).deleted_file_retention
     wanted = default if retention is None else retention
@@ -122,7 +123,8 @@ def plan_vacuum(
         known = frozenset(waiting)
         folders = tuple(name for name in waiting if name.endswith("/"))
         before_ms = now - wanted // _MILLISECOND
-        for name, size in search.untracked(before_ms, foreign, database):
+        told = meter or Meter()
+        for name, size in search.strays(before_ms, foreign, database, find, told):
             if name not in known and not name.startswith(folders):
                 plan.sizes.setdefault(name, size)
     _spare(plan, search)
@@ -203,32 +205,27 @@ class _Search:
             if path.startswith(prefix)
         ]
 
-    def untracked(
-        self, before_ms: int, foreign: Iterable[str], database: str | None
+    def strays(
+        self,
+        before_ms: int,
+        foreign: Iterable[str],
+        database: str | None,
+        find: FindStrays,
+        meter: Meter,
     ) -> Iterator[tuple[str, int]]:
-        """Yield old files that lie in the table's folder, whoever put them there.
-
-        A folder with a log of its own is another table, also if no catalog of ours knows it.
-        """
-        partitions, location = self.snapshot.partition_columns, self.snapshot.table.location
+        """Yield old files that lie in the table's folder, whoever put them there."""
+        location = self.snapshot.table.location
+        rule = StrayRule(location, before_ms, tuple(self.snapshot.partition_columns))
+        found = find(rule, self.storage, self.needed(), meter)
         below = [_below(location, each) for each in foreign]
-        others = {f"{each}/" for each in below if each}
         named = {each for each in below if each}
+        others = tuple(found.tables | {f"{each}/" for each in named})
         beside = _below(location, database) if database else ""
-        stays_inside = _linked_nowhere(location)
-        found: list[tuple[str, int]] = []
-        for file in self.storage.list():
-            folder, log, _ = file.name.partition(_LOG_INSIDE)
-            if log:
-                others.add(f"{folder}/")
-            if file.modified_ms > before_ms or _is_hidden(file.name, partitions):
+        for name, size in found.sizes.items():
+            if name in named or (beside and name.startswith(beside)):
                 continue
-            if file.name in named or (beside and file.name.startswith(beside)):
-                continue
-            if stays_inside(file.name):
-                found.append((file.name, file.size))
-        prefixes = tuple(others)
-        yield from ((name, size) for name, size in found if not name.startswith(prefixes))
+            if not name.startswith(others):
+                yield name, size
 
     def needed(self) -> frozenset[str]:
         """Return the names that a retained or kept version reaches."""
@@ -279,21 +276,6 @@ def _vector_path(text: str) -> str | None:
     return None if vector is None else vector_file(vector)
 
 
-def _is_hidden(name: str, partition_columns: Sequence[str]) -> bool:
-    """Tell whether a name belongs to others: the log, and what starts with `_` or a dot.
-
-    >>> [_is_hidden(n, ["_p"]) for n in ("_delta_log/0.json", "_change_data/c", "_p=1/f", "a/.b")]
-    [True, False, False, True]
-    """
-    for number, part in enumerate(name.split("/")):
-        of_partition = any(part.startswith(f"{column}=") for column in partition_columns)
-        if part.startswith(("_", ".")) and not (
-            of_partition or (number == 0 and part == _CHANGE_DATA)
-        ):
-            return True
-    return False
-
-
 def _below(location: str, other: str) -> str:
     """Return where a location lies below another one; empty when it does not.
 
@@ -302,16 +284,3 @@ def _below(location: str, other: str) -> str:
     """
     here, there = location.rstrip("/") + "/", other.rstrip("/")
     return there.removeprefix(here) if there.startswith(here) else ""
-
-
-def _linked_nowhere(location: str) -> Callable[[str], bool]:
-    """Return a test whether a file is really below a location: a link may lead elsewhere."""
-    if not parse_location(location).is_local:
-        return lambda name: True
-    root = os.path.realpath(local_path(location))
-
-    @cache
-    def is_inside(folder: str) -> bool:
-        return os.path.realpath(f"{root}/{folder}") == f"{root}/{folder}".rstrip("/")
-
-    return lambda name: is_inside(os.path.dirname(name))

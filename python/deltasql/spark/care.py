@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog import Catalog
     from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.model.progress import OnProgress
     from deltasql.operations.target import Target
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -62,15 +63,23 @@ class TableCare:
         with spark_kinds():
             return detail(self._spark, self._snapshot())
 
-    def optimize(self) -> DeltaOptimizeBuilder:
-        """Return what compacts or sorts the files of the table."""
-        return DeltaOptimizeBuilder(self._spark, self._operate)
+    def optimize(
+        self, *, on_progress: Callable[[int, int], None] = lambda done, total: None
+    ) -> DeltaOptimizeBuilder:
+        """Return what compacts or sorts the files of the table.
 
-    def vacuum(self, retentionHours: float | None = None) -> DataFrame:
+        `on_progress` is told how many pieces of the work are done, and of how many.
+        """
+        return DeltaOptimizeBuilder(self._spark, self._operate, on_progress)
+
+    def vacuum(
+        self, retentionHours: float | None = None, *, on_progress: OnProgress | None = None
+    ) -> DataFrame:
         """Delete files that no version of the retention period needs, unknown ones too.
 
         A period shorter than the table's is refused, unless the session's
-        `spark.databricks.delta.retentionDurationCheck.enabled` is false.
+        `spark.databricks.delta.retentionDurationCheck.enabled` is false. A folder with many others
+        in it is listed on executors; `on_progress` is told how far that is, and the deletion.
         """
         hours = None if retentionHours is None else float(retentionHours)
         check = str(self._spark.conf.get(_CHECK, "true")).lower() != "false"
@@ -82,6 +91,9 @@ class TableCare:
                     dry_run=False,
                     enforce_retention_duration=check,
                     full=True,
+                    engine="spark",
+                    session=self._spark,
+                    on_progress=on_progress,
                 )
             except TxnLogError as error:
                 if type(error) is not TxnLogError or not check:

@@ -52,9 +52,12 @@ class DeltaOptimizeBuilder:
     """Chooses partitions, then compacts or sorts them; each call is one commit."""
 
     def __init__(
-        self, spark: SparkSession, operate: Callable[[Callable[[Target], Any]], Any]
+        self,
+        spark: SparkSession,
+        operate: Callable[[Callable[[Target], Any]], Any],
+        on_progress: Callable[[int, int], None],
     ) -> None:
-        self._spark, self._operate = spark, operate
+        self._spark, self._operate, self._on_progress = spark, operate, on_progress
         self._filter: str | None = None
 
     def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
@@ -86,10 +89,10 @@ class DeltaOptimizeBuilder:
             filters = self._checked(target)
             if columns:
                 plan, rewrite = plan_z_order(target, columns, partition_filters=filters)
-                stage_bins(target, plan, rewrite=rewrite)
+                stage_bins(target, plan, rewrite=rewrite, on_progress=self._on_progress)
             else:
                 plan = plan_compaction(target, partition_filters=filters)
-                stage_bins(target, plan)
+                stage_bins(target, plan, on_progress=self._on_progress)
             _tell(target, plan, columns, self._filter)
             return _row(target, plan, bool(columns), began_ms)
 

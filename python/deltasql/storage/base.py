@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
 from deltasql.exceptions import TxnLogStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
 _CHUNK = 8 * 1024 * 1024
@@ -72,6 +72,13 @@ class Storage(Protocol):
 
     def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[FileInfo]:
         """List the files below a folder and its folders, sorted by name."""
+
+    def folders(self, prefix: str = "") -> Sequence[str]:
+        """Return the folders right below a folder, each with a slash at its end, sorted."""
+
+    @property
+    def starts_anywhere(self) -> bool:
+        """Whether a listing that starts after a name costs nothing for those before it."""
 
     def exists(self, name: str) -> bool:
         """Tell whether a file is there."""

@@ -20,7 +20,7 @@ from deltasql.storage.base import FileInfo, Sink, Storage, checked, folder_of, s
 from deltasql.storage.location import Location, data_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 # A file without a name needs this flag, and /proc to give it one.
 _UNNAMED = getattr(os, "O_TMPFILE", 0) if os.path.isdir("/proc/self/fd") else 0
@@ -31,6 +31,8 @@ _BUFFER = 64 * 1024
 
 class LocalStorage:
     """The files below one folder."""
+
+    starts_anywhere = True
 
     def __init__(self, place: Location) -> None:
         self._place = place
@@ -108,6 +110,18 @@ class LocalStorage:
         folder = folder_of(self.location, prefix)
         with self._told("list", prefix):
             yield from _walk(self._root, f"{folder}/" if folder else "", start_after or "")
+
+    def folders(self, prefix: str = "") -> Sequence[str]:
+        """Return the folders right below a folder, each with a slash at its end, sorted."""
+        folder = folder_of(self.location, prefix)
+        below = f"{folder}/" if folder else ""
+        with (
+            self._told("folders", prefix),
+            suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(f"{self._root}/{below}") as entries,
+        ):
+            return sorted(f"{below}{each.name}/" for each in entries if each.is_dir())
+        return []
 
     def exists(self, name: str) -> bool:
         """Tell whether a file is there."""

@@ -18,7 +18,7 @@ from deltasql.storage.location import Location, data_name
 from deltasql.storage.streams import PIECE, PIECES, ObjectReader, ObjectSink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from deltasql.config import StorageSettings
@@ -27,6 +27,7 @@ _READ_AHEAD = 1024 * 1024
 _BULK = 1000  # names that one request can delete or list
 _LARGEST_COPY = 5 * 1024**3  # S3 copies no larger object by itself
 _LONGEST_WAIT_S = 5.0
+_START_AFTER = ("s3", "gs")  # elsewhere the driver lists all, and leaves out what it need not
 
 
 class ObjectStorage:
@@ -138,6 +139,19 @@ class ObjectStorage:
                         raise self._unsorted(prefix)
                     last = name
                     yield FileInfo(name, each["size"], _milliseconds(each["last_modified"]))
+
+    def folders(self, prefix: str = "") -> Sequence[str]:
+        """Return the folders right below a folder, each with a slash at its end, sorted."""
+        folder = folder_of(self.location, prefix)
+        key = f"{self._prefix}{folder}".rstrip("/") or None
+        with self._told("folders", prefix):
+            found = driver().list_with_delimiter(self._store, key)["common_prefixes"]
+        return sorted(f"{each.removeprefix(self._prefix).rstrip('/')}/" for each in found)
+
+    @property
+    def starts_anywhere(self) -> bool:
+        """Whether a listing that starts after a name costs nothing for those before it."""
+        return self._place.scheme in _START_AFTER
 
     def exists(self, name: str) -> bool:
         """Tell whether a file is there."""

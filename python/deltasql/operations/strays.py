@@ -1,0 +1,120 @@
+"""Files that lie in a table's folder and that no version knows, found by listing it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING, TypeAlias
+
+from deltasql.storage import local_path, parse_location
+
+if TYPE_CHECKING:
+    from deltasql.model.progress import Meter
+    from deltasql.storage import FileInfo, Storage
+
+_CHANGE_DATA = "_change_data"
+_LOG_INSIDE = "/_delta_log/"
+_RANGES = 64
+
+
+@dataclass(slots=True)
+class Strays:
+    """What a listing found."""
+
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Names of files that may go, with their sizes."""
+    tables: set[str] = field(default_factory=set)
+    """Folders, with a slash at the end, that have a log of their own: they are other tables, also
+    if no catalog of ours knows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrayRule:
+    """Which of the files below a location may go; it travels to whoever lists them."""
+
+    location: str
+    before_ms: int
+    partition_columns: tuple[str, ...] = ()
+
+    def sift(self, files: Iterable[FileInfo], needed: Set[str], into: Strays) -> None:
+        """Keep the old files that are not needed, and other tables."""
+        stays_inside = _linked_nowhere(self.location)
+        for file in files:
+            folder, log, _ = file.name.partition(_LOG_INSIDE)
+            if log:
+                into.tables.add(f"{folder}/")
+            if file.modified_ms > self.before_ms or file.name in needed:
+                continue
+            if is_hidden(file.name, self.partition_columns):
+                continue
+            if stays_inside(file.name):
+                into.sizes[file.name] = file.size
+
+
+FindStrays: TypeAlias = "Callable[[StrayRule, Storage, Set[str], Meter], Strays]"
+"""Lists the files below a location: a rule, where, the names that are needed, who is told."""
+
+Range: TypeAlias = tuple[str, str]
+"""The names after the first one and before the second; an empty one is no bound."""
+
+
+def find_strays(rule: StrayRule, storage: Storage, needed: Set[str], meter: Meter) -> Strays:
+    """List everything in this process."""
+    found = Strays()
+    rule.sift(meter.over("listing", "files", storage.list(), 0), needed, found)
+    return found
+
+
+def ranges_of(storage: Storage, at_most: int = _RANGES) -> list[Range]:
+    """Divide all names into ranges of about as many folders each.
+
+    Every name is in one of them, also one that came after the folders were looked at.
+    """
+    seen: list[str] = []
+    level = [""]
+    # Where a start is not sent along, every range would be listed from the first name on.
+    while storage.starts_anywhere and level and len(seen) < at_most:
+        level = [each for folder in level for each in storage.folders(folder)]
+        seen += level
+    folders = sorted(seen)
+    count = min(at_most, len(folders))
+    bounds = ["", *(folders[len(folders) * number // count] for number in range(1, count)), ""]
+    return list(pairwise(bounds))
+
+
+def list_range(storage: Storage, wanted: Range) -> Iterable[FileInfo]:
+    """List the files of a range."""
+    first, end = wanted
+    files = storage.list(start_after=first or None)
+    return takewhile(lambda file: file.name < end, files) if end else files
+
+
+def is_hidden(name: str, partition_columns: Sequence[str]) -> bool:
+    """Tell whether a name belongs to others: the log, and what starts with `_` or a dot.
+
+    >>> [is_hidden(n, ["_p"]) for n in ("_delta_log/0.json", "_change_data/c", "_p=1/f", "a/.b")]
+    [True, False, False, True]
+    """
+    for number, part in enumerate(name.split("/")):
+        of_partition = any(part.startswith(f"{column}=") for column in partition_columns)
+        if part.startswith(("_", ".")) and not (
+            of_partition or (number == 0 and part == _CHANGE_DATA)
+        ):
+            return True
+    return False
+
+
+def _linked_nowhere(location: str) -> Callable[[str], bool]:
+    """Return a test whether a file is really below a location: a link may lead elsewhere."""
+    if not parse_location(location).is_local:
+        return lambda name: True
+    root = os.path.realpath(local_path(location))
+
+    @cache
+    def is_inside(folder: str) -> bool:
+        return os.path.realpath(f"{root}/{folder}") == f"{root}/{folder}".rstrip("/")
+
+    return lambda name: is_inside(os.path.dirname(name))
