@@ -81,8 +81,8 @@ compat: setup  ## what other releases of deltalake make of our tables, and we of
 screenshots: setup  ## pictures of the console, made anew with Chromium
 	$(BIN)/python docs/screenshots.py
 
-docs: setup  ## pages generated from code, links checked
-	$(BIN)/python docs/build.py
+docs: setup  ## the site in site/: pages and pictures from the code, links checked, warnings are errors
+	$(BIN)/python docs/build.py --site
 
 lock:  ## resolve requirements.lock anew
 	$(UV) pip compile pyproject.toml --extra dev --universal --python-version 3.11 \

@@ -1,14 +1,23 @@
-"""The reference pages say what the code says, and links lead somewhere."""
+"""The reference pages say what the code says, links lead somewhere, and the site builds."""
 
 from __future__ import annotations
 
-import importlib.util
+import inspect
+import re
+import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from docs import build
+from docs.tools import api, schema
+from docs.tools.hooks import menu
+from docs.tools.links import broken_links
 
+import deltasql
+import deltasql.aio
 import deltasql.exceptions
+import deltasql.spark
 from deltasql.cli.main import COMMANDS
 from deltasql.config import Config
 from deltasql.config.problems import known_keys
@@ -16,51 +25,49 @@ from deltasql.telemetry import METRICS
 from deltasql.uri import PARAMETERS
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from collections.abc import Iterator
 
-BUILD = Path(__file__).parent.parent / "docs" / "build.py"
+ROOMS = (deltasql, deltasql.aio, deltasql.spark)
 
 
 @pytest.fixture(scope="module")
-def build() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_build", BUILD)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it: a warning is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    assert build.build_site(folder) == 0
+    return folder
 
 
-def test_pages_are_fresh_and_links_resolve(
-    build: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pages_are_fresh_and_links_resolve(capsys: pytest.CaptureFixture[str]) -> None:
     assert build.main(["--check"]) == 0, capsys.readouterr().err
 
 
-def test_a_stale_page_is_reported(
-    build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stale_page_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "ROOT", tmp_path)
     assert build.main(["--check"]) == 1
-    assert build.main([]) == 0
-    assert build.main(["--check"]) == 0
-    (tmp_path / "docs" / "reference" / "uri.md").write_text("old")
+    build.main([])
+    uri = tmp_path / "docs" / "reference" / "uri.md"
+    fresh = uri.read_text()
+    uri.write_text("old")
     assert build.main(["--check"]) == 1
+    build.main([])
+    assert uri.read_text() == fresh
 
 
-def test_a_broken_link_is_reported(build: ModuleType, tmp_path: Path) -> None:
+def test_a_broken_link_is_reported(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text(
-        "# Two words\n[b](b.md) [web](https://x.y) [c](#two-words)"
+        '# Two words\n[b](b.md) [web](https://x.y) [c](#two-words) <img src="no.png">'
     )
     (tmp_path / "README.md").write_text("[a](docs/a.md#two-words) [b](docs/a.md#three)")
-    assert build.broken_links(tmp_path) == [
+    assert broken_links(tmp_path) == [
         "README.md: docs/a.md#three leads nowhere",
         "docs/a.md: b.md leads nowhere",
+        "docs/a.md: no.png leads nowhere",
     ]
 
 
-def test_nothing_is_left_out(build: ModuleType) -> None:
+def test_nothing_is_left_out() -> None:
     pages = build.pages()
     for name in deltasql.exceptions.__all__:
         if name.endswith("Error"):
@@ -70,3 +77,80 @@ def test_nothing_is_left_out(build: ModuleType) -> None:
     assert all(f"## deltasql {name}\n" in pages["cli.md"] for name in COMMANDS)
     for key in known_keys(Config):
         assert key.rpartition(".")[2] in pages["config.md"]
+
+
+def test_every_column_of_a_catalog_is_told(tmp_path: Path) -> None:
+    with deltasql.connect(f"deltasql://sqlite/{tmp_path}/meta.db") as catalog:
+        catalog.tables()
+    with sqlite3.connect(tmp_path / "meta.db") as database:
+        found = database.execute(
+            "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c "
+            "WHERE t.type = 'table' AND t.name LIKE 'dl\\_%' ESCAPE '\\'"
+        ).fetchall()
+    told = {(name, column) for name, columns in schema.tables().items() for column, *_ in columns}
+    assert told == set(found)
+    kept = schema.meanings()
+    assert {(name, column) for name in kept for column in kept[name] if column} == told
+    assert all(
+        len(text) > 3 and text.endswith(".") for each in kept.values() for text in each.values()
+    )
+
+
+def test_everything_public_has_a_docstring() -> None:
+    assert [name for name, thing in public_things() if not inspect.getdoc(thing)] == []
+
+
+def public_things() -> Iterator[tuple[str, object]]:
+    """Our own public names and their members, each with what holds its docstring."""
+    for room in ROOMS:
+        for name in room.__all__:
+            thing = getattr(room, name)
+            if room is deltasql and name not in api.own_names():
+                continue
+            yield f"{room.__name__}.{name}", thing
+            if not inspect.isclass(thing):
+                continue
+            for member in dir(thing):
+                found = inspect.getattr_static(thing, member)
+                is_ours = any(
+                    member in vars(each) and each.__module__.startswith("deltasql")
+                    for each in thing.__mro__
+                )
+                has_doc = callable(getattr(thing, member, None)) or isinstance(found, property)
+                if not member.startswith("_") and is_ours and has_doc:
+                    yield f"{room.__name__}.{name}.{member}", found
+
+
+def test_the_site_documents_every_public_name(site: Path) -> None:
+    text = "".join(page.read_text("utf-8") for page in (site / "reference/api").glob("*.html"))
+    wanted = {f"deltasql.{name}" for name in api.own_names()}
+    wanted |= {f"{room.__name__}.{name}" for room in ROOMS[1:] for name in room.__all__}
+    assert wanted - set(re.findall(r'id="([\w.]+)"', text)) == set()
+
+
+def test_the_site_needs_nothing_from_elsewhere(site: Path) -> None:
+    """Links may lead out; what a page loads by itself may not."""
+    loaded = r"<(?:script|img|source|iframe)\b[^>]*\bsrc(?:set)?=\"(?:https?:)?//|@import"
+    for page in site.rglob("*.html"):
+        text = page.read_text("utf-8")
+        assert re.search(loaded, text) is None, page
+        for sheet in re.findall(r"<link\b[^>]*rel=\"(?:stylesheet|icon|preload)\"[^>]*>", text):
+            assert "//" not in sheet
+    assert (site / "search" / "search_index.js").stat().st_size > 100_000
+
+
+def test_files_outside_the_documentation_are_pages_of_the_site(site: Path) -> None:
+    shown = (site / "repository/examples/pipeline/run.py.html").read_text("utf-8")
+    assert "import" in shown
+    assert "docs/" not in re.findall(r'href="([^"]+architecture[^"]*)"', shown)
+    steps = (site / "repository/CONTRIBUTING.html").read_text("utf-8")
+    assert 'href="../internals/architecture.html"' in steps
+
+
+def test_the_menu_has_named_pages_first_and_new_ones_by_themselves() -> None:
+    pages = ["guides/a.md", "guides/spark.md", "index.md", "reference/api/aio.md"]
+    assert menu(pages) == [
+        {"Start": ["index.md"]},
+        {"Guides": ["guides/spark.md", "guides/a.md"]},
+        {"Reference": [{"Python": ["reference/api/aio.md"]}]},
+    ]

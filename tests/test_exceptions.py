@@ -8,6 +8,7 @@ import pickle
 import re
 import subprocess
 import sys
+import traceback
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
 from multiprocessing import get_context
@@ -100,6 +101,14 @@ def test_every_error_ends_with_one_help_line(cls: type[TxnLogError]) -> None:
 
 
 @pytest.mark.parametrize("cls", CLASSES)
+def test_every_traceback_names_a_page_that_tells_of_the_error(cls: type[TxnLogError]) -> None:
+    *_, last = "".join(traceback.format_exception(cls())).splitlines()
+    page, _, anchor = last.removeprefix("Docs: ").partition("#")
+    headings = (Path(__file__).parent.parent / page).read_text("utf-8").lower().splitlines()
+    assert f"## {anchor}" in headings
+
+
+@pytest.mark.parametrize("cls", CLASSES)
 @pytest.mark.parametrize(
     "clone", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy]
 )
@@ -110,7 +119,7 @@ def test_every_error_pickles_and_copies_with_its_fields(cls, clone) -> None:  # 
     assert type(again) is cls
     assert (str(again), repr(again), again.args) == (str(error), repr(error), error.args)
     assert (again.fields, again.help) == (error.fields, error.help)
-    assert again.__notes__ == ["seen twice"]
+    assert again.__notes__ == [f"Docs: {error.docs}", "seen twice"]
 
 
 def test_an_error_crosses_a_process_border() -> None:

@@ -123,10 +123,10 @@ def told(error: Exception, *, verbose: int = 0) -> str:
     from deltasql.exceptions import TxnLogError, TxnLogStorageError
     from deltasql.exceptions.redaction import redact
 
+    if isinstance(error, OSError) and not isinstance(error, TxnLogError):
+        return told(TxnLogStorageError(redact(str(error))))
     if isinstance(error, TxnLogError):
-        return str(error)
-    if isinstance(error, OSError):
-        return str(TxnLogStorageError(redact(str(error))))
+        return f"{error}\nDocs: {error.docs}"
     text = f"internal error: {type(error).__name__}: {error}"
     if not verbose:
         return redact(text) + "\nHelp: this should not happen; -v shows where it came from."

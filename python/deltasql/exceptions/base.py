@@ -35,6 +35,13 @@ class TxnLogError(DeltaError):
         self.help = self.help or self.default_help
         # Pickle and copy build the error from args, then restore its fields.
         self.args = (self.message,)
+        # Tracebacks show it below the message; the message itself stays short.
+        self.add_note(f"Docs: {self.docs}")
+
+    @property
+    def docs(self) -> str:
+        """Where the documentation tells of this kind of error."""
+        return f"docs/reference/errors.md#{type(self).__name__.lower()}"
 
     @property
     def fields(self) -> dict[str, Any]:

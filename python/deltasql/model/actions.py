@@ -54,6 +54,7 @@ class Action:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Json]) -> Self:
+        """Make it from its JSON body in the log."""
         known = {json_name: name for name, json_name in _json_names(cls)}
         kwargs: dict[str, Any] = {}
         extra: dict[str, Json] = {}

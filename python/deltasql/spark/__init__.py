@@ -9,7 +9,7 @@ spark.sql("SELECT * FROM sales")
 deltasql.spark.DeltaTable.forName(spark, "sales").delete("day < '2020-01-01'")
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.spark_session import require_pyspark
 from deltasql.spark.mirror import mirror_spark
@@ -17,6 +17,9 @@ from deltasql.spark.read import read
 from deltasql.spark.register import register
 from deltasql.spark.streaming import stream_writer
 from deltasql.spark.write import write
+
+if TYPE_CHECKING:
+    from deltasql.spark.delta_table import DeltaTable
 
 __all__ = ["DeltaTable", "mirror_spark", "read", "register", "stream_writer", "write"]
 

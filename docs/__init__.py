@@ -1,0 +1,1 @@
+"""The documentation and what builds it."""

@@ -1,0 +1,1 @@
+"""What writes the generated pages and pictures, and what the site is built with."""

@@ -1,0 +1,198 @@
+"""What the site does to pages that are also read in the repository, without changing them.
+
+The menu is made from the folders. Files outside `docs/` that pages link to (a script among the
+examples, the changelog) become pages of the site, so that no link leaves it for a place that a
+folder on disk does not have.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from mkdocs.structure.files import File, Files, InclusionLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.pages import Page
+
+OUTSIDE = "repository"
+# The order in which pages are read: the named ones, then the rest of a folder. A pair is a group.
+MENU: dict[str, tuple[Any, ...]] = {
+    "Start": ("index", "quickstart", "limitations", "troubleshooting"),
+    "Guides": (
+        *("guides/backends", "guides/transactions", "guides/spark", "guides/streaming"),
+        *("guides/mirror", "guides/migrating", "guides/mixed", "guides/maintenance"),
+        *("guides/production", "guides/observability", "guides/console", "guides/cli"),
+        *("guides/disaster-recovery", "guides/"),
+    ),
+    "How to": ("how-to/",),
+    "Explanation": ("explanation/architecture", "explanation/commits", "explanation/"),
+    "Reference": (
+        (
+            "Python",
+            (
+                *("reference/api/deltasql", "reference/api/delta-table", "reference/api/catalog"),
+                *("reference/api/transaction", "reference/api/spark", "reference/api/aio"),
+                *("reference/api/actions", "reference/api/"),
+            ),
+        ),
+        *("reference/cli", "reference/config", "reference/uri", "reference/errors"),
+        *("reference/schema", "reference/metrics", "reference/compatibility", "reference/"),
+    ),
+    "Benchmarks": ("benchmarks/README", "benchmarks/results", "benchmarks/"),
+    "Internals": (
+        *("internals/architecture", "internals/", f"{OUTSIDE}/CONTRIBUTING"),
+        f"{OUTSIDE}/CHANGELOG",
+        ("Decisions", ("internals/decisions/README", "internals/decisions/")),
+    ),
+}
+LINK = re.compile(r"(\]\(<?)([^)\s>]+)")
+ATTRIBUTE = re.compile(r"(\b(?:src|srcset|href)=\")([^\"]+)")
+NOTICE = re.compile(r"\A<!--.*?-->\s*", re.DOTALL)
+FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
+# How a file that is no Markdown is shown: four marks, since it may hold three.
+FENCED_FILE = re.compile(r"# [^\n]+\n\n````")
+PICTURE = re.compile(
+    r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">\s*'
+    r'<img src="([^"]+)" alt="([^"]*)"[^>]*></picture>'
+)
+ITEM = re.compile(r"(?:[-*]|\d+\.) ")
+LANGUAGES = {".py": "python", ".sql": "sql", ".toml": "toml", ".yaml": "yaml", ".json": "json"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the files outside `docs/` that pages lead to, and put every page into the menu."""
+    root = Path(config.config_file_path).parent
+    always = [root / "CONTRIBUTING.md", root / "CHANGELOG.md"]
+    waiting = [*always]
+    for file in files.documentation_pages():
+        here = posixpath.join("docs", file.src_uri)
+        waiting += _outside(root, here, file.content_string)
+    done: set[Path] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in done or not path.exists():
+            continue
+        done.add(path)
+        here = path.relative_to(root).as_posix()
+        text = _text(path)
+        level = InclusionLevel.INCLUDED if path in always else InclusionLevel.NOT_IN_NAV
+        files.append(File.generated(config, _place(here), content=text, inclusion=level))
+        if path.suffix == ".md":
+            waiting += _outside(root, here, text)
+        elif path.is_dir():
+            waiting += [path / name for name in _listed(path)]
+    config.nav = menu(sorted(file.src_uri for file in files.documentation_pages()))
+    return files
+
+
+def menu(pages: list[str]) -> list[dict[str, Any]]:
+    """The menu over these pages, without what is not there."""
+    return [{title: found} for title, wanted in MENU.items() if (found := _entries(wanted, pages))]
+
+
+def _entries(wanted: tuple[Any, ...], pages: list[str]) -> list[Any]:
+    named = {f"{each}.md" for each in wanted if isinstance(each, str)}
+    out: list[Any] = []
+    for each in wanted:
+        if isinstance(each, tuple):
+            inner = _entries(each[1], pages)
+            out += [{each[0]: inner}] if inner else []
+        elif each.endswith("/"):
+            out += [page for page in pages if _in_folder(page, each) and page not in named]
+        elif f"{each}.md" in pages:
+            out.append(f"{each}.md")
+    return out
+
+
+def _in_folder(page: str, folder: str) -> bool:
+    return page.startswith(folder) and "/" not in page.removeprefix(folder)
+
+
+def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+    """Lead links to where the site has their files; write lists as this Markdown wants them."""
+    uri = page.file.src_uri
+    here = uri.removeprefix(f"{OUTSIDE}/") if uri.startswith(f"{OUTSIDE}/") else f"docs/{uri}"
+    if uri.startswith(f"{OUTSIDE}/") and FENCED_FILE.match(markdown):
+        return markdown
+    # A page is named by its first heading, which has to come first.
+    parts = FENCE.split(NOTICE.sub("", markdown))
+    for number in range(0, len(parts), 2):
+        text = PICTURE.sub(_two_pictures, parts[number])
+        for pattern in (LINK, ATTRIBUTE):
+            text = pattern.sub(lambda found: found[1] + _lead(found[2], here, uri), text)
+        parts[number] = _lists(text)
+    return "".join(parts)
+
+
+def _outside(root: Path, here: str, text: str) -> Iterator[Path]:
+    """The files outside `docs/` that a page links to."""
+    for _, link in LINK.findall(FENCE.sub("", text)):
+        target = _target(link, here)
+        if target is not None and not target.startswith(("docs/", "../")):
+            yield root / target
+
+
+def _target(link: str, here: str) -> str | None:
+    """The path in the repository that a link of a file leads to."""
+    place = unquote(link).partition("#")[0]
+    if not place or re.match(r"[a-z][a-z0-9+.-]*:|/", link):
+        return None
+    return posixpath.normpath(posixpath.join(posixpath.dirname(here), place))
+
+
+def _lead(link: str, here: str, uri: str) -> str:
+    target = _target(link, here)
+    if target is None:
+        return link
+    place = target.removeprefix("docs/") if target.startswith("docs/") else _place(target)
+    _, mark, anchor = link.partition("#")
+    return posixpath.relpath(place, posixpath.dirname(uri) or ".") + mark + anchor
+
+
+def _place(target: str) -> str:
+    """The page of the site that shows a file of the repository."""
+    return f"{OUTSIDE}/{target}" if target.endswith(".md") else f"{OUTSIDE}/{target}.md"
+
+
+def _text(path: Path) -> str:
+    if path.is_dir():
+        names = "\n".join(f"- [{name}]({path.name}/{name})" for name in _listed(path))
+        return f"# {path.name}/\n\n{names}\n"
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return text
+    return f"# {path.name}\n\n````{LANGUAGES.get(path.suffix, 'text')}\n{text}\n````\n"
+
+
+def _listed(folder: Path) -> list[str]:
+    return sorted(
+        each.name for each in folder.iterdir() if not each.name.startswith(("_", ".")) and each.name
+    )
+
+
+def _two_pictures(found: re.Match[str]) -> str:
+    """A picture follows the reader's choice on the site, not the system's."""
+    dark, light, alt = found.groups()
+    return f'<img src="{light}#only-light" alt="{alt}"><img src="{dark}#only-dark" alt="{alt}">'
+
+
+def _lists(text: str) -> str:
+    """A list needs an empty line before it, and four spaces for each level."""
+    out: list[str] = []
+    in_list = False
+    for line in text.split("\n"):
+        starts = ITEM.match(line) is not None
+        if starts and not in_list and out and out[-1].strip():
+            out.append("")
+        # Text below an item belongs to it until an empty line.
+        in_list = starts or (in_list and bool(line.strip()))
+        nested = re.match(r" {2,3}(?=[-*] |\d+\. )", line)
+        out.append(f"    {line.lstrip()}" if nested else line)
+    return "\n".join(out)

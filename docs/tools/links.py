@@ -1,0 +1,39 @@
+"""Whether links between pages lead somewhere, read as GitHub reads them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from docs.tools.text import slug
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def broken_links(root: Path) -> list[str]:
+    """Relative links of README and docs that lead nowhere, as `file: link`."""
+    files = [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
+    broken = []
+    for file in files:
+        text = re.sub(r"^```.*?^```", "", file.read_text(encoding="utf-8"), flags=re.M | re.S)
+        links = re.findall(r"\[[^\]]*\]\(<?([^)\s>]+)", text)
+        for link in links + re.findall(r"\b(?:src|srcset|href)=\"([^\"]+)", text):
+            if re.match(r"[a-z][a-z0-9+.-]*:", link):
+                continue
+            place, _, anchor = unquote(link).partition("#")
+            target = (file.parent / place).resolve() if place else file
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append(f"{file.relative_to(root)}: {link} leads nowhere")
+    return broken
+
+
+def anchors(file: Path) -> set[str]:
+    """The anchors that a page's headings make."""
+    if file.suffix != ".md":
+        return set()
+    text = re.sub(r"^```.*?^```", "", file.read_text(encoding="utf-8"), flags=re.M | re.S)
+    headings = {slug(each) for each in re.findall(r"^#+ +(.+)$", text, flags=re.MULTILINE)}
+    # The site puts the documentation of an object in the place of such a line, under its name.
+    return headings | set(re.findall(r"^::: ([\w.]+)$", text, flags=re.MULTILINE))

@@ -1,0 +1,134 @@
+"""The reference pages that are written from the code: errors, URIs, settings, metrics, commands."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import click
+from pydantic import BaseModel
+
+import deltasql.config
+import deltasql.exceptions
+import deltasql.uri
+from deltasql.cli.main import main as cli
+from deltasql.config import Config
+from deltasql.config.problems import allowed_values
+from deltasql.exceptions import TxnLogError
+from deltasql.telemetry import METRICS
+from deltasql.uri import PARAMETERS
+from docs.tools.text import as_markdown, first_line, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXIT_CODES = (
+    ("0", "all is well"),
+    ("1", "something is wrong with what was looked at, or a question was answered with no"),
+    ("2", "wrong usage: an option, an argument or a name that does not exist"),
+    ("3", "the command failed; stderr says why and what to do"),
+    ("130", "ended by Ctrl-C"),
+)
+
+
+def errors_page() -> str:
+    """Every exception with its fields, meaning and remedy."""
+    parts = ["# Errors", as_markdown(deltasql.exceptions.__doc__ or "")]
+    for name in deltasql.exceptions.__all__:
+        cls = getattr(deltasql.exceptions, name)
+        if not (isinstance(cls, type) and issubclass(cls, TxnLogError)):
+            continue
+        names = [f"`{each.name}`" for each in fields(cls) if each.name not in ("message", "help")]
+        parts.append(f"## {name}\n\n{first_line(cls)}")
+        facts = [f"- fields: {', '.join(names) or 'none'}"]
+        if cls is not TxnLogError:
+            facts.insert(0, f"- a kind of `{cls.__bases__[0].__name__}`")
+        facts.append(f"- says: {cls.default_message}")
+        facts.append(f"- help: {cls.default_help}")
+        parts.append("\n".join(facts))
+    return "\n\n".join(parts)
+
+
+def uri_page() -> str:
+    """The grammar and its parameters."""
+    rows = [
+        (f"`{each.name}`", each.doc, each.allowed, ", ".join(each.backends))
+        for each in PARAMETERS.values()
+    ]
+    heads = ("parameter", "meaning", "allowed", "backends")
+    return "\n\n".join(
+        ["# URIs", as_markdown(deltasql.uri.__doc__ or ""), "## Parameters", table(heads, rows)],
+    )
+
+
+def config_page() -> str:
+    """Every setting with its variable, default and range."""
+    parts = ["# Configuration", as_markdown(deltasql.config.__doc__ or "")]
+    defaults = Config()
+    for name, found in Config.model_fields.items():
+        section = found.annotation
+        if not (isinstance(section, type) and issubclass(section, BaseModel)):
+            parts.append(
+                f"## {name}\n\n{found.description} Variable: `DELTASQL_{name.upper()}__…`."
+            )
+            continue
+        rows = []
+        for key, field in section.model_fields.items():
+            default = getattr(getattr(defaults, name), key)
+            shown = (
+                "unset" if default in (None, {}) else f"`{str(default).replace('True', 'true')}`"
+            )
+            variable = f"`DELTASQL_{name.upper()}__{key.upper()}`"
+            rows.append(
+                (f"`{key}`", shown, allowed_values(field), str(field.description), variable)
+            )
+        heads = ("key", "default", "allowed", "meaning", "variable")
+        parts.append(f"## {name}\n\n{first_line(section)}\n\n{table(heads, rows)}")
+    return "\n\n".join(parts)
+
+
+def metrics_page() -> str:
+    """Every metric with its kind and labels."""
+    rows = [
+        (f"`{each.name}`", each.kind, ", ".join(map("`{}`".format, each.labels)), each.doc)
+        for each in METRICS.values()
+    ]
+    intro = (
+        "`deltasql.telemetry.enable_prometheus()` and `enable_opentelemetry()` publish these; "
+        "nothing is measured before one of them is called."
+    )
+    return f"# Metrics\n\n{intro}\n\n{table(('metric', 'kind', 'labels', 'meaning'), rows)}"
+
+
+def cli_page() -> str:
+    """Every command with the help that it prints."""
+    intro = (
+        "Every command takes its catalog from `--uri`, `--catalog` (a name in the configuration) "
+        "or `DELTASQL_URI`. The common options `--uri`, `--catalog`, `--format` and `--no-color` "
+        "are also taken behind the command. Data goes to stdout, talk to stderr.\n\n"
+        + table(("exit code", "meaning"), EXIT_CODES)
+        + "\n\n`docs/guides/cli.md` is a tour of the commands."
+    )
+    parts = ["# Command line", intro]
+    for words, command in commands(("deltasql",), cli):
+        context = click.Context(
+            command,
+            info_name=" ".join(words),
+            terminal_width=100,
+            help_option_names=["-h", "--help"],
+        )
+        parts.append(f"## {' '.join(words)}\n\n```text\n{command.get_help(context)}\n```")
+    return "\n\n".join(parts)
+
+
+def commands(
+    words: tuple[str, ...], command: click.Command
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield a command and all below it, by the words that call them."""
+    yield words, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in sorted(command.list_commands(context)):
+            each = command.get_command(context, name)
+            assert each is not None, name
+            yield from commands((*words, name), each)

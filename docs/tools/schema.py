@@ -1,0 +1,73 @@
+"""The page of the database: every table of a catalog with every column."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from deltasql.store import duckdb, postgres, sqlite
+from deltasql.store.migrations import _CREATE_LEDGER
+from deltasql.store.statements import migration_files
+from docs.tools.text import table
+
+COLUMNS = Path(__file__).with_name("schema.toml")
+INTRO = """\
+A catalog is these tables, in one database. They are meant to be read: by hand, in a report, by a
+tool of yours. What writes to them is deltasql; a row changed by hand makes a log that `deltasql
+verify` does not agree with. Times are milliseconds since 1970 in UTC. JSON is as Delta writes it.
+
+The files of a table at version `v`, which need no replay:
+
+```sql
+SELECT path FROM dl_add_files
+WHERE table_id = :id AND added_version <= :v AND (removed_version IS NULL OR removed_version > :v);
+```
+"""
+_TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(dl_\w+) \(\n(.*?)\n\)", re.DOTALL)
+_COLUMN = re.compile(r"^  ([a-z_]+) \{(\w+)\}(.*?),?$", re.MULTILINE)
+_ADDED = re.compile(r"ALTER TABLE (dl_\w+) ADD COLUMN ([a-z_]+) \{(\w+)\}([^;]*)")
+_KEY = re.compile(r"^  PRIMARY KEY \((.*?)\)$", re.MULTILINE)
+
+
+def tables() -> dict[str, list[tuple[str, str, str]]]:
+    """(name, type, constraint) of every column by table, as the migrations make them."""
+    out: dict[str, list[tuple[str, str, str]]] = {}
+    for text in (_CREATE_LEDGER, *(each for _, _, each in migration_files())):
+        for name, body in _TABLE.findall(text):
+            keys = {key for found in _KEY.findall(body) for key in found.split(", ")}
+            out[name] = [
+                (column, kind, "key" if column in keys or "PRIMARY" in rest else rest.strip())
+                for column, kind, rest in _COLUMN.findall(body)
+            ]
+        for name, column, kind, rest in _ADDED.findall(text):
+            out[name].append((column, kind, rest.strip()))
+    return out
+
+
+def meanings() -> dict[str, dict[str, str]]:
+    """What each column says, by table; the empty name is the table itself."""
+    return tomllib.loads(COLUMNS.read_text(encoding="utf-8"))
+
+
+def schema_page() -> str:
+    """Every table with what it holds, and its columns with what they say."""
+    told = meanings()
+    kinds = ("text", "bigint", "blob", "bool")
+    names = {"text": "text", "bigint": "integer", "blob": "bytes", "bool": "boolean"}
+    types = [
+        (names[kind], *(f"`{room.TYPES[kind]}`" for room in (sqlite, duckdb, postgres)))
+        for kind in kinds
+    ]
+    parts = ["# The tables of a catalog", INTRO.strip()]
+    parts.append(table(("type", "SQLite", "DuckDB", "PostgreSQL"), types))
+    for name, columns in sorted(tables().items()):
+        rows = []
+        for column, kind, rest in columns:
+            shown = names.get(kind, "integer")
+            is_key = rest == "key" or kind == "table_id_key"
+            null = "" if is_key or "NOT NULL" in rest else ", or NULL"
+            rows.append((f"`{column}`", shown + null, "key" if is_key else "", told[name][column]))
+        heads = ("column", "type", "", "meaning")
+        parts.append(f"## {name}\n\n{told[name]['']}\n\n{table(heads, rows)}")
+    return "\n\n".join(parts)
