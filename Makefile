@@ -74,6 +74,7 @@ test-everything: setup jars browser  ## every Python test on every database, and
 
 bench: setup  ## benchmarks beside deltalake, DuckLake and the bare-SQL floor
 	$(BIN)/python -m benchmarks
+	$(BIN)/python docs/build.py
 
 compat: setup  ## what other releases of deltalake make of our tables, and we of theirs
 	$(BIN)/python -m tests.compat

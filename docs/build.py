@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # `python docs/build.py` finds the folder of this file alone.
 sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 
-from docs.tools import api, reference, schema  # noqa: E402
+from docs.tools import api, pictures, reference, schema, versions  # noqa: E402
 from docs.tools.links import broken_links  # noqa: E402
+from docs.tools.ratios import ratios  # noqa: E402
 
 NOTICE = "<!-- Written by docs/build.py from the code; edit the code, then run `make docs`. -->"
 
@@ -47,7 +48,12 @@ def main(arguments: list[str]) -> int:
 
 def generated() -> dict[str, str]:
     """The text of every file that is written from the code, by its path in `docs/`."""
-    return {f"reference/{name}": text for name, text in pages().items()}
+    return {
+        **{f"reference/{name}": text for name, text in pages().items()},
+        "images/architecture.svg": pictures.architecture(),
+        "images/commit.svg": pictures.commit_path(),
+        "images/ratios.svg": ratios(),
+    }
 
 
 def pages() -> dict[str, str]:
@@ -59,6 +65,7 @@ def pages() -> dict[str, str]:
         "metrics.md": reference.metrics_page(),
         "cli.md": reference.cli_page(),
         "schema.md": schema.schema_page(),
+        "versions.md": versions.versions_page(),
         **{f"api/{name}": body for name, body in api.pages().items()},
     }
     return {name: f"{NOTICE}\n\n{body.strip()}\n" for name, body in bodies.items()}

@@ -13,6 +13,7 @@ from docs import build
 from docs.tools import api, schema
 from docs.tools.hooks import menu
 from docs.tools.links import broken_links
+from docs.tools.ratios import PEERS, ratio, ratios
 
 import deltasql
 import deltasql.aio
@@ -77,6 +78,28 @@ def test_nothing_is_left_out() -> None:
     assert all(f"## deltasql {name}\n" in pages["cli.md"] for name in COMMANDS)
     for key in known_keys(Config):
         assert key.rpartition(".")[2] in pages["config.md"]
+
+
+def test_the_front_page_prints_what_it_shows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (build.ROOT / "docs" / "index.md").read_text("utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    (shown,) = re.findall(r"^```text\n(.*?)^```", page, re.M | re.S)
+    exec(code.replace("/tmp/shop", str(tmp_path)), {})
+    assert capsys.readouterr().out == shown
+
+
+def test_every_plotted_ratio_has_been_measured() -> None:
+    """A bar is what the files of the benchmarks say, also where a peer is faster."""
+    found = {
+        (peer, pair.label): ratio(pair) for peer, (_, pairs) in PEERS.items() for pair in pairs
+    }
+    assert min(found.values()) < 1 < max(found.values())
+    drawn = ratios()
+    for (_, label), value in found.items():
+        assert f">{label}<" in drawn
+        assert f">{value:,.0f}×<" in drawn or f">{value:.1f}×<" in drawn
 
 
 def test_every_column_of_a_catalog_is_told(tmp_path: Path) -> None:

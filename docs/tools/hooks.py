@@ -43,7 +43,7 @@ MENU: dict[str, tuple[Any, ...]] = {
             ),
         ),
         *("reference/cli", "reference/config", "reference/uri", "reference/errors"),
-        *("reference/schema", "reference/metrics", "reference/compatibility", "reference/"),
+        *("reference/schema", "reference/metrics", "reference/versions", "reference/"),
     ),
     "Benchmarks": ("benchmarks/README", "benchmarks/results", "benchmarks/"),
     "Internals": (

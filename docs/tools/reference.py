@@ -34,18 +34,22 @@ EXIT_CODES = (
 def errors_page() -> str:
     """Every exception with its fields, meaning and remedy."""
     parts = ["# Errors", as_markdown(deltasql.exceptions.__doc__ or "")]
+    parts.append(
+        "A traceback names the section of this page below the message, so does the command line on "
+        "stderr, and `error.docs` has it."
+    )
     for name in deltasql.exceptions.__all__:
         cls = getattr(deltasql.exceptions, name)
         if not (isinstance(cls, type) and issubclass(cls, TxnLogError)):
             continue
         names = [f"`{each.name}`" for each in fields(cls) if each.name not in ("message", "help")]
-        parts.append(f"## {name}\n\n{first_line(cls)}")
-        facts = [f"- fields: {', '.join(names) or 'none'}"]
+        facts = [f"- **Cause**: {first_line(cls)}", f"- **Remedy**: {cls.default_help}"]
+        facts.append(f"- **Message**, where none is more exact: {cls.default_message}")
+        facts.append(f"- **Fields**: {', '.join(names) or 'none'}")
         if cls is not TxnLogError:
-            facts.insert(0, f"- a kind of `{cls.__bases__[0].__name__}`")
-        facts.append(f"- says: {cls.default_message}")
-        facts.append(f"- help: {cls.default_help}")
-        parts.append("\n".join(facts))
+            parent = cls.__bases__[0].__name__
+            facts.append(f"- **A kind of**: [`{parent}`](#{parent.lower()})")
+        parts.append(f"## {name}\n\n" + "\n".join(facts))
     return "\n\n".join(parts)
 
 
@@ -95,7 +99,8 @@ def metrics_page() -> str:
     ]
     intro = (
         "`deltasql.telemetry.enable_prometheus()` and `enable_opentelemetry()` publish these; "
-        "nothing is measured before one of them is called."
+        "nothing is measured before one of them is called. [The guide](../guides/observability.md) "
+        "has a dashboard and alerts over them."
     )
     return f"# Metrics\n\n{intro}\n\n{table(('metric', 'kind', 'labels', 'meaning'), rows)}"
 
@@ -107,7 +112,7 @@ def cli_page() -> str:
         "or `DELTASQL_URI`. The common options `--uri`, `--catalog`, `--format` and `--no-color` "
         "are also taken behind the command. Data goes to stdout, talk to stderr.\n\n"
         + table(("exit code", "meaning"), EXIT_CODES)
-        + "\n\n`docs/guides/cli.md` is a tour of the commands."
+        + "\n\n[The guide](../guides/cli.md) is a tour of the commands."
     )
     parts = ["# Command line", intro]
     for words, command in commands(("deltasql",), cli):

@@ -21,7 +21,8 @@ The files of a table at version `v`, which need no replay:
 
 ```sql
 SELECT path FROM dl_add_files
-WHERE table_id = :id AND added_version <= :v AND (removed_version IS NULL OR removed_version > :v);
+WHERE table_id = :id AND added_version <= :v
+  AND (removed_version IS NULL OR removed_version > :v);
 ```
 """
 _TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(dl_\w+) \(\n(.*?)\n\)", re.DOTALL)
@@ -64,10 +65,9 @@ def schema_page() -> str:
     for name, columns in sorted(tables().items()):
         rows = []
         for column, kind, rest in columns:
-            shown = names.get(kind, "integer")
             is_key = rest == "key" or kind == "table_id_key"
-            null = "" if is_key or "NOT NULL" in rest else ", or NULL"
-            rows.append((f"`{column}`", shown + null, "key" if is_key else "", told[name][column]))
-        heads = ("column", "type", "", "meaning")
+            more = ", key" if is_key else "" if "NOT NULL" in rest else ", or NULL"
+            rows.append((f"`{column}`", names.get(kind, "integer") + more, told[name][column]))
+        heads = ("column", "type", "meaning")
         parts.append(f"## {name}\n\n{told[name]['']}\n\n{table(heads, rows)}")
     return "\n\n".join(parts)

@@ -28,7 +28,7 @@ _LONG_TRANSACTION_S = 300.0
 _DRIVERS = {"sqlite": (), "duckdb": ("duckdb",), "postgres": ("psycopg", "psycopg-pool")}
 _PACKAGES = ("deltasql", "deltalake", "pyarrow", "pyspark")
 # SQLite has STRICT tables since 3.37, PostgreSQL unnest of several arrays in FROM for long.
-_OLDEST = {"sqlite": (3, 37), "postgres": (12,), "duckdb": (1, 4)}
+OLDEST = {"sqlite": (3, 37), "postgres": (12,), "duckdb": (1, 4)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def versions(store: Store) -> Iterator[Check]:
     """Tell the versions of the database, its driver and the libraries."""
     name = store.dialect.name
     found = str(store.query("database_version")[0][0])
-    oldest = _OLDEST[name]
+    oldest = OLDEST[name]
     if _numbers(found)[: len(oldest)] < oldest:
         wanted = ".".join(map(str, oldest))
         yield Check("database version", FAILURE, f"{name} {found}", f"Use {wanted} or later.")
