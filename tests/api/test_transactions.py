@@ -18,6 +18,7 @@ from deltasql import AddFile, DeletionVector, ReadSet
 from deltasql.api.connect import close_all
 from deltasql.exceptions import (
     ConcurrentAppendError,
+    ConcurrentDeleteDeleteError,
     InvalidActionError,
     TableChangedError,
     TableExistsError,
@@ -286,3 +287,44 @@ def test_renames_pass_between_appends(catalog: Catalog) -> None:
         for writer in writers:
             writer.join()
     assert catalog.table("t").version() == len(committed)
+
+
+# Tables at one moment
+
+
+def test_all_tables_are_seen_at_the_moment_of_the_first(catalog: Catalog) -> None:
+    grow(catalog, 1)
+    with catalog.begin() as tx:
+        first = tx.read("a")["id"].to_pylist()
+        grow(catalog, 2)
+        assert tx.read("b")["id"].to_pylist() == first == [1]
+        assert tx.has_table("b")
+    with catalog.begin() as tx:
+        assert sorted(tx.read("b")["id"].to_pylist()) == [1, 2]
+
+
+def test_what_was_read_before_others_changed_it_is_checked(catalog: Catalog) -> None:
+    grow(catalog, 1)
+    with pytest.raises(ConcurrentDeleteDeleteError), catalog.begin() as tx:
+        tx.read("a")
+        with catalog.begin() as other:
+            other.delete("b", "id = 1")
+        tx.update("b", {"id": "id + 1"})
+    assert ids(catalog, "b") == []
+
+
+def test_a_table_made_since_can_be_used(catalog: Catalog) -> None:
+    grow(catalog, 1)
+    with catalog.begin() as tx:
+        tx.read("a")
+        with catalog.begin() as other:
+            other.write("late", pa.table({"id": [7]}))
+        assert tx.read("late")["id"].to_pylist() == [7]
+        tx.write("late", pa.table({"id": [8]}))
+    assert ids(catalog, "late") == [7, 8]
+
+
+def grow(catalog: Catalog, number: int) -> None:
+    with catalog.begin() as tx:
+        for name in ("a", "b"):
+            tx.write(name, pa.table({"id": [number]}))

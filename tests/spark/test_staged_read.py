@@ -36,3 +36,20 @@ def test_a_transaction_reads_its_own_changes_and_one_snapshot(
                 deltasql.spark.read(spark, "t", columns=["nope"], transaction=tx)
             tx.rollback()
         assert catalog.table("t").snapshot().totals().num_records == 1
+
+
+def test_frames_of_a_transaction_are_of_one_moment(
+    spark: SparkSession, sqlite_uri: DeltaSqlUri
+) -> None:
+    def grow(number: int) -> None:
+        with catalog.begin() as tx:
+            for name in ("a", "b"):
+                tx.write(name, pa.table({"id": [number]}))
+
+    with deltasql.connect(sqlite_uri) as catalog:
+        grow(1)
+        with catalog.begin() as tx:
+            a = deltasql.spark.read(spark, "a", transaction=tx)
+            grow(2)
+            b = deltasql.spark.read(spark, "b", transaction=tx)
+            assert a.join(b, "id", "full").collect() == [(1,)]

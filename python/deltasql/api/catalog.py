@@ -233,9 +233,12 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
 
     # Transactions and time
 
-    def begin(self) -> MultiTableTransaction:
-        """Start a transaction over any number of tables."""
-        return MultiTableTransaction(self)
+    def begin(self, *, one_table: bool = False) -> MultiTableTransaction:
+        """Start a transaction over any number of tables, seen as they are at one moment.
+
+        `one_table` promises that it is about a single one, and spares it a look at the others.
+        """
+        return MultiTableTransaction(self, one_table=one_table)
 
     def as_of(self, timestamp: datetime) -> dict[str, Snapshot]:
         """Return every table as it was at one moment."""
@@ -249,7 +252,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
 
         `options` are those of `MultiTableTransaction.optimize`.
         """
-        with self.begin() as tx:
+        with self.begin(one_table=True) as tx:
             if z_order:
                 return tx.z_order(name, z_order, **options)
             return tx.optimize(name, **options)
@@ -262,7 +265,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         """
 
         def commit(operate: Callable[[MultiTableTransaction], None]) -> None:
-            with self.begin() as tx:
+            with self.begin(one_table=True) as tx:
                 operate(tx)
 
         return vacuum(self, self.resolve(name, fresh=True), commit, **options)

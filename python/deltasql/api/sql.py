@@ -16,8 +16,8 @@ from deltasql.exceptions import InvalidQueryError, TxnLogTableNotFoundError
 from deltasql.model.query_conditions import condition_on
 from deltasql.model.query_text import QueryText, limited, number_of_rows, parse_query
 from deltasql.snapshot.files import to_arrow
+from deltasql.snapshot.moment import Moment
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
-from deltasql.store.records import Head, TableRow
 from deltasql.uri import DEFAULT_NAMESPACE, join_table_name
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog import Catalog
     from deltasql.model.query_text import AskedTable
+    from deltasql.store.records import TableRow
 
-_ROW = 8  # columns of a statement that make up a TableRow
 _FIRST_FILES = 100
 _PLAIN = (exp.Alias, exp.Column, exp.Identifier, exp.Literal, exp.Star)
 
@@ -92,15 +92,12 @@ class _Opened:
 
 def _opened(catalog: Catalog, asked: QueryText) -> Iterator[_Opened]:
     """Yield a snapshot of every table; those at their heads are of one moment."""
-    # All heads in one statement: a commit over several tables is seen whole or not at all.
-    listed = catalog.store.query("live_heads")
-    rows = [TableRow.from_row(row[:_ROW]) for row in listed]
-    heads = {row[0]: Head(row[0], *row[_ROW:]) for row in listed}
+    moment = Moment(catalog.store, catalog.cache)
+    rows = moment.tables()
     for each in asked.tables:
         table = _named(catalog, each, rows)
-        if each.version is None and each.timestamp is None:
-            snapshot = Snapshot(catalog.store, table, catalog.cache, heads[table.table_id])
-        else:
+        snapshot = moment.snapshot(table.namespace, table.name)
+        if snapshot is None or not (each.version is None and each.timestamp is None):
             snapshot = open_snapshot(
                 catalog.store,
                 table,

@@ -27,6 +27,7 @@ from deltasql.model.actions import CommitInfo, SetTransaction
 from deltasql.model.clock import now_ms
 from deltasql.operations.target import Target
 from deltasql.operations.write import is_rows
+from deltasql.snapshot.moment import Moment
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.storage import open_storage
 from deltasql.uri import join_table_name, split_table_name
@@ -49,10 +50,13 @@ class MultiTableTransaction(Verbs):
     """All or nothing over many tables; commits when the `with` block ends without an error.
 
     Nothing is locked before the commit, and nothing is visible to others until it is ratified.
+    `one_table` spares a transaction that is known to stay with one table to look at the others.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, *, one_table: bool = False) -> None:
         self.catalog = catalog
+        self._one_table = one_table
+        self._moment: Moment | None = None
         self.txn_id = str(uuid.uuid4())
         self.versions: dict[str, int] = {}
         self._staged: dict[tuple[str, str], Staged] = {}
@@ -174,12 +178,16 @@ class MultiTableTransaction(Verbs):
         key = split_table_name(table)
         if key in self._staged or key in self._snapshots:
             return True
-        catalog = self.catalog
-        found = catalog.store.find_head(*key)
-        if found is not None:
-            row, head = found
-            self._snapshots[key] = Snapshot(catalog.store, row, catalog.cache, head)
-        return found is not None
+        found = self._seen_at_first(key)
+        if found is None:
+            catalog = self.catalog
+            now = catalog.store.find_head(*key)
+            if now is None:
+                return False
+            row, head = now
+            found = Snapshot(catalog.store, row, catalog.cache, head)
+        self._snapshots[key] = found
+        return True
 
     def pin(self, table: str, snapshot: Snapshot) -> None:
         """Look at a table as a snapshot has it: commits after it are checked for conflicts."""
@@ -228,16 +236,27 @@ class MultiTableTransaction(Verbs):
             )
 
     def snapshot(self, table: str) -> Snapshot:
-        """Return the table as this transaction sees it: the same version at every call."""
+        """Return the table as this transaction sees it: the same version at every call.
+
+        All tables are seen as they were when the first of them was looked at.
+        """
         self._check_open()
         key = split_table_name(table)
-        found = self._snapshots.get(key)
-        if found is None:
+        found = self._snapshots.get(key) or self._seen_at_first(key)
+        if found is None:  # made since, or not at all
             catalog = self.catalog
             row = catalog.resolve(table, fresh=True)
             found = open_snapshot(catalog.store, row, catalog.cache)
-            self._snapshots[key] = found
+        self._snapshots[key] = found
         return found
+
+    def _seen_at_first(self, key: tuple[str, str]) -> Snapshot | None:
+        """Return a table as it was when this transaction first looked at any."""
+        if self._one_table:
+            return None
+        if self._moment is None:
+            self._moment = Moment(self.catalog.store, self.catalog.cache)
+        return self._moment.snapshot(*key)
 
     def commit(self) -> dict[str, int]:
         """Ratify everything that was staged and publish it; returns the versions by name."""

@@ -99,7 +99,7 @@ def _write_uri(
     from deltasql.api.raw.properties import write_options
 
     uri, catalog, table = open_for_writing(table_uri, storage_options)
-    with catalog.begin() as tx:
+    with catalog.begin(one_table=True) as tx:
         is_new = bool(configuration) and not tx.has_table(table)
         tx.write(
             table,

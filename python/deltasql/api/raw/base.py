@@ -55,7 +55,7 @@ class RawBase:
 
         An operation that stages nothing commits nothing, and the handle stays where it is.
         """
-        with self.catalog.begin() as tx:
+        with self.catalog.begin(one_table=True) as tx:
             tx.pin(self.name, self.snapshot)
             result = operate(tx)
             tx.set_commit_properties(self.name, commit_properties)
