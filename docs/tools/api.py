@@ -96,7 +96,7 @@ def _front_page() -> str:
         [
             "# deltasql",
             as_markdown(deltasql.__doc__ or ""),
-            table(("name", ""), rows),
+            table(("name", "meaning"), rows),
             "[`deltasql.spark`](spark.md) is what PySpark users import, "
             "[`deltasql.aio`](aio.md) is for code with an event loop, "
             "[`deltasql.exceptions`](../errors.md) has everything that is raised.",
