@@ -21,13 +21,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def as_markdown(docstring: str) -> str:
     r"""A docstring as Markdown: indented blocks and examples as code.
 
-    >>> print(as_markdown("One.\n\n>>> 1 + 1\n2").replace("`", "'"))
-    One.
-    <BLANKLINE>
-    '''python
-    >>> 1 + 1
-    2
-    '''
+    >>> as_markdown("One.\n\n    two")
+    'One.\n\n```text\ntwo\n```'
     """
     out = []
     for block in cleandoc(docstring).split("\n\n"):
