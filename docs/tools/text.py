@@ -21,8 +21,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def as_markdown(docstring: str) -> str:
     r"""A docstring as Markdown: indented blocks and examples as code.
 
-    >>> as_markdown("One.\n\n    two")
-    'One.\n\n```text\ntwo\n```'
+    >>> as_markdown("Two lines:\n\n    one\n\nEnd.")
+    'Two lines:\n\n```text\none\n```\n\nEnd.'
     """
     out = []
     for block in cleandoc(docstring).split("\n\n"):
