@@ -19,7 +19,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from deltasql.exceptions import TxnLogError
 from deltasql.spark import DeltaTable
 from deltasql.spark.session import set_catalog
-from tests.spark.support import ROWS
+from tests.spark.support import ROWS, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,8 +64,10 @@ def test_what_is_no_table_is_refused_as_delta_spark_does(
         DeltaTable.forPath(spark, str(tmp_path / "none"))
     assert isinstance(caught.value, TxnLogError)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-    with pytest.raises(AnalysisException, match="none"):
-        DeltaTable.forName(spark, "none")
+    assert caught.value.getCondition() == "DELTA_MISSING_DELTA_TABLE"
+    for name in ("none", f"delta.`{tmp_path / 'none'}`"):
+        with pytest.raises(AnalysisException, match=r"none.* is not a Delta table"):
+            DeltaTable.forName(spark, name)
     with pytest.raises(TypeError):
         DeltaTable.forPath(spark, 1)  # type: ignore[arg-type]
 
@@ -138,6 +140,17 @@ def test_rows_are_updated_by_text_and_by_column(table: DeltaTable) -> None:
         (lambda t: t.addFeatureSupport("abc"), TxnLogError, "UNSUPPORTED_FEATURES"),
         (lambda t: t.optimize().where("value = 1").executeCompaction(), AnalysisException, "value"),
         (lambda t: t.optimize().executeZOrderBy([1]), TypeError, "Z-order column must be str"),
+        (
+            lambda t: t.optimize().executeZOrderBy("none"),
+            IllegalArgumentException,
+            "Z-Ordering column none does not exist in data schema",
+        ),
+        (
+            lambda t: t.dropFeatureSupport("v2Checkpoint"),
+            TxnLogError,
+            "DROP_FEATURE_NOT_PRESENT.*v2Checkpoint",
+        ),
+        (lambda t: t.dropFeatureSupport("abc"), TxnLogError, "DROP_UNSUPPORTED_CLIENT_FEATURE"),
     ],
 )
 def test_bad_calls_are_refused_with_the_kind_of_error_of_delta_spark(
@@ -191,6 +204,20 @@ def test_optimize_tells_what_delta_spark_tells(
     assert (row.metrics.numFilesRemoved, row.metrics.numFilesAdded) == (2, 1)
     assert row.metrics.partitionsOptimized == 1
     assert many.history(1).first().operationParameters["predicate"] == """["('key = a)"]"""
+    for ask, kind, words in (
+        (
+            many.optimize().where("key = 'a' AND value = 1").executeCompaction,
+            AnalysisException,
+            r"non-partition column 'value'\. .* may be referenced: \[key\]",
+        ),
+        (
+            lambda: many.optimize().executeZOrderBy("value", "key"),
+            IllegalArgumentException,
+            "key is a partition column. Z-Ordering can only be performed on data columns",
+        ),
+    ):
+        with pytest.raises(kind, match=words):
+            ask()
     [row] = many.optimize().executeZOrderBy("value").collect()
     assert row.metrics.zOrderStats.inputOtherFiles.num == 7
     [last] = many.history(1).collect()
@@ -275,6 +302,45 @@ def test_a_table_is_built_column_by_column(spark: SparkSession, lake: Catalog) -
     assert made.toDF().schema["a"].nullable is False
 
 
+def test_partition_columns_that_are_never_null_are_told_so(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    made = (
+        DeltaTable.create(spark)
+        .tableName("made")
+        .addColumn("p", "int", nullable=False, comment="where")
+        .addColumn("v", IntegerType(), generatedAlwaysAs="p + 10")
+        .partitionedBy("p")
+        .property("owner", "me")
+        .execute()
+    )
+    expected = [
+        StructField("p", IntegerType(), False, {"comment": "where"}),
+        StructField("v", IntegerType()),
+    ]
+    assert made.toDF().schema.fields == expected
+    with lake.begin() as tx:
+        tx.write("made", spark.sql("SELECT 1 AS p, 11 AS v"))
+    made.update(F.expr("v = 11"), {"p": F.expr("2")})
+    assert rows(made) == [(2, 12)]
+    assert made.toDF().schema.fields == expected
+    assert made.detail().first()["properties"]["owner"] == "me"  # type: ignore[index]
+
+
+def test_capitals_in_a_name_make_no_other_table_unless_the_session_says_so(
+    spark: SparkSession, table: DeltaTable
+) -> None:
+    assert rows(DeltaTable.forName(spark, "T")) == ROWS
+    assert rows(DeltaTable.forName(spark, "Default.T")) == ROWS
+    with pytest.raises(AnalysisException, match="already exists"):
+        DeltaTable.create(spark).tableName("T").addColumn("x", "int").execute()
+    with settings(spark, {"spark.sql.caseSensitive": "true"}):
+        assert not DeltaTable.isDeltaTable(spark, "T")
+        DeltaTable.create(spark).tableName("T").addColumn("x", "int").execute()
+    assert rows(DeltaTable.forName(spark, "t")) == ROWS
+    assert rows(DeltaTable.forName(spark, "T")) == []
+
+
 def test_builders_create_replace_and_leave_alone(
     spark: SparkSession, lake: Catalog, table: DeltaTable, tmp_path: Path
 ) -> None:
@@ -327,8 +393,9 @@ def test_builders_refuse_bad_arguments(
 
 def test_a_merge_of_ambiguous_rows_is_refused(table: DeltaTable, spark: SparkSession) -> None:
     twice = spark.createDataFrame([("a", 1), ("a", 2)], ["k", "v"])
-    with pytest.raises(UnsupportedOperationException, match="multiple source rows"):
+    with pytest.raises(UnsupportedOperationException, match="multiple source rows") as caught:
         table.merge(twice, "key = k").whenMatchedUpdate(set={"value": "v"}).execute()
+    assert str(caught.value.getCondition()).startswith("DELTA_MULTIPLE_SOURCE_ROW")
 
 
 # Copies

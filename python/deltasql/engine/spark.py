@@ -127,7 +127,7 @@ def _read_indexed(
     mode, vectors = files.column_mapping_mode, bool(files.have_vectors[numbers[0].as_py()].as_py())
     partitions = {f.name: place for place, f in enumerate(files.partition_fields())}
     stored = StructType(tuple(f for f in files.schema.fields if f.name not in partitions))
-    indexed = IndexedScan(files, numbers, stored, positions or vectors, prune)
+    indexed = IndexedScan(files, numbers, stored, positions or vectors, prune, required)
     schema = spark_schema(stored, mode, required=required)
     frame = indexed_frame(spark, indexed, schema, _OPTIONS)
     columns = {field.name: _renamed(field, mode) for field in stored.fields}

@@ -64,6 +64,8 @@ class IndexedScan:
     """Whether rows carry the place of their file as the column FILE."""
     prune: Callable[[str], Collection[str]] | None
     """Returns the paths of files that can match a condition."""
+    required: bool = False
+    """Whether Spark is told which partition columns are never null."""
 
 
 def indexed_frame(
@@ -139,14 +141,16 @@ def _partitions(scan: IndexedScan, partitions: pa.Array) -> tuple[Any, bytes, pa
     fields: list[StructField] = []
     columns: list[list[bytes | None]] = []
     for field, typed in scan.files.values_of(distinct.dictionary.to_pylist()):
-        fields.append(StructField(partition_name(len(fields)), field.type))
+        nullable = field.nullable or typed.null_count > 0
+        fields.append(StructField(partition_name(len(fields)), field.type, nullable))
         columns.append(_spelled(typed))
     if scan.numbered:
         columns = [[column[place] for place in places.to_pylist()] for column in columns]
         fields.append(StructField(FILE, "long"))
         columns.append(_spelled(scan.numbers))
         places, count = pa.array(range(len(partitions)), pa.int32()), len(partitions)
-    return spark_schema(StructType(tuple(fields))), _packed_values(columns, count), places
+    schema = spark_schema(StructType(tuple(fields)), required=scan.required)
+    return schema, _packed_values(columns, count), places
 
 
 def _spelled(values: pa.Array) -> list[bytes | None]:

@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo
 from pyspark.sql.functions import lit
 
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError
-from deltasql.model.protocol import FEATURES
+from deltasql.model.clock import from_ms
+from deltasql.model.protocol import FEATURES, reader_features, writer_features
 from deltasql.spark.arguments import require
 from deltasql.spark.clone import clone_table
 from deltasql.spark.describe import detail, history
@@ -139,14 +140,16 @@ class TableCare:
         if not before:
             raise analysis_error(
                 f"Cannot restore table to timestamp ({timestamp}) as it is before the earliest "
-                "version available.",
+                "version available. Please use a timestamp after "
+                f"({from_ms(rows[-1].committed_at_ms)}).",
                 "DELTA_CANNOT_RESTORE_TIMESTAMP_EARLIER",
                 help="history() lists when each version was committed.",
             )
         if before[0].version == rows[0].version and moment > self._snapshot().committed_at:
             raise analysis_error(
                 f"Cannot restore table to timestamp ({timestamp}) as it is after the latest "
-                "version available.",
+                "version available. Please use a timestamp before "
+                f"({from_ms(rows[0].committed_at_ms)}).",
                 "DELTA_CANNOT_RESTORE_TIMESTAMP_GREATER",
                 help="history() lists when each version was committed.",
             )
@@ -193,11 +196,20 @@ class TableCare:
         require(featureName, str, "featureName", "a string")
         if truncateHistory is not None:
             require(truncateHistory, bool, "truncateHistory", "a boolean")
+        if featureName not in FEATURES:
+            problem = "UNSUPPORTED_CLIENT_FEATURE] Cannot drop {}: it is not known here"
+            advice = f"Known features are {', '.join(sorted(FEATURES))}."
+        elif featureName not in _features(self._snapshot()):
+            problem = "FEATURE_NOT_PRESENT] Cannot drop {}: the table's protocol does not have it"
+            advice = "detail() lists the features of the table."
+        else:
+            problem = "NONREMOVABLE_FEATURE] Cannot drop {}: features stay with a table"
+            advice = "Copy the rows into a new table without the feature."
         raise UnsupportedFeatureError(
-            f"[DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE] Cannot drop {featureName}: features stay "
-            "with a table",
+            f"[DELTA_FEATURE_DROP_{problem.format(featureName)}",
+            table=self._name,
             features=(featureName,),
-            help="Copy the rows into a new table without the feature.",
+            help=advice,
         )
 
     def clone(
@@ -291,6 +303,10 @@ class TableCare:
             return found
         zone = str(self._spark.conf.get("spark.sql.session.timeZone") or "UTC")
         return found.replace(tzinfo=UTC if zone in ("UTC", "Etc/UTC", "Z") else ZoneInfo(zone))
+
+
+def _features(snapshot: Snapshot) -> frozenset[str]:
+    return reader_features(snapshot.protocol) | writer_features(snapshot.protocol)
 
 
 def _sizes(snapshot: Snapshot) -> dict[str, int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
 from pyspark.sql import DataFrame
 
 from deltasql.engine.spark_session import active_session
-from deltasql.exceptions import TxnLogError
+from deltasql.exceptions import TxnLogError, TxnLogTableNotFoundError
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.operations.delete import stage_delete
 from deltasql.operations.update import stage_update
@@ -24,7 +25,7 @@ from deltasql.spark.session import resolve, resolve_path
 from deltasql.uri import split_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
@@ -77,7 +78,7 @@ class DeltaTable(TableCare):
             raise TypeError(
                 f"tableOrViewName must be a string, found to be of type {type(tableOrViewName)}"
             )
-        with spark_kinds():
+        with spark_kinds(), _no_table(tableOrViewName):
             catalog, name = resolve(sparkSession, tableOrViewName)
             catalog.resolve(name, fresh=True)
         return cls(sparkSession, catalog, name)
@@ -232,3 +233,16 @@ class DeltaTable(TableCare):
         """Run an operation on this session's executors and commit it."""
         # An empty DataFrame says which session is meant.
         return self._commit(lambda tx: stage(tx.target(self._name, self._spark.range(0))))
+
+
+@contextmanager
+def _no_table(named: str) -> Iterator[None]:
+    """Say of what is not there that it is no Delta table, as delta-spark's users know it."""
+    try:
+        yield
+    except TxnLogTableNotFoundError as error:
+        if error.table is None:  # it was looked for by its path, and that says so
+            raise
+        raise TxnLogTableNotFoundError(
+            f"`{named}` is not a Delta table: {error.message}", table=error.table, help=error.help
+        ) from error

@@ -39,6 +39,11 @@ _KINDS: tuple[tuple[type[TxnLogError], type[PySparkException]], ...] = (
     (TxnLogProtocolError, AnalysisException),
     (TxnLogConfigError, IllegalArgumentException),
 )
+_CONDITIONS: tuple[tuple[type[TxnLogError], str], ...] = (
+    (MergeAmbiguityError, "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"),
+    (TxnLogTableNotFoundError, "DELTA_MISSING_DELTA_TABLE"),
+    (TableExistsError, "TABLE_OR_VIEW_ALREADY_EXISTS"),
+)
 _UNREADABLE = "sql parser error"
 
 
@@ -51,7 +56,7 @@ def spark_kinds() -> Iterator[None]:
         kind = _kind(error)
         if kind is None or isinstance(error, PySparkException):
             raise
-        raise as_kind(error, kind) from error.__cause__
+        raise as_kind(error, kind, _condition(error)) from error.__cause__
 
 
 def analysis_error(message: str, condition: str, help: str) -> TxnLogError:
@@ -85,6 +90,13 @@ def _kind(error: TxnLogError) -> type[PySparkException] | None:
     return next((kind for ours, kind in _KINDS if isinstance(error, ours)), None)
 
 
+def _condition(error: TxnLogError) -> str | None:
+    """Return the name that Spark or delta-spark has for what is wrong."""
+    if isinstance(error.__cause__, PySparkException):
+        return error.__cause__.getCondition()
+    return next((name for ours, name in _CONDITIONS if isinstance(error, ours)), None)
+
+
 @lru_cache
 def _class(ours: Any, kind: Any) -> Any:
     def reduce(self: TxnLogError) -> Any:
@@ -101,6 +113,7 @@ def _class(ours: Any, kind: Any) -> Any:
             "__reduce__": reduce,
             "getMessage": message,
             "getSqlState": lambda self: None,
+            "desc": property(message),
         },
     )
 

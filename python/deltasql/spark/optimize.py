@@ -11,10 +11,11 @@ from sqlglot import exp
 from deltasql.engine.addresses import root_address
 from deltasql.model.clock import now_ms
 from deltasql.model.predicate import PredicateDialect
+from deltasql.operations.expressions import Scope
 from deltasql.operations.info import tell
 from deltasql.operations.optimize import plan_compaction, stage_bins
 from deltasql.operations.zorder import plan_z_order
-from deltasql.spark.errors import analysis_error
+from deltasql.spark.errors import analysis_error, argument_error
 from deltasql.spark.session import spark_location
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class DeltaOptimizeBuilder:
         def stage(target: Target) -> tuple[Any, ...]:
             filters = self._checked(target)
             if columns:
+                _check_order(target, columns)
                 plan, rewrite = plan_z_order(target, columns, partition_filters=filters)
                 stage_bins(target, plan, rewrite=rewrite, on_progress=self._on_progress)
             else:
@@ -103,16 +105,35 @@ class DeltaOptimizeBuilder:
             return None
         predicate = target.predicate(self._filter)
         if not predicate.partition_only:
-            named = ", ".join(".".join(column.path) for column in predicate.columns)
-            known = list(target.metadata.partition_columns)
+            known = target.metadata.partition_columns
+            named = [".".join(column.path) for column in predicate.columns]
+            other = next((name for name in named if name not in known), ", ".join(named))
             raise analysis_error(
-                f"Predicate references non-partition column '{named}'. Only the partition columns "
-                f"may be referenced: {known}",
+                f"Predicate references non-partition column '{other}'. Only the partition columns "
+                f"may be referenced: [{', '.join(known)}]",
                 "DELTA_NON_PARTITION_COLUMN_REFERENCE",
                 help="Leave out the condition, or name only columns that the table is "
                 "partitioned by.",
             )
         return self._filter
+
+
+def _check_order(target: Target, columns: list[str]) -> None:
+    """Refuse columns to sort by with the words and the kind of error of delta-spark."""
+    scope = Scope.of(target.schema)
+    for name in columns:
+        if name in target.partition_columns:
+            raise argument_error(
+                f"{name} is a partition column. Z-Ordering can only be performed on data columns",
+                "DELTA_ZORDERING_ON_PARTITION_COLUMN",
+                help="A partition has one value of it: leave it out.",
+            )
+        if scope.find([name]) is None and scope.find(name.split(".")) is None:
+            raise argument_error(
+                f"Z-Ordering column {name} does not exist in data schema.",
+                "DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST",
+                help=f"The table has: {', '.join(target.schema.names)}.",
+            )
 
 
 def _tell(target: Target, plan: Compaction, columns: list[str], chosen: str | None) -> None:

@@ -18,6 +18,7 @@ from deltasql.uri import (
     is_deltasql_uri,
     join_table_name,
     parse_uri,
+    split_table_name,
 )
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 CATALOG = "spark.deltasql.catalog"
 """Setting of a session: the URI of its catalog, for jobs that do not call `register`."""
+_CASE_SENSITIVE = "spark.sql.caseSensitive"
 _FORMAT = re.compile(r"(?:delta|deltasql|parquet)\.`(.+)`", re.DOTALL | re.IGNORECASE)
 _QUOTED = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _catalogs: weakref.WeakKeyDictionary[Any, Catalog] = weakref.WeakKeyDictionary()
@@ -103,9 +105,22 @@ def resolve_path(spark: SparkSession, path: str) -> tuple[Catalog, str]:
 def resolve_name(spark: SparkSession, name: str) -> tuple[Catalog, str]:
     """Return the table of the session's catalog that has a name."""
     catalog = required_catalog(spark, name)
-    full_name = table_name(name)
+    full_name = known_name(spark, catalog, table_name(name))
     catalog.resolve(full_name, fresh=True)
     return catalog, full_name
+
+
+def known_name(spark: SparkSession, catalog: Catalog, name: str) -> str:
+    """Return a name as the catalog spells it: for Spark, capitals make no other table.
+
+    A name that two tables have in different spellings stays as it is.
+    """
+    if catalog.exists(name) or str(spark.conf.get(_CASE_SENSITIVE)).lower() == "true":
+        return name
+    wanted = [part.casefold() for part in split_table_name(name)]
+    known = [(each.row.namespace, each.row.name) for each in catalog.tables()]
+    alike = [each for each in known if [part.casefold() for part in each] == wanted]
+    return join_table_name(*alike[0]) if len(alike) == 1 else name
 
 
 def table_at(catalog: Catalog, path: str) -> str | None:
@@ -171,7 +186,7 @@ def place_of(spark: SparkSession, wanted: str) -> tuple[Catalog, str, str | None
     catalog = required_catalog(spark, wanted)
     path = path_in(wanted)
     if path is None:
-        return catalog, table_name(wanted), None
+        return catalog, known_name(spark, catalog, table_name(wanted)), None
     location = spellings(path)[0]
     folder = join_table_name(DEFAULT_NAMESPACE, location.rpartition("/")[2])
     return catalog, table_at(catalog, path) or folder, location
