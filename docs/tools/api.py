@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from typing import Any
 
 import deltalake
@@ -12,51 +13,88 @@ import deltasql.aio
 import deltasql.spark
 from docs.tools.text import as_markdown, first_line, table
 
-# What stands on a page of its own, with what it hands out; all other names are on the first page.
-CLASSES = {
-    "catalog": (
-        "Catalog",
-        ("deltasql.Catalog",),
-        (
-            *("deltasql.api.table.CatalogTable", "deltasql.api.mirror.Mirror"),
-            *("deltasql.api.inspect.inspector.Inspect", "deltasql.api.catalog.Health"),
-            *("deltasql.snapshot.snapshot.Snapshot", "deltasql.snapshot.scan.Scan"),
-        ),
-    ),
-    "transaction": (
-        "MultiTableTransaction",
-        ("deltasql.MultiTableTransaction", "deltasql.ReadSet"),
-        ("deltasql.api.merger.Merger",),
-    ),
-    "delta-table": (
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: our public names on it, and what those hand out, with a sentence on how."""
+
+    title: str
+    own: tuple[str, ...]
+    how: str = ""
+    given: tuple[str, ...] = ()
+
+
+# All other public names are on the first page.
+PAGES = {
+    "delta-table": Page(
         "DeltaTable",
-        ("deltasql.DeltaTable", "deltasql.QueryBuilder"),
-        ("deltasql.api.alterer.Alterer", "deltasql.api.changes.ChangeCursor"),
+        ("DeltaTable", "QueryBuilder"),
+        "`alter` is an `Alterer`; `changes` and `Catalog.cursor` lead to a `ChangeCursor`.",
+        ("api.alterer.Alterer", "api.changes.ChangeCursor"),
     ),
-    "actions": (
-        "Actions",
-        tuple(
-            f"deltasql.{name}"
-            for name in (
-                *("AddFile", "RemoveFile", "AddCdcFile", "DeletionVector", "Metadata"),
-                *("Protocol", "SetTransaction", "DomainMetadata", "CommitInfo"),
-            )
+    "catalog": Page(
+        "Catalog",
+        ("Catalog",),
+        "`catalog.table(name)` is a `CatalogTable`, its `snapshot()` a `Snapshot`, its `scan()` a "
+        "`Scan`. `catalog.mirror` publishes and repairs, `catalog.inspect` tells what is there and "
+        "what is wrong, `catalog.health()` whether the database answers.",
+        (
+            *("api.table.CatalogTable", "api.mirror.Mirror", "api.inspect.inspector.Inspect"),
+            *("snapshot.snapshot.Snapshot", "snapshot.scan.Scan", "api.catalog.Health"),
         ),
+    ),
+    "transaction": Page(
+        "MultiTableTransaction",
+        ("MultiTableTransaction", "ReadSet"),
+        "`tx.merge(…)` is a `Merger`, which does nothing before `execute()`.",
+        ("api.merger.Merger",),
+    ),
+    "actions": Page(
+        "Actions",
+        (
+            *("AddFile", "RemoveFile", "AddCdcFile", "DeletionVector", "Metadata", "Protocol"),
+            *("SetTransaction", "DomainMetadata", "CommitInfo"),
+        ),
+        "All of them have these:",
+        ("model.actions.Action",),
+    ),
+    "reports": Page(
+        "Reports",
         (),
+        "What long operations hand back; most of them have a `summary()` in words.",
+        (
+            *("migrate.import_report.ImportReport", "migrate.import_report.ImportSummary"),
+            *("migrate.follow.FollowReport", "migrate.handover_report.CutoverReport"),
+            *("migrate.handover_report.RollbackReport", "migrate.export_report.ExportReport"),
+            *("migrate.rebuild.RebuildReport", "migrate.foreign.ForeignReport"),
+            *("mirror.repair.RepairReport", "mirror.status.MirrorStatus"),
+            *("api.inspect.doctor.DoctorReport", "store.records.VersionRow"),
+        ),
     ),
 }
+SPARK_BUILDERS = (
+    *("spark.merge.DeltaMergeBuilder", "spark.optimize.DeltaOptimizeBuilder"),
+    *("spark.builder.DeltaTableBuilder", "spark.streaming.StreamWriter"),
+)
 
 
 def pages() -> dict[str, str]:
     """The text of every page by file name."""
     out = {"deltasql.md": _front_page()}
-    for name, (title, own, given) in CLASSES.items():
-        parts = [f"# {title}", *map(_directive, own)]
+    for name, page in PAGES.items():
+        options = ("inherited_members: false",) if name == "actions" else ()
+        parts = [
+            f"# {page.title}",
+            *(_directive(f"deltasql.{each}", *options) for each in page.own),
+        ]
         if name == "delta-table":
             parts.append(_inherited())
-        parts += map(_directive, given)
+        if page.own and page.how:
+            parts.append("## What they hand out" if name != "actions" else "## What they share")
+        parts += [page.how, *(_directive(f"deltasql.{each}") for each in page.given)]
         out[f"{name}.md"] = "\n\n".join(parts)
-    out["spark.md"] = _room(deltasql.spark)
+    given = [_directive(f"deltasql.{each}") for each in SPARK_BUILDERS]
+    out["spark.md"] = "\n\n".join([_room(deltasql.spark), "## What they hand out", *given])
     out["aio.md"] = _room(deltasql.aio)
     return out
 
@@ -81,11 +119,7 @@ def own_names() -> list[str]:
 
 
 def _front_page() -> str:
-    homes = {
-        each.removeprefix("deltasql."): f"{page}.md"
-        for page, (_, own, _) in CLASSES.items()
-        for each in own
-    }
+    homes = {each: f"{name}.md" for name, page in PAGES.items() for each in page.own}
     rows = []
     for name in sorted(own_names(), key=str.lower):
         page = homes.get(name, "")
@@ -132,5 +166,10 @@ def _inherited() -> str:
     )
 
 
-def _directive(path: str) -> str:
-    return f"::: {path}"
+def _directive(path: str, *options: str) -> str:
+    lines = [
+        f"::: {path}",
+        *(["    options:"] if options else []),
+        *(f"      {o}" for o in options),
+    ]
+    return "\n".join(lines)

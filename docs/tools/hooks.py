@@ -39,7 +39,7 @@ MENU: dict[str, tuple[Any, ...]] = {
             (
                 *("reference/api/deltasql", "reference/api/delta-table", "reference/api/catalog"),
                 *("reference/api/transaction", "reference/api/spark", "reference/api/aio"),
-                *("reference/api/actions", "reference/api/"),
+                *("reference/api/actions", "reference/api/reports", "reference/api/"),
             ),
         ),
         *("reference/cli", "reference/config", "reference/uri", "reference/errors"),
