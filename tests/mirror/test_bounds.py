@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 SCHEMA = pa.schema([("id", pa.int64())])
 ASKED = {
     "sqlite": [
-        "durability",
         "relax_durability",
         "advance_target",
         "complete_versions",

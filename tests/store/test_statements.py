@@ -90,7 +90,6 @@ TEXTS = {
 # What only some databases need.
 ONLY = {
     "append_one_file": {"postgres"},
-    "durability": {"sqlite"},
     "has_ledger": {"sqlite", "duckdb"},
     "head_as_known": {"sqlite"},
     "longest_transaction": {"postgres"},

@@ -21,6 +21,7 @@ PREFIX = "DELTASQL_"
 _OUR_TABLE = re.compile(r"""tool\s*["']?\s*\.\s*["']?deltasql|^\s*\[\s*["']?tool["']?\s*\]""", re.M)
 _HOMES = ("XDG_CONFIG_HOME", "HOME")
 OTHER_VARIABLES = ("DELTASQL_CONFIG", "DELTASQL_URI")
+_seen: tuple[dict[object, object], object, list[str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,27 @@ def files(path: str | Path | None) -> list[Layer]:
 
 def fingerprint() -> tuple[object, ...]:
     """Tell whether a source may say something else than before: variables, files, the folder."""
+    variables, places = _of_variables()
+    return (os.getcwd(), variables, *[_stamp(place) for place in places])
+
+
+def _of_variables() -> tuple[object, list[str]]:
+    """Return the variables that matter, and the files that they and we name."""
+    global _seen
+    # To ask for every name costs more than all the rest: unchanged as a whole is unchanged.
+    everything = vars(os.environ).get("_data")
+    if _seen is not None and everything is not None and _seen[0] == everything:
+        return _seen[1:]
     names = [name for name in os.environ if name[: len(PREFIX)].upper() == PREFIX]
     variables = tuple((name, os.environ[name]) for name in [*names, *_HOMES] if name in os.environ)
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     asked = os.environ.get("DELTASQL_CONFIG")
     places = [f"deltasql.{suffix}" for suffix in ("toml", "yaml", "yml")]
-    places += ["pyproject.toml", f"{home}/deltasql/config.toml", *([asked] if asked else [])]
-    return (os.getcwd(), variables, tuple(map(_stamp, places)))
+    places += ["pyproject.toml", f"{home}/deltasql/config.toml"]
+    if asked:
+        places.append(os.path.expanduser(asked))
+    _seen = (dict(everything or {}), variables, places)
+    return variables, places
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,7 +214,7 @@ _PARSERS: dict[str, Callable[[str, Path], Any]] = {".toml": _toml, ".yaml": _yam
 
 def _stamp(name: str) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(os.path.expanduser(name))
+        found = os.stat(name)
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_FEW_ROWS = 64
 
 
 def split_by_partition(
@@ -83,6 +84,8 @@ def _codes(table: pa.Table, columns: Sequence[str]) -> pa.Array | None:
     """Number the partition of each row, None for one alone: comparing values would lose NaN."""
     codes: Any = None
     for name in columns:
+        if table.num_rows <= _FEW_ROWS and _is_one(table[name]):
+            continue
         encoded = _encoded(table[name].combine_chunks())
         if len(encoded.dictionary) < 2:
             continue
@@ -95,6 +98,13 @@ def _codes(table: pa.Table, columns: Sequence[str]) -> pa.Array | None:
         joined = pc.add(pc.multiply(codes, size), indices).dictionary_encode()
         codes = joined.indices.cast(pa.int64())
     return codes
+
+
+def _is_one(column: pa.ChunkedArray) -> bool:
+    """Tell whether a few values are all the same; without Arrow, which takes longer to call."""
+    # Equal to Python, but not the same: zeros of either sign, and a decimal's scale.
+    is_plain = pa.types.is_string(column.type) or pa.types.is_integer(column.type)
+    return is_plain and len(set(column.to_pylist())) == 1
 
 
 def _encoded(values: pa.Array) -> pa.DictionaryArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
@@ -93,7 +93,7 @@ class Target:
 
     @property
     def schema(self) -> StructType:
-        return StructType.from_json(self.metadata.schema_string)
+        return _schema(self.metadata.schema_string)
 
     @property
     def configuration(self) -> Mapping[str, str]:
@@ -220,6 +220,11 @@ class Target:
         if protocol is not None and protocol != self.protocol:
             self.staged.protocol = protocol
         self.follows()
+
+
+@lru_cache(maxsize=64)
+def _schema(text: str) -> StructType:
+    return StructType.from_json(text)
 
 
 def names_table(

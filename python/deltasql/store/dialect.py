@@ -73,6 +73,8 @@ class Dialect(Protocol):
 
     name: str
     types: dict[str, str]
+    is_full: bool
+    """Whether a commit waits for the disk."""
 
     @property
     def append_one(self) -> AppendOne | None:
@@ -80,6 +82,13 @@ class Dialect(Protocol):
 
     def session(self) -> AbstractContextManager[Session]:
         """Borrow a connection from the pool."""
+
+    def hand_over(self, name: str, /, **params: Any) -> bool:
+        """Give a statement to a server that runs it meanwhile; False where that is not to be had.
+
+        It runs before anything that is sent later by the same thread. Whether it was refused
+        is not told: it is for notes that only matter if nothing else comes.
+        """
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         """Run a bulk read and return its rows as Arrow."""

@@ -140,6 +140,7 @@ class DuckdbDialect:
 
     name = "duckdb"
     types = TYPES
+    is_full = True
     append_one: AppendOne | None = None
 
     def __init__(self, path: Path | None, config: Config) -> None:
@@ -177,6 +178,9 @@ class DuckdbDialect:
         finally:
             session.rollback()
             session._connection.close()
+
+    def hand_over(self, name: str, /, **params: Any) -> bool:
+        return False  # there is nobody who would go on with it
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         with self.session() as session:

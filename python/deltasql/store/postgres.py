@@ -178,6 +178,7 @@ class PostgresDialect:
 
     name = "postgres"
     types = TYPES
+    is_full = True
     append_one = staticmethod(append_in_one_statement)
 
     def __init__(self, conninfo: str, config: Config, *, pool_size: int | None = None) -> None:
@@ -198,6 +199,9 @@ class PostgresDialect:
                 with nullcontext() if connection.closed else _quiet():
                     session.rollback()
                 raise
+
+    def hand_over(self, name: str, /, **params: Any) -> bool:
+        return self._pool.hand_over(name, params)
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         text = statement(name, "postgres")

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -19,6 +19,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from deltasql.exceptions import StoreBusyError, StoreClosedError, StoreUnavailableError
 from deltasql.store.dialect import Row
+from deltasql.store.postgres_handed import collect, hand_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,20 @@ class _Home:
         self.taken = threading.Lock()
         self.connection: Connection | None = None
         self.born = 0.0
+        self.settled = threading.Event()
+        self.settled.set()
+
+    def settle(self) -> None:
+        """Take the answer to what was handed over; a connection that is lost is closed."""
+        if self.settled.is_set() or self.connection is None:
+            return
+        try:
+            if not self.connection.closed:
+                collect(self.connection.pgconn)
+        except psycopg.OperationalError:
+            self.connection.close()
+        finally:
+            self.settled.set()
 
     def close(self) -> None:
         if self.connection is not None:
@@ -69,10 +84,12 @@ class PostgresPool:
         if not home.taken.acquire(timeout=self._settings.timeout_s if alone else 0):
             if alone:
                 raise self._too_busy()
+            home.settled.wait(self._settings.timeout_s)  # what was handed over comes first
             with self._lend_from_pool() as connection:
                 yield connection
             return
         try:
+            home.settle()
             at_hand = self._at_home(home)
             if at_hand is None:
                 with self._lend_from_pool() as connection:
@@ -85,6 +102,33 @@ class PostgresPool:
         finally:
             home.taken.release()
             if self._closed:  # meanwhile, and could not take what we had
+                self._close_home(home)
+
+    def hand_over(self, name: str, params: dict[str, Any]) -> bool:
+        """Send a statement for whose answer nobody waits; False when no connection is at hand."""
+        self._check_usable()
+        home = self._home
+        if not home.taken.acquire(blocking=False):
+            return False
+        try:
+            home.settle()
+            connection = self._at_home(home)
+            if connection is None:
+                return False
+            connection.__dict__["_deltasql_used"] = time.monotonic()
+            home.settled.clear()
+            is_sent = False
+            try:
+                is_sent = hand_over(connection.pgconn, name, params)
+            except psycopg.OperationalError:
+                connection.close()  # the next who asks for one finds out why
+            finally:
+                if not is_sent:
+                    home.settled.set()
+            return is_sent
+        finally:
+            home.taken.release()
+            if self._closed:
                 self._close_home(home)
 
     @contextmanager

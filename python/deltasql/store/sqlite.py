@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,10 @@ from deltasql.store.sqlite_gate import Gate
 from deltasql.store.statements import LIST_PARAMETER, PARAMETER, insert_some, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
+    from types import TracebackType
 
     import pyarrow as pa
 
@@ -59,7 +60,7 @@ class SqliteSession:
     def query(self, name: str, /, **params: Any) -> list[Row]:
         listed = _list_parameter(name)
         if listed is None:
-            bound = params if not _has_list(params) else _as_json(params)
+            bound = _as_json(params) if _takes_json(name) else params
             return self._connection.execute(_text(name), bound).fetchall()
         rows: list[Row] = []
         for part in chunks(params.pop(listed), _LIST_CHUNK):
@@ -69,7 +70,7 @@ class SqliteSession:
     def execute(self, name: str, /, **params: Any) -> int:
         listed = _list_parameter(name)
         if listed is None:
-            bound = params if not _has_list(params) else _as_json(params)
+            bound = _as_json(params) if _takes_json(name) else params
             return self._connection.execute(_text(name), bound).rowcount
         changed = 0
         for part in chunks(params.pop(listed), _LIST_CHUNK):
@@ -113,6 +114,32 @@ class SqliteSession:
         return nullcontext()
 
 
+class _Borrowed:
+    """A session for the length of a block; what it did not commit is rolled back."""
+
+    __slots__ = ("_gate", "_lent", "_session")
+
+    def __init__(self, lent: AbstractContextManager[sqlite3.Connection], gate: Gate) -> None:
+        self._lent, self._gate = lent, gate
+
+    def __enter__(self) -> SqliteSession:
+        self._session = SqliteSession(self._lent.__enter__(), self._gate)
+        return self._session
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._session.rollback()
+        except BaseException as failure:
+            self._lent.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        self._lent.__exit__(kind, error, traceback)
+
+
 class SqliteDialect:
     """A SQLite file as the authority."""
 
@@ -122,6 +149,7 @@ class SqliteDialect:
 
     def __init__(self, path: Path, config: Config) -> None:
         self._path, self._config = path, config
+        self.is_full = config.store.synchronous == "full"
         self._gate = Gate(f"{path}-queue", config.store.busy_timeout_ms / 1000)
         path.parent.mkdir(parents=True, exist_ok=True)
         pool = config.pool
@@ -155,14 +183,11 @@ class SqliteDialect:
             ) from error
         return connection
 
-    @contextmanager
-    def session(self) -> Iterator[SqliteSession]:
-        with self._pool.lend() as connection:
-            session = SqliteSession(connection, self._gate)
-            try:
-                yield session
-            finally:
-                session.rollback()
+    def session(self) -> AbstractContextManager[SqliteSession]:
+        return _Borrowed(self._pool.lend(), self._gate)
+
+    def hand_over(self, name: str, /, **params: Any) -> bool:
+        return False  # there is nobody who would go on with it
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         listed = _list_parameter(name)
@@ -229,8 +254,9 @@ def _list_parameter(name: str) -> str | None:
     return match[1] if match else None
 
 
-def _has_list(params: dict[str, Any]) -> bool:
-    return any(type(value) is list for value in params.values())
+@cache
+def _takes_json(name: str) -> bool:
+    return "json_each(" in _text(name)
 
 
 def _as_json(params: dict[str, Any]) -> dict[str, Any]:

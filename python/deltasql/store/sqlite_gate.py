@@ -14,8 +14,6 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 _STARVING_S = 0.25
 _SHORTEST_S, _LONGEST_S = 0.00025, 0.008
@@ -38,18 +36,25 @@ class Gate:
             connection.execute(self._restore)
 
     def _wait(self, connection: sqlite3.Connection, start: float) -> None:
-        with self._opened() as descriptor:
+        descriptor = self._opened()
+        starving, pause_s = False, _SHORTEST_S
+        try:
             # Waits while a starving one has his turn.
             _flock(descriptor, fcntl.LOCK_SH)
             _flock(descriptor, fcntl.LOCK_UN)
-            starving, pause_s = False, _SHORTEST_S
             while not self._try(connection, start):
                 if not starving and time.monotonic() - start > _STARVING_S:
-                    _flock(descriptor, fcntl.LOCK_EX)
                     starving, pause_s = True, _SHORTEST_S
+                    _flock(descriptor, fcntl.LOCK_EX)
                 time.sleep(pause_s * random.uniform(0.5, 1.5))
                 # Who is patient lets the writer of the moment go on with its pages in memory.
                 pause_s = min(2 * pause_s, _SHORTEST_S if starving else _LONGEST_S)
+        finally:
+            if descriptor is not None:
+                if starving:
+                    # A process forked meanwhile has it too: closing ours does not open the gate.
+                    _flock(descriptor, fcntl.LOCK_UN)
+                os.close(descriptor)
 
     def _try(self, connection: sqlite3.Connection, start: float) -> bool:
         try:
@@ -62,20 +67,12 @@ class Gate:
             return False
         return True
 
-    @contextmanager
-    def _opened(self) -> Iterator[int | None]:
+    def _opened(self) -> int | None:
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError:
             # The file belongs to another user, or the folder is full: go without the gate.
-            yield None
-            return
-        try:
-            yield descriptor
-        finally:
-            # A process forked meanwhile has it too: closing ours alone does not open the gate.
-            _flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+            return None
 
 
 def _flock(descriptor: int | None, operation: int) -> None:

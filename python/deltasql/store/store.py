@@ -36,6 +36,8 @@ from deltasql.store.sqlite import SqliteDialect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from types import TracebackType
 
     import pyarrow as pa
 
@@ -51,9 +53,6 @@ def open_store(uri: DeltaSqlUri, config: Config, *, migrate: bool = True) -> Sto
     if migrate:
         store.migrate()
     return store
-
-
-_FULL_DURABILITY = 2  # SQLite's number for synchronous = FULL
 
 
 class Store:
@@ -105,11 +104,9 @@ class Store:
             telemetry.forget("mirror_lag_seconds", table=table)
             telemetry.forget("files_active", table=table)
 
-    @contextmanager
-    def session(self) -> Iterator[Session]:
+    def session(self) -> AbstractContextManager[Session]:
         """Borrow a connection."""
-        with self.dialect.session() as session:
-            yield session
+        return self.dialect.session()
 
     def classify(self, error: BaseException) -> Fault:
         return self.dialect.classify(error)
@@ -119,13 +116,9 @@ class Store:
         """The driver's exception classes."""
         return self.dialect.errors()
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self) -> AbstractContextManager[None]:
         """Turn a driver's error into ours."""
-        try:
-            yield
-        except self.dialect.errors() as error:
-            raise self.translate(error) from error
+        return _Translated(self)
 
     def translate(self, error: BaseException) -> TxnLogStoreError:
         """Return our error for a driver's: lost, busy, or refused for a reason of its own."""
@@ -150,7 +143,7 @@ class Store:
         name = self.dialect.name
         with self._translated(), self.dialect.write_turn(), self.session() as session:
             # SQLite changes it between transactions, PostgreSQL within one.
-            is_full = name == "sqlite" and session.query("durability")[0][0] == _FULL_DURABILITY
+            is_full = name == "sqlite" and self.dialect.is_full
             if is_full:
                 session.query("relax_durability")
             try:
@@ -329,8 +322,10 @@ class Store:
         """Note files before they are written, so that one without a commit is known as such."""
         # A note that is lost with the power leaves a file that only a full vacuum finds.
         if paths and self.dialect.name == "postgres":
-            at = {"txn_id": txn_id, "table_id": table_id, "now_ms": now_ms()}
-            self.query("note_staged_files", paths=list(paths), **at)
+            noted = {"txn_id": txn_id, "table_id": table_id, "now_ms": now_ms()}
+            noted["paths"] = list(paths)
+            if not self.dialect.hand_over("note_staged_files", **noted):
+                self.query("note_staged_files", **noted)
         elif paths:
             rows = [(txn_id, table_id, path, now_ms()) for path in paths]
             with self.relaxed() as session:
@@ -345,6 +340,27 @@ class Store:
         """Forget the intents of a transaction whose files are gone."""
         with self._translated(), self.dialect.write_turn(), self.session() as session:
             session.execute("clear_staged_files", txn_id=txn_id)
+
+
+class _Translated:
+    """A block whose errors of the driver become ours."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None and isinstance(error, self._store.errors):
+            raise self._store.translate(error) from error
 
 
 def _dialect(uri: DeltaSqlUri, config: Config) -> Dialect:

@@ -162,9 +162,6 @@ RETURNING m.table_id;
 UPDATE dl_mirror_targets SET claimed_by = NULL, claimed_until_ms = $now_ms
 WHERE table_id = $table_id AND target = $target AND claimed_by = $claimed_by;
 
--- name: durability [sqlite]
-PRAGMA synchronous;
-
 -- name: relax_durability [sqlite]
 PRAGMA synchronous = NORMAL;
 
