@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.ducklake import ducklake_connection
-
 if TYPE_CHECKING:
     import duckdb
 
@@ -149,7 +147,10 @@ class DuckLakeRows:
 
     def prepare(self) -> None:
         """Load the extensions."""
+        # Here and not at the top: the other systems' processes shall not have DuckDB in them.
         import pandas  # noqa: F401
+
+        from benchmarks.ducklake import ducklake_connection
 
         self._db: duckdb.DuckDBPyConnection = ducklake_connection()
         self._db.execute(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import arro3.core
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -223,3 +224,43 @@ def test_nothing_is_left_behind(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) 
     with DuckDbEngine(config) as engine:  # the same DuckDB, in which the rows are gone
         assert engine.collect(engine.query(tables))["n"].to_pylist() == [0]
     assert kept.columns == ("n",)
+
+
+def _many(rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, rows, 500_000):
+        yield pa.record_batch({"n": np.arange(start, start + 500_000)})
+
+
+@pytest.mark.parametrize("rows", [500_000, 5_000_000], ids=["held", "kept"])
+def test_a_stream_of_any_size_is_read_again_and_numbered(engine: DuckDbEngine, rows: int) -> None:
+    schema = pa.schema([("n", pa.int64())])
+    relation = engine.rows(pa.RecordBatchReader.from_batches(schema, _many(rows)))
+    numbered = engine.numbered(relation, "number")
+    del relation
+    assert numbered.columns == ("n", "number")
+    query = parse_one(
+        "SELECT count(*) AS rows, sum(n)::BIGINT AS total, count(DISTINCT number) AS numbers FROM t"
+    )
+    wanted = {"rows": rows, "total": rows * (rows - 1) // 2, "numbers": rows}
+    for _ in range(2):
+        assert engine.collect(engine.query(query, t=numbered)).to_pylist() == [wanted]
+
+
+def test_error_late_in_a_large_stream_is_raised_as_it_is(engine: DuckDbEngine) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from _many(5_000_000)
+        raise LookupError("the source is gone")
+
+    schema = pa.schema([("n", pa.int64())])
+    with pytest.raises(LookupError, match="the source is gone"):
+        engine.rows(pa.RecordBatchReader.from_batches(schema, broken()))
+
+
+def test_values_that_are_no_numbers_are_found_in_a_stream(engine: DuckDbEngine) -> None:
+    values = pa.table({"v": [1.0, float("nan"), None]})
+    query = parse_one(
+        "SELECT count(*) AS n FROM t WHERE v = 'NaN'::DOUBLE OR v > 5", dialect="duckdb"
+    )
+    assert (
+        engine.collect(engine.query(query, t=engine.rows(values.to_reader())))["n"][0].as_py() == 1
+    )

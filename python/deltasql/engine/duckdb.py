@@ -23,6 +23,7 @@ from deltasql.engine.duckdb_scan import (
 )
 from deltasql.engine.duckdb_shared import Lent, lend
 from deltasql.engine.duckdb_types import delta_types
+from deltasql.engine.held_rows import HeldRows, held_rows
 from deltasql.engine.parquet import write_batches
 from deltasql.engine.ranks import rank_query
 from deltasql.engine.revisable import may_be_revised
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from deltasql.model.actions import AddFile
 
 BATCH_ROWS = 122_880  # a row group of DuckDB
+_CHANGES = 16_384  # rows that are taken at once; those of a row group are put together anyway
 _PLAIN = WriteOptions()
 
 
@@ -122,17 +124,20 @@ class DuckDbEngine:
         return self._view("\nUNION ALL ".join(queries), columns, names)
 
     def rows(self, data: object) -> Relation:
-        """Return what a user handed in; a stream is kept, on disk when it is large."""
+        """Return what a user handed in; a stream that is large is kept, on disk if need be."""
         if isinstance(data, DuckDbRelation):
             return data
         if not is_stream(data):
             return self._source(batches(data).read_all())
-        failed: list[BaseException] = []
         given = batches(data)
+        held = held_rows(given)
+        if isinstance(held, HeldRows):
+            return self._source(held)
+        failed: list[BaseException] = []
 
         def read() -> Iterator[pa.RecordBatch]:
             try:
-                yield from given
+                yield from held
             except BaseException as error:
                 failed.append(error)
                 raise
@@ -164,6 +169,9 @@ class DuckDbEngine:
     def numbered(self, relation: Relation, name: str) -> Relation:
         """Give every row a number in a new column; what is a table already has one."""
         own = own_relation(relation)
+        source = self._sources.get(own.name)
+        if isinstance(source, HeldRows):
+            return self._source(source.numbered(name))
         if self._kinds.get(own.name) != "TABLE":
             return self.numbered(self.keep(own), name)
         query = f"FROM {own.name} SELECT *, rowid AS {identifier(name)}"
@@ -179,14 +187,12 @@ class DuckDbEngine:
             found = self._connection.execute(f"FROM {own_relation(relation).name}").to_arrow_table()
         return found.cast(delta_types(found.schema))
 
-    def stream(self, relation: Relation) -> pa.RecordBatchReader:
+    def stream(self, relation: Relation, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
         """Return rows as Arrow, batch by batch, in bounded memory."""
         # On a connection of its own, since one connection has one open answer.
         cursor = self._cursor()
         with told():
-            reader = cursor.execute(f"FROM {own_relation(relation).name}").to_arrow_reader(
-                BATCH_ROWS
-            )
+            reader = cursor.execute(f"FROM {own_relation(relation).name}").to_arrow_reader(rows)
         schema = delta_types(reader.schema)
 
         def read(_: Relation = relation) -> Iterator[pa.RecordBatch]:
@@ -207,7 +213,10 @@ class DuckDbEngine:
         """Write files again in which rows are dropped or have new values."""
         in_order = exp.select(exp.Star()).from_(exp.to_table("c")).order_by(FILE, ROW)
         ordered = self.query(in_order, c=changes)
-        return revise_files(files, places, self.stream(ordered), plan)
+        rows = self.stream(ordered, _CHANGES)
+        with told():
+            self._database.give_back_memory()  # DuckDB has done most of its work
+        return revise_files(files, places, rows, plan)
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
         """Write rows as Parquet files with statistics; one without a commit is invisible."""

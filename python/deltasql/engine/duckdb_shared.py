@@ -58,6 +58,19 @@ class Lent:
         cursor.execute(f"USE {self.name}")
         return cursor
 
+    def give_back_memory(self) -> None:
+        """Let the system have what queries freed, which DuckDB keeps for later ones."""
+        import duckdb
+
+        # DuckDB does so whenever its limit is set, be it to what it is; nothing else asks for it.
+        try:
+            [(limit,)] = self.connection.execute(
+                "SELECT current_setting('memory_limit')"
+            ).fetchall()
+            self.connection.execute(f"SET GLOBAL memory_limit = {literal(limit)}")
+        except duckdb.OutOfMemoryException:  # it is told in round figures
+            return
+
     def give_back(self) -> None:
         """Forget all that is in the database."""
         import duckdb

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.engine.base import FILE, ROW
+from deltasql.engine.memory import give_back_memory
 from deltasql.exceptions import MergeAmbiguityError
 from deltasql.operations.info import tell
 from deltasql.operations.merge_files import matching_predicate, source_facts
@@ -78,6 +79,7 @@ def stage_merge(
 ) -> dict[str, int]:
     """Stage a merge and return deltalake's metrics."""
     clock, metrics = Stopwatch(), _Metrics()
+    give_back_memory()  # what it took to load libraries, and what the program freed
     evolved = spec.merge_schema and evolve_schema(target, source_schema, spec)
     plan = resolve_merge(target.schema, source_schema, spec)
     work = _Merge(target, plan, spec, target.engine.numbered(source, NUMBER), metrics, options)
