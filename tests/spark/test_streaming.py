@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -138,6 +139,18 @@ def test_a_batch_that_meets_a_conflict_is_tried_again_from_the_state_of_then(
     assert found(catalog, "t") == [7]
 
 
+def test_a_writer_that_travels_to_another_process_knows_its_catalog(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    writer = deltasql.spark.stream_writer({"all": None}, app_id="s", catalog=lake)
+    sent: Any = pickle.loads(pickle.dumps(writer))
+    for _ in range(2):
+        sent(spark.range(3), 0)
+    assert found(lake, "all") == [0, 1, 2]
+    assert lake.table("all").location.startswith(str(lake.config.table.data_root))
+    assert lake.table("all").version() == 0
+
+
 def test_a_stream_needs_a_name_and_a_function_its_own_arguments() -> None:
     with pytest.raises(TxnLogConfigError, match="app_id"):
         deltasql.spark.stream_writer("t", app_id="")
@@ -178,6 +191,30 @@ def test_a_query_from_table_to_tables_goes_on_after_restarts(
     assert found(lake, "all") == [1, 2, 3, 4, 5]
     assert found(lake, "odd") == [1, 3, 5]
     assert lake.table("all").version() == 2
+
+
+def test_a_query_begins_at_a_version_and_its_checkpoint_says_where_it_goes_on(
+    spark: SparkSession, lake: Catalog, tmp_path: Path
+) -> None:
+    for number in range(4):
+        append(lake, number)
+    deltasql.spark.register(spark, lake, views=False)
+    uri, checkpoint = lake.uri.to_string(), tmp_path / "checkpoint"
+    batches: list[list[int]] = []
+
+    def note(df: DataFrame, batch_id: int) -> None:
+        batches.append(sorted(row["id"] for row in df.collect()))
+
+    run(spark, checkpoint, uri, note, startingVersion=2, maxFilesPerTrigger=1)
+    assert batches == [[2], [3]]
+    append(lake, 4)
+    append(lake, 5)
+    run(spark, checkpoint, uri, note, startingVersion=0, maxFilesPerTrigger=1)
+    assert batches[2:] == [[4], [5]]
+    append(lake, 6)
+    append(lake, 7)
+    run(spark, checkpoint, uri, note, maxFilesPerTrigger=2)
+    assert batches[4:] == [[6, 7]]
 
 
 @pytest.mark.heavy

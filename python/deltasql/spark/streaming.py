@@ -86,16 +86,32 @@ def _sessions_catalog() -> Catalog | None:
     return None if session is None else catalog_of(session)
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a catalog is, for a process that has to open it."""
+
+    uri: DeltaSqlUri
+    config: Config
+
+
 @dataclass(slots=True)
 class StreamWriter:
     """Writes one micro-batch after the other."""
 
     tables: str | Mapping[str, Part] | Each
     app_id: str
-    catalog: str | DeltaSqlUri | Catalog | None = field(repr=False, default=None)
+    catalog: str | DeltaSqlUri | Catalog | _Place | None = field(repr=False, default=None)
     persist: bool | None = None
     attempts: int = _ATTEMPTS
     write: Mapping[str, Any] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Spark Connect runs it on the server, which opens the catalog for itself.
+        place: object = self.catalog
+        if isinstance(self.catalog, Catalog):
+            place = _Place(self.catalog.uri, self.catalog.config)
+        given = (self.tables, self.app_id, place, self.persist, self.attempts, self.write)
+        return StreamWriter, given
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         catalog = self._catalog(df)
@@ -160,6 +176,8 @@ class StreamWriter:
             return resolve_uri(self.tables)[0]
         if isinstance(self.catalog, Catalog):
             return self.catalog
+        if isinstance(self.catalog, _Place):
+            return shared(self.catalog.uri, self.catalog.config)
         if self.catalog is not None:
             return shared(self.catalog, Config.load())
         return required_catalog(df.sparkSession, f"the tables of the stream {self.app_id}")
