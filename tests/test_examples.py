@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import duckdb
 import pytest
 
 import deltasql
+from deltasql.api.connect import close_all
 from tests.conftest import new_catalog_uri
 
 if TYPE_CHECKING:
@@ -184,3 +186,38 @@ def test_the_example_without_spark_runs(tmp_path: Path, capsys: pytest.CaptureFi
     assert "versions: {'orders': 1, 'stock': 1}" in printed
     assert "Help:" in printed
     assert "stock@2" in printed
+
+
+def told() -> dict[str, str]:
+    """What examples/README.md shows of each script."""
+    page = (EXAMPLES / "README.md").read_text("utf-8")
+    return dict(re.findall(r"^## (\w+\.py)\n\n[^#]*?```text\n(.*?)```", page, re.M | re.S))
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DELTASQL_URI", raising=False)
+    yield
+    close_all()
+
+
+@pytest.mark.usefixtures("empty_folder")
+@pytest.mark.parametrize("name", [name for name in told() if name != "streaming.py"])
+def test_a_script_prints_what_the_page_shows(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    assert capsys.readouterr().out == told()[name]
+
+
+@pytest.mark.heavy
+@pytest.mark.usefixtures("empty_folder")
+def test_the_streaming_sink_prints_what_the_page_shows(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runpy.run_path(str(EXAMPLES / "streaming.py"))["main"](spark)
+    assert capsys.readouterr().out == told()["streaming.py"]
+
+
+def test_every_script_is_on_the_page() -> None:
+    scripts = {path.name for path in EXAMPLES.glob("*.py")}
+    assert scripts - {"multi_table.py"} == {*told()}

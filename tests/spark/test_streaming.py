@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -215,34 +214,6 @@ def test_a_query_begins_at_a_version_and_its_checkpoint_says_where_it_goes_on(
     append(lake, 7)
     run(spark, checkpoint, uri, note, maxFilesPerTrigger=2)
     assert batches[4:] == [[6, 7]]
-
-
-@pytest.mark.heavy
-def test_the_python_of_the_page_on_streams_runs(
-    spark: SparkSession, lake: Catalog, tmp_path: Path
-) -> None:
-    page = Path(__file__).parents[2] / "docs" / "how-to" / "streaming.md"
-    text = page.read_text("utf-8").replace("//lake/meta.db", f"/{lake.uri.database}")
-    into, by_function, out = re.findall(
-        r"```python\n(.*?)```", text.replace("/lake/checkpoints", str(tmp_path)), re.DOTALL
-    )
-    rows = pa.table({"sku": ["a", "b"], "amount": [5, -1]})
-    for name in ("raw", "stock"):
-        with lake.begin() as tx:
-            tx.write(name, rows)
-    deltasql.spark.register(spark, lake, views=False)
-    stream = spark.readStream.format("deltasql").load("raw")
-    names: dict[str, Any] = {"spark": spark, "stream": stream}
-    exec(into, names)
-    assert names["query"].awaitTermination(120)
-    counts = [lake.table(name).snapshot().totals().num_records for name in ("orders", "quarantine")]
-    assert counts == [1, 1]
-    exec(by_function, names)
-    names["write"](spark.createDataFrame(rows), 7)
-    with lake.begin() as tx:
-        assert sorted(tx.read("stock")["amount"].to_pylist()) == [0, 0]
-    exec(out, names)
-    assert names["stream"].isStreaming
 
 
 DRIVER = """

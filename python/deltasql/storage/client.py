@@ -93,7 +93,7 @@ class Client:
                 f"the options for {self.root} are not usable: {summary(error)}",
                 key="storage.options",
                 help="Give the options that deltalake takes in storage_options, or the variables "
-                "of the cloud; docs/how-to/object-stores.md has examples.",
+                "of the cloud; docs/guides/mirror.md has examples.",
             ) from None  # the driver's own text may quote a secret
 
 

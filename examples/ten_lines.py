@@ -1,0 +1,16 @@
+"""Ten lines: two Delta tables, one transaction, any reader. Run it in an empty folder."""
+
+import deltalake
+import pyarrow as pa
+
+import deltasql
+
+with deltasql.begin("deltasql://sqlite/lake/meta.db") as tx:  # all of it, or nothing
+    tx.write("orders", pa.table({"id": [1, 2], "sku": ["pen", "ink"]}))
+    tx.write("stock", pa.table({"sku": ["pen", "ink"], "left": [99, 49]}))
+print("committed:", tx.versions)
+
+stock = deltasql.DeltaTable("deltasql://sqlite/lake/meta.db?table=stock")
+stock.update({"left": "left - 1"}, predicate="sku = 'pen'")
+rows = deltalake.DeltaTable(stock.table_uri).to_pyarrow_table()  # stock deltalake, by path
+print("anybody reads:", rows.sort_by("sku").to_pylist())

@@ -1,0 +1,45 @@
+"""A tour in cells: open it in an editor that knows `# %%`, or run it as it is."""
+
+# %% A catalog in a file, and two tables in one transaction
+import polars as pl
+
+import deltasql
+
+catalog = deltasql.connect("deltasql://sqlite/lake/meta.db")
+with catalog.begin() as tx:
+    tx.write("orders", pl.DataFrame({"id": [1, 2, 3], "sku": ["pen", "ink", "pen"]}))
+    tx.write("stock", pl.DataFrame({"sku": ["pen", "ink"], "left": [98, 49]}))
+print(tx.versions)
+
+# %% SQL over the tables of the catalog
+query = "SELECT sku, count(*) AS sold FROM orders GROUP BY sku ORDER BY sku"
+print(catalog.query(query).read_all().to_pylist())
+
+# %% Rows are changed, and every version stays
+with catalog.begin() as tx:
+    tx.update("stock", {"left": "left - 1"}, predicate="sku = 'ink'")
+    tx.delete("orders", "id = 2")
+query = """
+    SELECT now.sku, old.left AS was, now.left AS is
+    FROM stock now JOIN stock@0 old USING (sku) ORDER BY now.sku
+"""
+print(catalog.query(query).read_all().to_pylist())
+
+# %% What happened
+for event in catalog.inspect.transactions().items:
+    print([(each.table, each.version) for each in event.participants])
+for change in catalog.changes("orders", 1).read_all().to_pylist():
+    print(change["_change_type"], change["id"], change["sku"])
+
+# %% Undo
+with catalog.begin() as tx:
+    tx.undo("orders")
+print(catalog.query("SELECT count(*) AS n FROM orders").read_all().to_pylist())
+
+# %% Care
+print(catalog.optimize("orders")["numFilesAdded"], "files,", catalog.vacuum("orders"), "to delete")
+print([check.name for check in catalog.inspect.doctor().checks if check.status != "ok"])
+
+# %% Anybody reads it
+print(pl.read_delta(catalog.table("orders").location).sort("id").rows())
+catalog.close()

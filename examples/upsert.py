@@ -1,0 +1,56 @@
+"""An upsert pipeline: batches of changes, late and repeated, merged once into a table.
+
+Each batch keeps the latest row of each key, is merged with a guard against late rows, counts what
+it did in a second table, and notes its number: a batch that comes again is left out.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+import deltasql
+
+URI = "deltasql://sqlite/lake/meta.db"
+BATCHES = {
+    1: [(1, "Ann", "Paris", 10), (2, "Bo", "Oslo", 10), (2, "Bo", "Rome", 12)],  # 2 comes twice
+    2: [(2, "Bo", "Lima", 11), (3, "Cy", "Cairo", 20)],  # 2 is late: older than what is there
+    3: [(1, "Ann", "Tokyo", 30)],
+}
+
+
+def main() -> None:
+    for number in (1, 2, 3, 3):  # the last one is delivered twice
+        rows = pl.DataFrame(BATCHES[number], ["id", "name", "city", "changed_at"], orient="row")
+        print(f"batch {number}:", load(number, rows) or "was loaded before")
+    table = deltasql.DeltaTable(f"{URI}?table=people")
+    print(pl.read_delta(table).sort("id"))
+    print("versions:", [(each["version"], each["operation"]) for each in table.history()])
+
+
+def load(number: int, rows: pl.DataFrame) -> dict[str, int] | None:
+    latest = rows.sort("changed_at").unique("id", keep="last", maintain_order=True)
+    with deltasql.begin(URI) as tx:
+        if tx.has_table("people"):
+            done = tx.snapshot("people").transaction_version("people-feed")
+            if done is not None and done >= number:
+                return None
+        else:
+            tx.create_table("people", latest.to_arrow().schema)
+        metrics = (
+            tx.merge("people", latest, "t.id = s.id", source_alias="s", target_alias="t")
+            .when_matched_update_all("s.changed_at > t.changed_at")
+            .when_not_matched_insert_all()
+            .execute()
+        )
+        counts = {
+            "inserted": metrics["num_target_rows_inserted"],
+            "updated": metrics["num_target_rows_updated"],
+        }
+        tx.write("loads", pl.DataFrame({"batch": [number], **{k: [v] for k, v in counts.items()}}))
+        note = deltasql.Transaction("people-feed", number)
+        tx.set_commit_properties("people", deltasql.CommitProperties(app_transactions=[note]))
+    return counts
+
+
+if __name__ == "__main__":
+    main()

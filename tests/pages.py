@@ -1,0 +1,165 @@
+"""Pages whose code runs: what it prints is put into the page, or compared with it.
+
+`python -m tests.pages docs/guides/migrating.md` writes the real output into a page.
+
+A page is one session from top to bottom. Its Python shares its names; what a block prints stands in
+a `text` block behind it, or behind each `print` as a comment. In a `console` block are commands and
+what they print, in a `sh` block commands alone. `<!-- not run: … -->` above a block says why not.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import sys
+import tempfile
+from contextlib import chdir, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from click.testing import CliRunner
+
+import deltasql
+from deltasql.api.connect import close_all
+from deltasql.cli.main import main
+
+ROOT = Path(__file__).parents[1]
+_PLACE = re.compile(r"/srv\b|/tmp/\w+")  # the folder that a page works in
+REASONS = (
+    "it installs",
+    "it is a whole command of make",
+    "it needs a cluster",
+    "it serves until it is stopped",
+    "its library is not installed here",
+)
+_BLOCK = re.compile(
+    r"(?:<!-- not run: (?P<reason>[^>]*) -->\n)?"
+    r"```(?P<language>python|console|sh)\n(?P<body>.*?)```(?:\n\n```text\n(?P<told>.*?)```)?",
+    re.DOTALL,
+)
+_COMMENT = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
+_VARYING = (
+    (re.compile(r"\b[\d,.]+ (s|bytes)\b"), r"N \1"),
+    (re.compile(r"(?<=  )[\d,]+(?=  0\b)"), "N"),  # bytes in a table
+    (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+(\+00:00|Z)"), "TIME"),
+    (re.compile(r"(?i)((?:bytesRemoved|size_in_bytes)\"?[:,]?\s*)\d+"), r"\1N"),
+    (re.compile(r"\{[\\]+\"avg.*?\}"), "SIZES"),
+    (re.compile(r"part-\S+\.parquet"), "FILE"),
+    (re.compile(r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b"), "ID"),
+    (re.compile(r"\b\d{8}T\d+Z"), "TIME"),
+    (re.compile(r"  +"), "  "),
+)
+
+
+@dataclass(slots=True)
+class Console:
+    """A shell that knows `export`, `deltasql` and `echo $?`, and a Python beside it."""
+
+    folder: Path
+    moved: dict[str, str] = field(default_factory=dict)  # what a page says -> what is there
+    names: dict[str, Any] = field(default_factory=dict)
+    code: int = 0
+    _last: str = ""
+
+    def page(self, text: str) -> str:
+        """Run a page from top to bottom; return it with what was printed."""
+        if place := _PLACE.search(text):
+            self.moved[place[0]] = str(self.folder)
+        with chdir(self.folder), patch.dict(os.environ):
+            os.environ.pop("DELTASQL_URI", None)
+            try:
+                found = _BLOCK.sub(self._block, text)
+            finally:
+                deltasql.unregister()
+                close_all()
+        self._refuse_unseen("the end")
+        return found
+
+    def _block(self, match: re.Match[str]) -> str:
+        body, told = match["body"], match["told"]
+        if match["reason"] is not None:
+            return match[0]
+        if match["language"] == "python":
+            printed = self._python(body, match.string.count("\n", 0, match.start("body")))
+            comments = _COMMENT.findall(body)
+            if comments and printed.splitlines() == comments:
+                return match[0]
+            block = f"```python\n{body}```"
+            return f"{block}\n\n```text\n{printed}```" if printed else block
+        rest = "" if told is None else f"\n\n```text\n{told}```"
+        if match["language"] == "console":
+            return f"```console\n{self._commands(body)}```{rest}"
+        for line in filter(None, body.replace("\\\n", " ").splitlines()):
+            self._command(line.partition("  #")[0])
+        return match[0]
+
+    def _commands(self, body: str) -> str:
+        lines = [line for line in body.splitlines() if line.startswith("$ ")]
+        return "".join(f"{line}\n{self._command(line[2:])}" for line in lines)
+
+    def _command(self, line: str) -> str:
+        if line == "echo $?":
+            code, self.code = self.code, 0
+            return f"{code}\n"
+        self._refuse_unseen(line)
+        words = shlex.split(self._here(line))
+        if words[0] == "export":
+            name, _, value = words[1].partition("=")
+            os.environ[name] = value
+            return ""
+        assert words[0] == "deltasql", line
+        result = CliRunner().invoke(main, words[1:])
+        if not isinstance(result.exception, SystemExit | None):
+            raise result.exception
+        self.code = result.exit_code
+        self._last = result.output
+        return self._there(result.output)
+
+    def _refuse_unseen(self, line: str) -> None:
+        assert self.code == 0, f"exit code {self.code} before {line!r}: {self._last}"
+
+    def _python(self, body: str, above: int) -> str:
+        with redirect_stdout(io.StringIO()) as printed:  # an error names the line of the page
+            exec(compile("\n" * above + self._here(body), "page", "exec"), self.names)
+        return self._there(printed.getvalue())
+
+    def _here(self, text: str) -> str:
+        for said, is_there in self.moved.items():
+            text = text.replace(said, is_there)
+        return text
+
+    def _there(self, text: str) -> str:
+        for said, is_there in self.moved.items():
+            text = text.replace(is_there, said)
+        return text
+
+
+def written_pages() -> list[Path]:
+    """Every page that people wrote; those of `docs/reference` are generated."""
+    folders = ("guides", "how-to", "explanation")
+    pages = [page for each in folders for page in sorted((ROOT / "docs" / each).glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *pages]
+
+
+def reasons(text: str) -> list[str]:
+    """Why blocks of a page are not run."""
+    return [match["reason"] for match in _BLOCK.finditer(text) if match["reason"] is not None]
+
+
+def steady(text: str) -> str:
+    """Leave out what is never the same twice: times, sizes and names of files."""
+    for pattern, word in _VARYING:
+        text = pattern.sub(word, text)
+    return text
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        path = Path(name)
+        with tempfile.TemporaryDirectory() as temporary:
+            done = Console(Path(temporary)).page(path.read_text("utf-8"))
+        path.write_text(done, "utf-8")

@@ -1,0 +1,53 @@
+"""Pages can be followed word for word: their code runs, and prints what they show."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.pages import REASONS, ROOT, Console, reasons, steady, written_pages
+from tests.s3 import new_bucket
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Its commands start from a loss, which tests/migrate/test_runbook.py makes for each of them.
+OF_ITS_OWN = "docs/guides/disaster-recovery.md"
+PAGES = {
+    str(page.relative_to(ROOT)): text
+    for page in written_pages()
+    if re.search(r"^```(python|console|sh)$", text := page.read_text("utf-8"), re.MULTILINE)
+    and page != ROOT / OF_ITS_OWN
+}
+WITH_SPARK = [name for name, text in PAGES.items() if re.search(r"^import.*\bspark\b", text, re.M)]
+WITH_S3 = [name for name, text in PAGES.items() if "http://127.0.0.1:9000" in text]
+ALONE = [name for name in PAGES if name not in {*WITH_SPARK, *WITH_S3}]
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_page_can_be_followed(name: str, tmp_path: Path) -> None:
+    assert steady(Console(tmp_path).page(PAGES[name])) == steady(PAGES[name])
+
+
+@pytest.mark.parametrize("name", WITH_S3)
+def test_a_page_with_a_bucket_can_be_followed(name: str, tmp_path: Path, s3_server: str) -> None:
+    bucket = new_bucket(s3_server)
+    moved = {"http://127.0.0.1:9000": s3_server, "s3://lake": bucket}
+    assert steady(Console(tmp_path, moved).page(PAGES[name])) == steady(PAGES[name])
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", WITH_SPARK)
+def test_a_page_with_spark_can_be_followed(name: str, tmp_path: Path, spark: SparkSession) -> None:
+    console = Console(tmp_path)
+    assert steady(console.page(PAGES[name])) == steady(PAGES[name])
+    assert console.names["spark"] is spark
+
+
+def test_what_is_not_run_says_why() -> None:
+    found = {name: reasons(text) for name, text in PAGES.items()}
+    assert {each for page in found.values() for each in page} <= {*REASONS}
+    assert {name for name, page in found.items() if len(page) > 2} == set()
