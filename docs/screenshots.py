@@ -8,6 +8,7 @@ through them while it is written.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 import time
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
 
 IMAGES = Path(__file__).parent / "images"
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking", "--force-color-profile=srgb"]
 WIDTH, HEIGHT = 1280, 860
 TOKEN = "shown-on-no-picture"
@@ -62,6 +63,9 @@ PAGES = {
 
 def main(names: list[str]) -> None:
     """Take the pictures that were named, or all."""
+    chromium = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
+    if chromium is None:
+        sys.exit("Chromium is needed for pictures: install the package chromium")
     IMAGES.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="shop-") as folder,
@@ -69,7 +73,7 @@ def main(names: list[str]) -> None:
         serving(catalog, allow_writes=True, token=TOKEN) as served,
         sync_playwright() as playwright,
     ):
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         for scheme in ("light", "dark"):
             page = visit(browser, served.address, scheme)
             for name in names or PAGES:

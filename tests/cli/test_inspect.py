@@ -106,6 +106,7 @@ def test_history_by_limit_and_operation(run: Run) -> None:
     assert [each["version"] for each in told(run, "history", "sales", "--limit", "2")] == [2, 1]
     only = told(run, "history", "sales", "--operation", "delete")
     assert [each["version"] for each in only] == [2]
+    assert "Did you mean 'DELETE'?" in run("history", "sales", "--operation", "delet").stderr
     assert told(run, "history", "sales")[-1]["group_size"] == 2
     assert "txn id" in run("history", "sales", "--transactions").stdout
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.cli.terminal import on_terminal
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli
 
@@ -76,8 +78,18 @@ def test_vacuum_lists_before_it_deletes(sales: Cli, tmp_path: Path) -> None:
     assert ids(sales) == [0, 1, 2, 3]
 
 
+def test_a_bar_tells_how_many_files_are_deleted(sales_in_sqlite: Cli) -> None:
+    sales_in_sqlite("optimize", "sales")
+    words = ("vacuum", "sales", "--retention-hours", "0", "--force", "--yes")
+    told, drawn = on_terminal(sales_in_sqlite.uri, *words)
+    assert told.count(".parquet") == 2
+    assert "2 of 2" in drawn
+
+
 def test_vacuum_keeps_to_the_retention_unless_forced(sales: Cli) -> None:
-    assert "retention" in sales("vacuum", "sales", "--retention-hours", "0", wanted=3).stderr
+    told = sales("vacuum", "sales", "--retention-hours", "0", wanted=3).stderr
+    assert "retention" in told
+    assert "--force" in told
     sales("vacuum", "sales", "--full", "--lite", wanted=2)
     assert sales.json("vacuum", "sales", "--full", "--dry-run") == []
 

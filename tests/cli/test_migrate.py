@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +19,7 @@ import deltasql
 from deltasql.cli.commands import Commands
 from deltasql.cli.main import main
 from deltasql.exceptions import ImportMismatchError
+from tests.cli.terminal import on_terminal, started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -222,6 +220,10 @@ def test_spark_reads_the_log_and_the_data(
 
 def test_nothing_happens_before_the_answer_is_yes(run_sqlite: Run, sales: Path) -> None:
     run_sqlite("import", str(sales))
+    for words in (["cutover", "sale"], ["rollback", "sale", "--yes"]):
+        told = run_sqlite(*words, wanted=3).stderr
+        assert "Did you mean sales?" in told
+        assert "[y/N]" not in told
     run_sqlite("cutover", "sales", wanted=1, answer="n\n")
     write(sales, 3)
     run_sqlite("cutover", "sales", answer="y\n")
@@ -255,9 +257,8 @@ def test_reports_are_the_same_in_every_format_for_programs(run_sqlite: Run, sale
 
 
 def test_watching_goes_on_until_it_is_told_to_stop(sqlite_uri: DeltaSqlUri, sales: Path) -> None:
-    with started(
-        sqlite_uri, "--format", "ndjson", "follow", str(sales), "--watch", "0.05"
-    ) as process:
+    words = ("--format", "ndjson", "follow", str(sales), "--watch", "0.05")
+    with started(sqlite_uri.to_string(), *words) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["state"] == "followed"
         write(sales, 3)
@@ -272,38 +273,7 @@ def test_bars_are_drawn_on_a_terminal_and_nowhere_else(
     sqlite_uri: DeltaSqlUri, sales: Path, run_sqlite: Run
 ) -> None:
     assert run_sqlite("import", str(sales), "--dry-run").stderr == ""
-    ours, theirs = os.openpty()
-    with started(sqlite_uri, "import", str(sales), stderr=theirs) as process:
-        os.close(theirs)
-        drawn = read_all(ours)
-        assert process.stdout is not None
-        told = process.stdout.read()
-    assert process.returncode == 0
+    told, drawn = on_terminal(sqlite_uri.to_string(), "import", str(sales))
     assert "sales: imported" in told
     assert "sales" in drawn
     assert "\x1b[" in drawn
-
-
-def started(uri: DeltaSqlUri, *words: str, stderr: int | None = None) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "deltasql.cli.main", "--uri", uri.to_string(), *words],
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        text=True,
-    )
-
-
-def read_all(terminal: int) -> str:
-    """Read what a process writes to a terminal until it is gone."""
-    text = b""
-    while True:
-        try:
-            found = os.read(terminal, 65536)
-        except OSError:  # the other side was closed
-            break
-        if not found:
-            break
-        text += found
-    os.close(terminal)
-    return text.decode()

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,13 @@ from click.testing import CliRunner, Result
 
 import deltasql
 from deltasql.cli.main import main
+from tests.cli.terminal import on_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deltasql.uri import DeltaSqlUri
+    from tests.cli.conftest import Cli
 
 ROWS = pa.table({"id": [1, 2, 3]})
 
@@ -49,6 +52,11 @@ def run(
         return result
 
     return call
+
+
+@pytest.fixture
+def table_uri(catalog_uri: DeltaSqlUri) -> str:
+    return replace(catalog_uri, table="sales").to_string()
 
 
 def status(run: Callable[..., Result]) -> dict[str, Any]:
@@ -96,6 +104,61 @@ def test_repair_and_reject_can_be_tried_and_ask(run: Callable[..., Result], lake
     assert foreign.exists()
     run("mirror", "reject", "sales", "--yes")
     assert not foreign.exists()
+
+
+def test_a_repair_that_is_tried_changes_nothing(run: Callable[..., Result], lake: Path) -> None:
+    run("mirror", "publish")
+    log = log_of(lake)
+    (log / f"{1:020d}.json").unlink()
+    (log / f"{3:020d}.json").write_text('{"commitInfo":{"timestamp":1,"operation":"WRITE"}}\n')
+    before = {each.name: each.read_bytes() for each in log.rglob("*") if each.is_file()}
+    found = run("--format", "json", "mirror", "repair", "sales", "--dry-run", "--force").stdout
+    told = json.loads(found)
+    assert (told["dry_run"], told["published"]) == (True, [1])
+    assert told["aside"] == [f"_delta_log/{3:020d}.json"]
+    assert not told["after"]["ok"]
+    # Nothing is shut, as verify would: somebody only looked.
+    assert status(run)["state"] == "ACTIVE"
+    assert {each.name: each.read_bytes() for each in log.rglob("*") if each.is_file()} == before
+    run("mirror", "repair", "sales", wanted=1)  # what is not ours stays, and is told
+    run("mirror", "repair", "sales", "--force", "--yes")
+    run("verify", "sales")
+
+
+def test_what_does_not_exist_is_told_before_anything_is_asked(run: Callable[..., Result]) -> None:
+    for words in (["repair", "sale", "--force"], ["adopt", "sale"], ["reject", "sale"]):
+        told = run("mirror", *words, wanted=3).stderr
+        assert "Did you mean sales?" in told
+        assert "[y/N]" not in told
+    told = run("mirror", "targets", "remove", "sales", "tabel", wanted=2).stderr
+    assert "Did you mean 'table'?" in told
+    assert "[y/N]" not in told
+
+
+def test_a_table_is_also_named_by_its_uri(run: Callable[..., Result], table_uri: str) -> None:
+    assert "3 versions published" in run("mirror", "publish", table_uri).stderr
+    (found,) = json.loads(run("--format", "json", "mirror", "status", table_uri).stdout)
+    assert found["published_version"] == 2
+
+
+def test_bars_tell_how_far_publishing_and_repairing_are(
+    sales_in_sqlite: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = sales_in_sqlite.uri
+    monkeypatch.setenv("DELTASQL_MIRROR__MODE", "off")
+    rows = deltasql.DeltaTable(f"{uri}?table=sales").to_pyarrow_table()
+    for words in (["publish"], ["run", "--once"]):
+        with deltasql.connect(uri) as catalog:
+            for number in range(3):
+                with catalog.begin() as transaction:
+                    transaction.write("sales", rows.slice(number, 1))
+        _, drawn = on_terminal(uri, "mirror", *words)
+        assert "3 of 3" in drawn
+    (log_of(tmp_path / "lake") / f"{1:020d}.json").unlink()
+    told, drawn = on_terminal(uri, "mirror", "repair", "sales")
+    assert "1 commits published" in told
+    assert "comparing" in drawn
+    assert sales_in_sqlite("mirror", "publish").stderr == "0 versions published\n"
 
 
 def test_checkpoint_is_written_where_readers_look(run: Callable[..., Result], lake: Path) -> None:

@@ -43,6 +43,11 @@ def test_sql_comes_from_stdin_or_a_file(sales: Cli, tmp_path: Path) -> None:
     sales("query", wanted=2)
 
 
+def test_a_slip_of_the_pen_is_not_taken_for_a_write(sales_in_sqlite: Cli) -> None:
+    assert "Did you mean SELECT?" in sales_in_sqlite("query", "SELEC 1", wanted=3).stderr
+    assert "only reading" in sales_in_sqlite("query", "DELETE FROM sales", wanted=3).stderr
+
+
 def test_values_that_json_lacks_are_told_as_text(sales: Cli) -> None:
     sql = "SELECT 'nan'::DOUBLE AS a, DATE '2024-05-01' AS b, '\\x01'::BLOB AS c, [1.5e0] AS d"
     (row,) = sales.json("query", sql)

@@ -140,6 +140,14 @@ def test_a_wrong_table_names_the_nearest(sales: Cli) -> None:
     assert "Did you mean sales?" in sales("table", "show", "sale", wanted=3).stderr
 
 
+def test_a_wrong_namespace_names_the_nearest(sales: Cli) -> None:
+    sales("table", "create", "crm.sold", "id:bigint")
+    assert [each["name"] for each in sales.json("table", "list", "--namespace", "crm")] == [
+        "crm.sold"
+    ]
+    assert "Did you mean 'crm'?" in sales("table", "list", "--namespace", "cmr", wanted=2).stderr
+
+
 def test_config_shows_the_source_of_each_setting_without_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

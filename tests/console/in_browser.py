@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from deltasql.console.pages import table
-from tests.console.conftest import HOSTILE
+from deltasql.console.server import serving
+from tests.console.conftest import HOSTILE, TOKEN, Site
 from tests.console.test_pages import PAGES
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-    from tests.console.conftest import Site
+    from deltasql.api.catalog import Catalog
 
 
 @pytest.fixture
@@ -49,7 +51,10 @@ def log_in(page: Page, site: Site) -> None:
     page.get_by_text("Writes allowed").wait_for()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("backend", "scheme"),
+    [("sqlite", "light"), ("sqlite", "dark"), ("duckdb", "light"), ("postgres", "dark")],
+)
 def test_every_page_opens_without_an_error(browser: Browser, site: Site, scheme: str) -> None:
     with watched(browser, site, color_scheme=scheme) as page:
         for path in PAGES:
@@ -131,6 +136,7 @@ def test_figures_of_a_large_table_come_after_its_page(
         assert page.get_by_role("heading", name="Growth").is_visible()
 
 
+@pytest.mark.parametrize("backend", ["sqlite", "duckdb", "postgres"])
 def test_maintenance_is_run_and_followed_to_its_end(browser: Browser, site: Site) -> None:
     files = site.catalog.table("orders").snapshot().totals().num_files
     with watched(browser, site) as page:
@@ -167,3 +173,19 @@ def test_a_hostile_name_runs_nothing(browser: Browser, site: Site) -> None:
         page.locator("aside a", has_text="script").click()
         page.get_by_role("button", name="Run").click()
         assert page.locator("#result td").inner_text() == "<img src=x onerror=alert(1)>"
+
+
+def test_a_session_that_ended_leads_to_the_login_page(browser: Browser, shop: Catalog) -> None:
+    with (
+        serving(shop, allow_writes=True, token=TOKEN) as served,
+        httpx.Client(base_url=served.address) as client,
+    ):
+        site = Site(served, shop, client)
+        with watched(browser, site) as page:
+            log_in(page, site)
+            page.goto("/tables/orders")
+            page.context.clear_cookies()
+            # What a page asks for behind its back, as for figures that come later.
+            page.evaluate("void ask('/tables/orders/figures')")
+            page.wait_for_url("**/login")
+            page.get_by_role("heading", name="Enter the token").wait_for()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from deltasql.console import rows
+from deltasql.console.pages import sql as sql_page
 
 if TYPE_CHECKING:
     from tests.console.conftest import Site
@@ -75,6 +77,45 @@ def test_rows_that_are_too_large_together_are_left_out_and_it_is_told(
     shown = site.get("/tables/orders/travel")
     assert shown.status_code == 200
     assert "too large to be shown together" in shown.text
+
+
+def test_limits_are_looked_at_after_few_rows_and_told(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "SELECT n FROM range(10000) t(n)"
+    answer = site.catalog.query(sql, batch_rows=rows.BATCH_ROWS)
+    assert max(each.num_rows for each in answer) <= rows.BATCH_ROWS
+    read = []
+
+    def counted(sql: str, **options: Any) -> pa.RecordBatchReader:
+        found = ask(sql, **options)
+        told = (read.append(each.num_rows) or each for each in found)
+        return pa.RecordBatchReader.from_batches(found.schema, told)
+
+    ask = site.catalog.query
+    monkeypatch.setattr(site.catalog, "query", counted)
+    monkeypatch.setattr(rows, "MOST_BYTES", 1000)
+    shown = site.post("/sql", {"sql": sql, "page": "100"}).text
+    assert "too large to be shown together" in shown
+    assert sum(read) <= rows.BATCH_ROWS
+    monkeypatch.undo()
+    shown = site.post("/sql", {"sql": sql.replace("10000", "10001"), "page": "100"}).text
+    assert "10,000 rows of 64 MB together at most" in shown
+    assert "pages end here, at 10,000" in shown
+    assert "pages end here" not in site.post("/sql", {"sql": sql, "page": "100"}).text
+
+
+def test_a_query_that_takes_too_long_is_ended_and_it_is_told(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_page, "TIMEOUT_S", 0.2)
+    endless = (
+        "SELECT count(*) AS n FROM range(100000000) a, range(100000) b WHERE a.range < b.range"
+    )
+    for form in ({}, {"format": "csv"}):
+        shown = site.post("/sql", {"sql": endless, **form})
+        assert shown.status_code == 400
+        assert "it took longer than 0.2 s" in shown.text
 
 
 def test_a_large_value_is_shown_by_its_beginning(site: Site) -> None:

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import httpx
+import pyarrow as pa
 from click.testing import CliRunner
 
 import deltasql
@@ -58,6 +59,42 @@ def test_it_serves_until_it_is_stopped(sqlite_uri: DeltaSqlUri) -> None:
         told, _ = process.communicate(timeout=120)
     assert told == ""  # talk goes to stderr
     assert process.returncode == 0
+
+
+# What `opentelemetry-instrument` does: providers are set up before the program starts.
+TRACED = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter()))
+trace.set_tracer_provider(provider)
+from deltasql.cli.main import main
+
+main()
+"""
+
+
+def test_spans_of_the_console_go_to_opentelemetry(sqlite_uri: DeltaSqlUri) -> None:
+    with deltasql.connect(sqlite_uri) as catalog, catalog.begin() as transaction:
+        transaction.write("sales", pa.table({"id": [1]}))
+    words = ["--uri", str(sqlite_uri), "ui", "--port", "0", "--opentelemetry"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", TRACED, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        _, address = lines_until(process.stderr, r"console at (http://127\.0\.0\.1:\d+)")
+        assert httpx.get(f"{address}/tables/sales/travel", timeout=120).status_code == 200
+    finally:
+        process.send_signal(signal.SIGTERM)
+        told, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert '"name": "open"' in told
 
 
 def test_a_port_that_is_taken_is_told(sqlite_uri: DeltaSqlUri) -> None:

@@ -186,7 +186,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
             raise TxnLogTableNotFoundError(
                 f"no dropped table is called {name}",
                 table=name,
-                help="catalog.dropped() lists them.",
+                help="catalog.dropped(), or `deltasql table list --dropped`, lists them.",
             )
         refuse_return(self.store, table, self.config.storage)
         with self.store.change([table.table_id]) as (session, _):
@@ -303,9 +303,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
             raise TxnLogTableNotFoundError(
                 f"table {name} does not exist in {self.uri}",
                 table=name,
-                help=f"Did you mean {near[0]}?"
-                if near
-                else "catalog.tables() lists what is there.",
+                help=f"Did you mean {near[0]}?" if near else TxnLogTableNotFoundError.default_help,
             )
         return found
 

@@ -169,5 +169,5 @@ def _not_followed(source: str, table: TableRow | None) -> TxnLogError:
     return TxnLogTableNotFoundError(
         f"{source} is neither a folder nor a table of this catalog that follows a log",
         table=source,
-        help="Give the folder that holds _delta_log; catalog.tables() lists what is there.",
+        help="Give the folder that holds _delta_log; `deltasql table list` shows what is there.",
     )

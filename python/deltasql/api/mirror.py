@@ -19,7 +19,7 @@ from deltasql.mirror.manifest import write_manifests
 from deltasql.mirror.publish import NO_WISHES, Publisher
 from deltasql.mirror.publisher import BackgroundPublisher
 from deltasql.mirror.reconcile import Reconciler
-from deltasql.mirror.repair import repair
+from deltasql.mirror.repair import plan_repair, repair
 from deltasql.mirror.verify import SAMPLE, chosen_versions, verify_table
 from deltasql.model.progress import Meter
 from deltasql.operations.verify_data import verify_snapshot
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from deltasql.operations.data_report import DataChecks, DataReport
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
+
+
+_TOLD = 50  # versions published between two words about it
 
 
 class Mirror:
@@ -125,10 +128,15 @@ class Mirror:
         if target is not None:
             chosen = [targets.named(chosen, target)]
         total = sum(each.pending for each in chosen)
+        limit = None if on_progress is None else _TOLD
+        if on_progress is not None:
+            on_progress(0, total)
         for each in chosen:
             current, error = each, None
             while current.pending and error is None:
-                outcome = self.publisher.advance(current, current.head_version, converge=True)
+                outcome = self.publisher.advance(
+                    current, current.head_version, limit=limit, converge=True
+                )
                 published, error = published + outcome.published, outcome.error
                 current = targets.moved(current, outcome.published)
                 if on_progress is not None:
@@ -238,11 +246,25 @@ class Mirror:
         (chosen,) = [each for each in rows if each.name == target.name]
         status.quarantine(self._catalog.store, chosen, version, error)
 
-    def repair(self, table: str, *, force: bool = False, target: str = targets.OWN) -> RepairReport:
-        """Write again what a published log lacks; `force` replaces others' commits, kept aside."""
+    def repair(
+        self,
+        table: str,
+        *,
+        force: bool = False,
+        target: str = targets.OWN,
+        dry_run: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> RepairReport:
+        """Write again what a published log lacks; `force` replaces others' commits, kept aside.
+
+        With `dry_run` nothing is changed: the report has what would be written.
+        """
         chosen = self._writable_log(table, target)
-        storage = self._storage(chosen)
-        report = repair(self._catalog.store, chosen.table, storage, force=force, target=target)
+        storage, meter = self._storage(chosen), Meter(chosen.table.full_name, on_progress)
+        work = plan_repair if dry_run else repair
+        report = work(
+            self._catalog.store, chosen.table, storage, force=force, target=target, meter=meter
+        )
         if report.released:
             self.publish(table)
         return report

@@ -24,14 +24,21 @@ class QueryVerbs:
         def resolve(self, name: str, *, fresh: bool = False) -> TableRow: ...
 
     def query(
-        self, sql: str, *, limit: int | None = None, timeout: float | None = None
+        self,
+        sql: str,
+        *,
+        limit: int | None = None,
+        timeout: float | None = None,
+        batch_rows: int | None = None,
     ) -> pa.RecordBatchReader:
         """Answer a query over tables by name; nothing but reading them is possible.
 
         `crm.sales` is a table of a namespace, `sales@3` a version, `sales@'2024-05-01'` a moment.
         See `deltasql.api.sql.query`.
         """
-        return query(cast("Catalog", self), sql, limit=limit, timeout=timeout)
+        return query(
+            cast("Catalog", self), sql, limit=limit, timeout=timeout, batch_rows=batch_rows
+        )
 
     def changes(
         self,

@@ -32,7 +32,12 @@ _PLAIN = (exp.Alias, exp.Column, exp.Identifier, exp.Literal, exp.Star)
 
 
 def query(
-    catalog: Catalog, sql: str, *, limit: int | None = None, timeout: float | None = None
+    catalog: Catalog,
+    sql: str,
+    *,
+    limit: int | None = None,
+    timeout: float | None = None,
+    batch_rows: int | None = None,
 ) -> pa.RecordBatchReader:
     """Answer a query over tables of a catalog, computed while it is read.
 
@@ -40,7 +45,7 @@ def query(
     TABLES. `crm.sales` is a table of a namespace, `sales@3` a version of it, `sales@'2024-05-01'`
     what it was at a moment. All tables without a version are read as they are at one moment. No
     other file can be read, nothing is fetched. `limit` cuts the answer off, `timeout` in seconds
-    ends the query.
+    ends the query, `batch_rows` says how many rows at most come at a time, 2,048 at least.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -54,7 +59,7 @@ def query(
     [{'n': 2}]
     """
     try:
-        return _answer(catalog, parse_query(sql), limit, timeout)
+        return _answer(catalog, parse_query(sql), limit, timeout, batch_rows)
     except RecursionError as error:
         raise InvalidQueryError(
             "the query is nested too deeply", help="Write it in several steps, by WITH."
@@ -62,7 +67,11 @@ def query(
 
 
 def _answer(
-    catalog: Catalog, asked: QueryText, limit: int | None, timeout: float | None
+    catalog: Catalog,
+    asked: QueryText,
+    limit: int | None,
+    timeout: float | None,
+    batch_rows: int | None,
 ) -> pa.RecordBatchReader:
     if asked.tree is None:
         return _names(catalog, limit)
@@ -78,7 +87,7 @@ def _answer(
     with ExitStack() as stack:
         engine = stack.enter_context(ConfinedDuckDb(catalog.config, [*files.values()]))
         relations = {place: engine.scan(each) for place, each in files.items()}
-        answer = engine.answer(asked.kind, tree, relations, timeout=timeout)
+        answer = engine.answer(asked.kind, tree, relations, timeout=timeout, batch_rows=batch_rows)
         rows = _while_open(stack.pop_all(), answer)
         next(rows)  # begun, it closes the engine also when nobody reads it
     return pa.RecordBatchReader.from_batches(answer.schema, rows)

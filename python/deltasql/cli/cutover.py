@@ -22,13 +22,12 @@ def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     Example:
       deltasql cutover sales --yes
     """
-    if not dry_run:
-        make_sure(f"Keep everybody who writes to {table} by path out from now on?", yes=yes)
-    with (
-        context.open_table(table) as (catalog, name),
-        progress(of_phase, color=context.color) as on_progress,
-    ):
-        report = catalog.cutover(name, dry_run=dry_run, on_progress=on_progress)
+    with context.open_table(table) as (catalog, name):
+        if not dry_run:
+            catalog.table(name)  # whether it exists is told before anything is asked
+            make_sure(f"Keep everybody who writes to {name} by path out from now on?", yes=yes)
+        with progress(of_phase, color=context.color) as on_progress:
+            report = catalog.cutover(name, dry_run=dry_run, on_progress=on_progress)
     show_report(context, report)
     fail_unless(report.ok)
 

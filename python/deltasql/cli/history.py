@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from deltasql.cli.context import Context, nearest, talk
 from deltasql.cli.pages import first_of
-
-if TYPE_CHECKING:
-    from deltasql.cli.context import Context
 
 COLUMNS = ("version", "committed_at", "operation", "parameters", "metrics", "user_metadata")
 GROUPED = (*COLUMNS, "group_size", "txn_id")
+_LATEST = 1000  # commits that are looked through for what was meant
 
 
 @click.command()
@@ -37,4 +34,8 @@ def history(
             lambda **page: catalog.inspect.history(name, operation=operation, **page), limit
         )
         rows = [each.to_dict() for each in found]
+        if operation and not rows:
+            latest = catalog.inspect.history(name, limit=_LATEST).items
+            known = sorted({each.operation or "" for each in latest})
+            talk(f"no commit of {name} is {operation!r}.{nearest(operation.upper(), known)}")
     context.output.rows(rows, GROUPED if transactions else COLUMNS)

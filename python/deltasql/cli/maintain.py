@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltasql.cli.context import Context, make_sure, nearest, talk
-from deltasql.cli.progress import busy, of_files, of_phase, progress
+from deltasql.cli.progress import busy, counted, of_phase, progress
 from deltasql.cli.spark import session_for
 
 if TYPE_CHECKING:
@@ -54,13 +54,11 @@ def optimize(
         }
         if where:
             options["partition_filters"] = [_filter(each) for each in where]
-        with session_for(engine), progress(of_files, color=context.color) as on_progress:
-            if on_progress is not None:
-                draw = on_progress
-                options["on_progress"] = lambda done, total: draw(
-                    (f"optimizing {name}", done, total)
-                )
-            metrics = catalog.optimize(name, z_order=columns, **options)
+        with (
+            session_for(engine),
+            counted(f"optimizing {name}", color=context.color) as on_progress,
+        ):
+            metrics = catalog.optimize(name, z_order=columns, on_progress=on_progress, **options)
     context.output.record(metrics)
 
 
@@ -106,7 +104,8 @@ def vacuum(
         "engine": engine,
     }
     with context.open_table(table) as (catalog, name), session_for(engine):
-        with progress(of_phase, color=context.color) as on_progress:
+        first = f"{name}: looking for files"
+        with progress(of_phase, first=first, color=context.color) as on_progress:
             found = catalog.vacuum(name, dry_run=True, on_progress=on_progress, **options)
         if found and not dry_run:
             make_sure(f"Delete {len(found)} files of {name}?", yes=yes)

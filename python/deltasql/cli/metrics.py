@@ -5,10 +5,28 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import click
+
 from deltasql.cli.context import talk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+def _enable(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        from deltasql import telemetry
+
+        telemetry.enable_opentelemetry()
+
+
+opentelemetry_option = click.option(
+    "--opentelemetry",
+    is_flag=True,
+    expose_value=False,
+    callback=_enable,
+    help="Send metrics and spans to OpenTelemetry, as opentelemetry-instrument has set it up.",
+)
 
 
 @contextmanager

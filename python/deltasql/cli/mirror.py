@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from deltasql.cli.commands import Commands
-from deltasql.cli.context import EXIT_WRONG, Context, make_sure, nearest, show_report, talk
-from deltasql.cli.metrics import metrics_served
-from deltasql.cli.progress import busy, of_mirror, progress
+from deltasql.cli.context import (
+    EXIT_WRONG,
+    Context,
+    fail_unless,
+    make_sure,
+    nearest,
+    show_report,
+    talk,
+)
+from deltasql.cli.metrics import metrics_served, opentelemetry_option
+from deltasql.cli.progress import busy, counted, of_mirror, of_phase, progress
 from deltasql.cli.signals import stopping
+
+if TYPE_CHECKING:
+    import threading
+
+    from deltasql.api.catalog import Catalog
+    from deltasql.mirror.reconcile import Step
 
 STATUS = (
     "table",
@@ -46,8 +61,8 @@ def status(context: Context, table: str | None, check: bool) -> None:
     Example:
       deltasql mirror status sales --check
     """
-    with context.open() as catalog:
-        found = catalog.mirror.status(table)
+    with context.open_tables(table) as (catalog, name):
+        found = catalog.mirror.status(name)
     context.output.rows([asdict(each) for each in found], STATUS)
     if check and any(each.is_unhealthy for each in found):
         raise click.exceptions.Exit(EXIT_WRONG)
@@ -68,18 +83,13 @@ def status(context: Context, table: str | None, check: bool) -> None:
     metavar="HOST",
     help="The address that --metrics-port listens at.",
 )
-@click.option(
-    "--opentelemetry",
-    is_flag=True,
-    help="Send metrics and spans to OpenTelemetry, as opentelemetry-instrument has set it up.",
-)
+@opentelemetry_option
 @click.pass_obj
 def run(
     context: Context,
     once: bool,
     metrics_port: int | None,
     metrics_host: str,
-    opentelemetry: bool,
 ) -> None:
     """Reconcile: publish what is missing, again and again, until SIGTERM or Ctrl-C.
 
@@ -89,18 +99,13 @@ def run(
     Example:
       deltasql mirror run --once
     """
-    if opentelemetry:
-        from deltasql import telemetry
-
-        telemetry.enable_opentelemetry()
     with (
         metrics_served(metrics_host, metrics_port),
         context.open() as catalog,
         stopping() as stop,
-        progress(of_mirror, color=context.color) as on_progress,
     ):
         talk("reconciling" if once else "reconciling; stop with SIGTERM or Ctrl-C")
-        published = catalog.mirror.run(stop, once=once, on_progress=on_progress)
+        published = _run_once(context, catalog, stop) if once else _run(context, catalog, stop)
     talk(f"stopped; {published} versions published")
 
 
@@ -114,8 +119,11 @@ def publish(context: Context, table: str | None) -> None:
     Example:
       deltasql mirror publish sales
     """
-    with context.open() as catalog, busy("publishing", color=context.color):
-        published = catalog.mirror.publish(table)
+    with (
+        context.open_tables(table) as (catalog, name),
+        counted("publishing", color=context.color) as on_progress,
+    ):
+        published = catalog.mirror.publish(name, on_progress=on_progress)
     talk(f"{published} versions published")
 
 
@@ -129,8 +137,11 @@ def checkpoint(context: Context, table: str) -> None:
     Example:
       deltasql mirror checkpoint sales
     """
-    with context.open() as catalog, busy("writing a checkpoint", color=context.color):
-        info = catalog.mirror.checkpoint(table)
+    with (
+        context.open_table(table) as (catalog, name),
+        busy("writing a checkpoint", color=context.color),
+    ):
+        info = catalog.mirror.checkpoint(name)
     context.output.record(asdict(info))
 
 
@@ -139,26 +150,25 @@ def checkpoint(context: Context, table: str) -> None:
 @click.option(
     "--force", is_flag=True, help="Replace files that differ; the old ones are kept aside."
 )
-@click.option("--dry-run", is_flag=True, help="Say what is wrong, as verify does; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what is wrong, and what would be written.")
 @click.option("--yes", is_flag=True, help="Do not ask before files are replaced.")
 @click.pass_obj
 def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) -> None:
-    """Write again what is missing or damaged in the published log.
+    """Write again what is missing or damaged in the published log; exit with 1 if it still differs.
 
     \b
     Example:
       deltasql mirror repair sales
     """
-    if dry_run:
-        with context.open() as catalog, busy(f"looking at {table}", color=context.color):
-            (found,) = catalog.mirror.verify(table)
-        show_report(context, found)
-        return
-    if force:
-        make_sure(f"Replace what differs in the log of {table}?", yes=yes)
-    with context.open() as catalog, busy(f"repairing {table}", color=context.color):
-        report = catalog.mirror.repair(table, force=force)
+    with context.open_table(table) as (catalog, name):
+        if force and not dry_run:
+            _ask(catalog, name, f"Replace what differs in the log of {name}?", yes=yes)
+        with progress(of_phase, color=context.color) as on_progress:
+            report = catalog.mirror.repair(
+                name, force=force, dry_run=dry_run, on_progress=on_progress
+            )
     show_report(context, report)
+    fail_unless(report.ok or dry_run)
 
 
 @mirror.command()
@@ -173,15 +183,16 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     Example:
       deltasql mirror adopt sales --yes
     """
-    if dry_run:
-        with context.open() as catalog, busy(f"looking at {table}", color=context.color):
-            # What could be rejected is what could be adopted.
-            found = catalog.mirror.reject(table, dry_run=True)
-        context.output.record({"table": found.table, "foreign_versions": found.rejected})
-        return
-    make_sure(f"Make the foreign commits in the log of {table} part of it?", yes=yes)
-    with context.open() as catalog, busy(f"taking over {table}", color=context.color):
-        report = catalog.mirror.adopt(table)
+    with context.open_table(table) as (catalog, name):
+        if dry_run:
+            with busy(f"looking at {name}", color=context.color):
+                # What could be rejected is what could be adopted.
+                found = catalog.mirror.reject(name, dry_run=True)
+            context.output.record({"table": found.table, "foreign_versions": found.rejected})
+            return
+        _ask(catalog, name, f"Make the foreign commits in the log of {name} part of it?", yes=yes)
+        with busy(f"taking over {name}", color=context.color):
+            report = catalog.mirror.adopt(name)
     show_report(context, report)
 
 
@@ -197,10 +208,11 @@ def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     Example:
       deltasql mirror reject sales --yes
     """
-    if not dry_run:
-        make_sure(f"Take the foreign commits of {table} out of its log?", yes=yes)
-    with context.open() as catalog, busy(f"clearing the log of {table}", color=context.color):
-        report = catalog.mirror.reject(table, dry_run=dry_run)
+    with context.open_table(table) as (catalog, name):
+        if not dry_run:
+            _ask(catalog, name, f"Take the foreign commits of {name} out of its log?", yes=yes)
+        with busy(f"clearing the log of {name}", color=context.color):
+            report = catalog.mirror.reject(name, dry_run=dry_run)
     show_report(context, report)
 
 
@@ -241,8 +253,8 @@ def list_targets(context: Context, table: str) -> None:
     Example:
       deltasql mirror targets list sales
     """
-    with context.open() as catalog:
-        found = catalog.mirror.targets(table)
+    with context.open_table(table) as (catalog, name):
+        found = catalog.mirror.targets(name)
     rows = [{column: getattr(each, column) for column in TARGETS} for each in found]
     context.output.rows(rows, TARGETS)
 
@@ -259,10 +271,10 @@ def add_target(context: Context, table: str, name: str, location: str) -> None:
     Example:
       deltasql mirror targets add sales backup s3://backup/sales
     """
-    with context.open() as catalog:
-        catalog.mirror.add_target(table, name, location)
-        with busy(f"publishing to {name}", color=context.color):
-            published = catalog.mirror.publish(table)
+    with context.open_table(table) as (catalog, full_name):
+        catalog.mirror.add_target(full_name, name, location)
+        with counted(f"publishing to {name}", color=context.color) as on_progress:
+            published = catalog.mirror.publish(full_name, on_progress=on_progress)
     talk(f"{published} versions published")
 
 
@@ -279,12 +291,39 @@ def remove_target(context: Context, table: str, name: str, dry_run: bool, yes: b
     Example:
       deltasql mirror targets remove sales backup --yes
     """
-    with context.open() as catalog:
+    with context.open_table(table) as (catalog, full_name):
+        known = {each.name: each.location for each in catalog.mirror.targets(full_name)}
+        if name not in known:
+            raise click.UsageError(f"{full_name} has no target {name!r}.{nearest(name, known)}")
+        place = known[name]
         if dry_run:
-            known = {each.name: each.location for each in catalog.mirror.targets(table)}
-            if name not in known:
-                raise click.UsageError(f"{table} has no target {name!r}.{nearest(name, known)}")
-            talk(f"would publish {table} no longer to {known[name]}")
+            talk(f"would publish {full_name} no longer to {place}")
             return
-        make_sure(f"Publish {table} no longer to {name}?", yes=yes)
-        catalog.mirror.remove_target(table, name)
+        make_sure(f"Publish {full_name} no longer to {place}?", yes=yes)
+        catalog.mirror.remove_target(full_name, name)
+    talk(f"{full_name} is published no longer to {place}; what lies there stays")
+
+
+def _ask(catalog: Catalog, name: str, question: str, *, yes: bool) -> None:
+    """Ask about a table that is known to exist."""
+    catalog.table(name)
+    make_sure(question, yes=yes)
+
+
+def _run(context: Context, catalog: Catalog, stop: threading.Event) -> int:
+    with progress(of_mirror, color=context.color) as on_progress:
+        return catalog.mirror.run(stop, on_progress=on_progress)
+
+
+def _run_once(context: Context, catalog: Catalog, stop: threading.Event) -> int:
+    missing = sum(each.pending for each in catalog.mirror.status())
+    done = 0
+    with counted("publishing", color=context.color) as draw:
+        draw(0, missing)
+
+        def count(step: Step) -> None:
+            nonlocal done
+            done += step.published
+            draw(done, max(missing, done))
+
+        return catalog.mirror.run(stop, once=True, on_progress=count)

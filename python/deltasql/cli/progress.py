@@ -65,11 +65,6 @@ def of_rebuild(table: RebuiltTable) -> Step:
     return Step(table.name or table.location, table.loaded, total)
 
 
-def of_files(state: tuple[str, int, int]) -> Step:
-    """Tell how many new files are done, and of how many."""
-    return Step(*state)
-
-
 def of_mirror(step: MirrorStep) -> Step:
     """Tell how far a reconciler is with the table it has just worked at."""
     done = step.version + 1
@@ -78,17 +73,19 @@ def of_mirror(step: MirrorStep) -> Step:
 
 @contextmanager
 def progress(
-    step_of: Callable[[T], Step], *, color: bool = True
+    step_of: Callable[[T], Step], *, first: str | None = None, color: bool = True
 ) -> Iterator[Callable[[T], None] | None]:
-    """Yield what draws the bar, or nothing where stderr is not a terminal."""
+    """Yield what draws the bar, or nothing where stderr is not a terminal.
+
+    `first` is what is shown before the first step: how many there will be is not known yet.
+    """
     if not sys.stderr.isatty():
         yield None
         return
     with _bar(color=color) as bar:
         tasks: dict[str, TaskID] = {}
 
-        def draw(state: T) -> None:
-            step = step_of(state)
+        def draw(step: Step) -> None:
             if step.title not in tasks:  # a new phase has a bar of its own
                 for task in tasks.values():
                     bar.remove_task(task)
@@ -98,7 +95,20 @@ def progress(
                 tasks[step.title], completed=step.done, total=step.total, facts=facts_text(step)
             )
 
-        yield draw
+        if first is not None:
+            draw(Step(first, 0, None))
+        yield lambda state: draw(step_of(state))
+
+
+@contextmanager
+def counted(title: str, *, color: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """Yield what draws how many of how many things are done; silent where nobody looks."""
+
+    def step(state: tuple[int, int]) -> Step:
+        return Step(title, *state)
+
+    with progress(step, first=title, color=color) as draw:
+        yield lambda done, total: None if draw is None else draw((done, total))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from deltasql.cli.context import Context, make_sure, nearest, talk
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from deltasql.api.catalog import Catalog
     from deltasql.store.records import TableRow
 
 LIST = ("name", "location", "created_at", "is_following")
@@ -43,6 +44,7 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
       deltasql table list --namespace default
     """
     with context.open() as catalog:
+        _refuse_unknown_namespace(catalog, namespace)
         if dropped:
             rows = [
                 {
@@ -245,6 +247,15 @@ def _refuse_unknown(wanted: Sequence[str], known: Sequence[str]) -> None:
     for each in wanted:
         if each not in known:
             raise click.UsageError(f"there is no column {each!r}.{nearest(each, known)}")
+
+
+def _refuse_unknown_namespace(catalog: Catalog, namespace: str | None) -> None:
+    if namespace is None:
+        return
+    known = {"default", *catalog.namespaces(), *(each.namespace for each in catalog.dropped())}
+    if namespace not in known:
+        hint = nearest(namespace, sorted(known))
+        raise click.UsageError(f"there is no namespace {namespace!r}.{hint}")
 
 
 def _pairs(given: Sequence[str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from deltasql.cli.context import Context, talk
+from deltasql.cli.metrics import opentelemetry_option
 from deltasql.cli.signals import stopping
 
 
@@ -30,6 +31,7 @@ from deltasql.cli.signals import stopping
     envvar="DELTASQL_UI_TOKEN",
     help="The token, better given as DELTASQL_UI_TOKEN; made and printed once if there is none.",
 )
+@opentelemetry_option
 @click.option("--open", "open_browser", is_flag=True, help="Open it in the browser.")
 @click.pass_obj
 def ui(

@@ -15,6 +15,7 @@ from deltasql.console.values import is_interval, plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+BATCH_ROWS = 2048  # as few as DuckDB gives at a time: limits are looked at after each
 MOST_BYTES = 64 * 2**20
 MOST_CSV_ROWS = 1_000_000
 MOST_CSV_BYTES = 2**30

@@ -60,6 +60,7 @@ class ConfinedDuckDb(DuckDbEngine):
         relations: Mapping[str, Relation],
         *,
         timeout: float | None = None,
+        batch_rows: int | None = None,
     ) -> pa.RecordBatchReader:
         """Return the answer, computed while it is read; a query that takes too long is ended."""
         deadline = _Deadline(timeout)
@@ -69,7 +70,7 @@ class ConfinedDuckDb(DuckDbEngine):
         text = _FORMS[kind].format(sql=placed.sql(dialect=self.dialect, identify=True))
         cursor = self._cursor()
         with deadline.ends(cursor), _told_shortly():
-            reader = cursor.execute(text).to_arrow_reader(BATCH_ROWS)
+            reader = cursor.execute(text).to_arrow_reader(batch_rows or BATCH_ROWS)
         schema = delta_types(reader.schema)
 
         def read(_: object = used) -> Iterator[pa.RecordBatch]:

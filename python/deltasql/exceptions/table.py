@@ -14,7 +14,7 @@ class TxnLogTableNotFoundError(TxnLogError, TableNotFoundError):
     """No live table has this name."""
 
     default_message = "the table does not exist"
-    default_help = "list what there is with catalog.tables(), or create the table first."
+    default_help = "`deltasql table list`, or catalog.tables(), shows what there is."
 
     table: str | None = None
 
@@ -34,7 +34,7 @@ class VersionNotFoundError(TxnLogError):
     """The table has no such version, or none at that time."""
 
     default_message = "the table has no such version"
-    default_help = "ask for a version from the oldest retained to the latest; history() lists them."
+    default_help = "ask for a version from the oldest retained to the latest: the history has them."
 
     table: str | None = None
     version: int | None = None

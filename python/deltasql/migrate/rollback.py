@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from deltasql import _core
@@ -102,10 +103,13 @@ def table_to_leave(store: Store, namespace: str, name: str) -> TableRow:
                 help=f"Roll {join_table_name(other.namespace, other.name)} back.",
             )
         return table
+    live = [TableRow.from_row(row) for row in store.query("list_tables", namespace=None)]
+    known = [join_table_name(each.namespace, each.name) for each in live]
+    near = get_close_matches(full_name, known, n=1)
     raise TxnLogTableNotFoundError(
         f"table {full_name} does not exist",
         table=full_name,
-        help="catalog.tables() lists what is there.",
+        help=f"Did you mean {near[0]}?" if near else TxnLogTableNotFoundError.default_help,
     )
 
 

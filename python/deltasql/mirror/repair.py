@@ -21,6 +21,7 @@ from deltasql.mirror.log_listing import LAST_CHECKPOINT, find_log
 from deltasql.mirror.targets import OWN, targets_of
 from deltasql.mirror.verify import VerifyReport, missing_versions, verify_table
 from deltasql.model.clock import now_ms
+from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
 from deltasql.phases import reached
 
@@ -44,6 +45,8 @@ class RepairReport:
     checksums: list[int] = field(default_factory=list)
     aside: list[str] = field(default_factory=list)
     released: bool = False
+    dry_run: bool = False
+    """Nothing was changed: the versions are those that would be written."""
     after: VerifyReport | None = None
 
     @property
@@ -63,6 +66,7 @@ class RepairReport:
             "checksums": list(self.checksums),
             "aside": list(self.aside),
             "released": self.released,
+            "dry_run": self.dry_run,
             "after": None if self.after is None else self.after.to_dict(),
         }
 
@@ -79,7 +83,8 @@ class RepairReport:
             )
             if versions
         ]
-        lines = [f"{self.table}: {', '.join(done) or 'nothing to repair'}"]
+        tried = "a dry run, nothing was changed: " if self.dry_run and done else ""
+        lines = [f"{self.table}: {tried}{', '.join(done) or 'nothing to repair'}"]
         if self.released:
             lines.append("  the mirror is open again")
         if self.after is not None:
@@ -94,21 +99,43 @@ def repair(
     *,
     force: bool = False,
     target: str = OWN,
+    meter: Meter | None = None,
 ) -> RepairReport:
     """Write again what a log lacks; with `force` also in the place of other commits' files."""
-    work = _Repair(store, table, storage, target)
+    work = _Repair(store, table, storage, target, meter or Meter())
     if force:
         work.shut()
         work.replace_commits()
-    # Where a commit is not SQL's, what is derived from it is not ours to write either.
-    others = () if force else work.before.found.versions("json", "diverged", "unreadable")
-    end = min(others, default=work.before.sql_version + 1)
+    end = work.end(force=force)
     work.publish_missing()
     listing = find_log(storage)
     if listing is not None:
         work.write_checkpoints(listing, end)
         work.write_checksums(listing, end)
     return work.finish()
+
+
+def plan_repair(
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    *,
+    force: bool = False,
+    target: str = OWN,
+    meter: Meter | None = None,
+) -> RepairReport:
+    """Say what a repair would write; nothing is changed, and nobody's mirror is shut."""
+    work = _Repair(store, table, storage, target, meter or Meter())
+    found, end = work.before.found, work.end(force=force)
+    report = RepairReport(table.full_name, storage.location, dry_run=True, after=work.before)
+    report.published = sorted(found.versions("json", "missing-version"))
+    if force:
+        report.replaced = sorted(found.versions("json", "diverged", "unreadable"))
+        beyond = found.versions("json", "foreign-version")
+        report.aside = [commit_file(each) for each in sorted(beyond.union(report.replaced))]
+    report.checkpoints = sorted(each for each in found.versions("checkpoint") if each < end)
+    report.checksums = sorted(each for each in found.versions("crc") if each < end)
+    return report
 
 
 def set_aside_from(storage: Storage, listing: LogListing, version: int, aside: Aside) -> list[int]:
@@ -131,16 +158,32 @@ def set_aside_from(storage: Storage, listing: LogListing, version: int, aside: A
 class _Repair:
     """One table's repair: what was wrong before, what is done."""
 
-    def __init__(self, store: Store, table: TableRow, storage: Storage, target: str) -> None:
+    def __init__(
+        self, store: Store, table: TableRow, storage: Storage, target: str, meter: Meter
+    ) -> None:
         self._store, self._table, self._storage, self._target = store, table, storage, target
+        self._meter = meter
         self._aside = Aside(storage)
         self._report = RepairReport(table.full_name, storage.location)
         self.before = self._verify()
 
     def _verify(self) -> VerifyReport:
         return verify_table(
-            self._store, self._table, self._storage, with_deltalake=False, target=self._target
+            self._store,
+            self._table,
+            self._storage,
+            with_deltalake=False,
+            target=self._target,
+            meter=self._meter,
         )
+
+    def end(self, *, force: bool) -> int:
+        """Return the version before which what is derived from commits is ours to write.
+
+        Where a commit is not SQL's, and stays, what follows from it is not ours either.
+        """
+        others = () if force else self.before.found.versions("json", "diverged", "unreadable")
+        return min(others, default=self.before.sql_version + 1)
 
     def shut(self) -> None:
         """Let nobody publish meanwhile: what is beyond SQL's head is looked for and taken away."""
@@ -161,7 +204,8 @@ class _Repair:
         if listing is None:
             return
         set_aside_from(self._storage, listing, self.before.sql_version + 1, self._aside)
-        for version in sorted(self.before.found.versions("json", "diverged", "unreadable")):
+        others = sorted(self.before.found.versions("json", "diverged", "unreadable"))
+        for version in self._meter.over("replacing", "commits", others, len(others)):
             name = commit_file(version)
             self._aside.copy(name)
             self._storage.put(name, self._commit(version))
@@ -179,7 +223,7 @@ class _Repair:
             # The checkpoint that stood in for them is gone: another one does, from here on.
             self._write_checkpoint(min(each for each in listing.commits if each >= low))
             missing = missing_versions(find_log(self._storage), low, published)
-        for version in missing:
+        for version in self._meter.over("publishing", "commits", missing, len(missing)):
             if self._storage.put_if_absent(commit_file(version), self._commit(version)):
                 self._report.published.append(version)
             reached("published")
@@ -212,7 +256,7 @@ class _Repair:
         versions = sorted(each for each in wrong | missing if each < end)
         # A checksum counts on from the one before: none of the wrong ones may be left.
         self._storage.delete_many(kept[each].name for each in versions if each in kept)
-        for version in versions:
+        for version in self._meter.over("writing checksums", "files", versions, len(versions)):
             write_checksum(self._store, self._table, self._storage, version)
         self._report.checksums = versions
 

@@ -155,7 +155,7 @@ def remove_target(store: Store, table: TableRow, name: str) -> None:
             raise TxnLogMirrorError(
                 f"{table.full_name} has no target {name!r}",
                 table=table.full_name,
-                help="catalog.mirror.targets() lists them.",
+                help="catalog.mirror.targets(), or `deltasql mirror targets list`, lists them.",
             )
         session.execute("delete_mirror_statuses", **key, first=0)
         session.execute("count_further_targets", table_id=table.table_id)

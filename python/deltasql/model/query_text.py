@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +144,7 @@ def _parsed(text: str) -> exp.Expr:
     try:
         tokens = sqlglot.tokenize(text, read=DIALECT)
         if tokens and tokens[0].text.upper() not in _FIRST_WORDS:
-            raise _refused(f"only reading is possible here, not {tokens[0].text.upper()[:40]}")
+            raise _refused_word(tokens[0].text.upper()[:40])
         parsed = sqlglot.parse(_with_moments(text, tokens), read=DIALECT)
         found = [each for each in parsed if each is not None]
     except SqlglotError as error:
@@ -338,6 +339,13 @@ def _refused(message: str) -> InvalidQueryError:
         help="Write one SELECT, WITH, EXPLAIN, DESCRIBE, SUMMARIZE or SHOW TABLES "
         "over the catalog's own tables.",
     )
+
+
+def _refused_word(word: str) -> InvalidQueryError:
+    near = get_close_matches(word, sorted(_FIRST_WORDS), n=1, cutoff=0.8)
+    if not near:
+        return _refused(f"only reading is possible here, not {word}")
+    return InvalidQueryError(f"no query starts with {word}", help=f"Did you mean {near[0]}?")
 
 
 def _first_word(sql: str) -> str:

@@ -56,7 +56,7 @@ def restore(
             raise TxnLogError(
                 f"Find missing file {gone[0]} when restore.",
                 help=f"{len(gone)} files of that version were deleted, by VACUUM perhaps. Choose a "
-                "later version, or set ignore_missing_files.",
+                "later version, or set ignore_missing_files (--ignore-missing-files).",
             )
     target.remove(removed)
     _bring_back(target, [add_file(row) for row in restored.to_pylist()])

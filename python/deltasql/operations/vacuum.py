@@ -98,7 +98,8 @@ def plan_vacuum(
         raise TxnLogError(
             "Invalid retention period, minimum retention for vacuum is configured to be greater "
             f"than {default // timedelta(hours=1)} hours, got {wanted // timedelta(hours=1)} hours",
-            help="Set enforce_retention_duration=False if no reader or writer needs older files.",
+            help="Set enforce_retention_duration=False, or give --force to `deltasql vacuum`, "
+            "if no reader or writer needs older files.",
         )
     now = now_ms()
     # A commit's time can be ahead of the clock: each is later than the one before it. One that is

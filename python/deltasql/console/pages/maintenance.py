@@ -108,6 +108,7 @@ def _optimize(catalog: Catalog, name: str, tell: Progress) -> list[tuple[str, st
 
 def _vacuum(catalog: Catalog, name: str, tell: Progress) -> list[tuple[str, str]]:
     freed = catalog.inspect.advice(name).vacuum.bytes
-    deleted = catalog.vacuum(name, dry_run=False)
-    tell(1, 1)
+    deleted = catalog.vacuum(
+        name, dry_run=False, on_progress=lambda each: tell(each.done, each.total)
+    )
     return [("Files deleted", count(len(deleted))), ("Freed, about", size(freed))]

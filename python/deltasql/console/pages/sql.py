@@ -15,12 +15,21 @@ from deltasql.console.values import Grid, grid_of
 from deltasql.exceptions import TxnLogError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from deltasql.console.asking import Ask
 
 PER_PAGE = 100
 MOST_PAGES = 100
 TIMEOUT_S = 60.0
 _SHOWN_TABLES = 200
+LIMITS = {
+    "rows": PER_PAGE * MOST_PAGES,
+    "bytes": rows.MOST_BYTES,
+    "seconds": TIMEOUT_S,
+    "csv_rows": rows.MOST_CSV_ROWS,
+    "csv_bytes": rows.MOST_CSV_BYTES,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,8 @@ class Result:
     seconds: float
     page: int
     has_more: bool
+    is_last: bool
+    """Whether there are more rows than pages."""
     is_cut: bool
     """Whether rows were left out that are too large to be shown together."""
 
@@ -66,7 +77,7 @@ def _result(ask: Ask, text: str) -> Result:
     given = ask.form.get("page", "1")
     page = min(MOST_PAGES, max(1, int(given) if given.isdecimal() and len(given) < 9 else 1))
     started = time.perf_counter()
-    answer = some(ask.catalog.query(text, limit=page * PER_PAGE + 1, timeout=TIMEOUT_S))
+    answer = some(_answer(ask, text, page * PER_PAGE + 1))
     found = answer.rows
     seconds = time.perf_counter() - started
     shown = found.slice((page - 1) * PER_PAGE, PER_PAGE)
@@ -76,14 +87,19 @@ def _result(ask: Ask, text: str) -> Result:
         seconds=seconds,
         page=page,
         has_more=found.num_rows > page * PER_PAGE and page < MOST_PAGES,
+        is_last=found.num_rows > page * PER_PAGE and page == MOST_PAGES,
         is_cut=answer.is_cut,
     )
+
+
+def _answer(ask: Ask, text: str, limit: int) -> pa.RecordBatchReader:
+    return ask.catalog.query(text, limit=limit, timeout=TIMEOUT_S, batch_rows=rows.BATCH_ROWS)
 
 
 def _csv(ask: Ask, text: str) -> Response:
     # One row more than there may be tells whether there are more.
     limit = rows.MOST_CSV_ROWS + 1
-    written = rows.as_csv(ask.catalog.query(text, limit=limit, timeout=TIMEOUT_S))
+    written = rows.as_csv(_answer(ask, text, limit))
     name = f"query-first-{written.rows}-rows.csv" if written.is_cut else "query.csv"
     return StreamingResponse(
         written.parts(),
@@ -103,5 +119,6 @@ def _page(ask: Ask, text: str, status: int = 200, **values: Any) -> Response:
         hidden=max(0, len(tables) - _SHOWN_TABLES),
         plot=ask.form.get("plot", "auto"),
         kinds=KINDS,
+        limits=LIMITS,
         **given,
     )

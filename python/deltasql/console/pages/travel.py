@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.console.pages.sql import written
 from deltasql.console.pages.table import LARGE
-from deltasql.console.rows import some
+from deltasql.console.rows import BATCH_ROWS, some
 from deltasql.console.values import Grid, grid_of, grid_of_dicts
 from deltasql.exceptions import TxnLogError
 
@@ -76,7 +76,8 @@ def preview(ask: Ask, table: TableSummary, version: int) -> tuple[Grid | None, s
     """Return some rows of a version, or why there are none to show."""
     sql = f"SELECT * FROM {written(table.namespace, table.short_name)}@{version}"  # noqa: S608
     try:
-        found = some(ask.catalog.query(sql, limit=PREVIEW_ROWS, timeout=_PREVIEW_S))
+        rows = ask.catalog.query(sql, limit=PREVIEW_ROWS, timeout=_PREVIEW_S, batch_rows=BATCH_ROWS)
+        found = some(rows)
     except TxnLogError as error:  # vacuumed away, or on a store that does not answer
         return None, error.message or str(error)
     told = (

@@ -1,0 +1,45 @@
+"""The command line as a process whose talk goes to a terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+
+def started(uri: str, *words: str, stderr: int | None = None) -> subprocess.Popen[str]:
+    """Start `deltasql` on a catalog."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "deltasql.cli.main", "--uri", uri, *words],
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+    )
+
+
+def on_terminal(uri: str, *words: str) -> tuple[str, str]:
+    """Run a command to its end; return what it printed, and what was drawn on the terminal."""
+    ours, theirs = os.openpty()
+    with started(uri, *words, stderr=theirs) as process:
+        os.close(theirs)
+        drawn = _read_all(ours)
+        assert process.stdout is not None
+        told = process.stdout.read()
+    assert process.returncode == 0, drawn
+    return told, drawn
+
+
+def _read_all(terminal: int) -> str:
+    """Read what a process writes to a terminal until it is gone."""
+    text = b""
+    while True:
+        try:
+            found = os.read(terminal, 65536)
+        except OSError:  # the other side was closed
+            break
+        if not found:
+            break
+        text += found
+    os.close(terminal)
+    return text.decode()
