@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +47,15 @@ def table_name(name: str) -> str:
 @pytest.fixture
 def shop(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
     """Orders in eight commits, stock that changed with some of them, and a hostile name."""
-    root = {"data_root": str(tmp_path / "lake")}
-    with deltasql.connect(catalog_uri, table=root) as catalog:
+    with new_shop(catalog_uri, tmp_path) as catalog:
+        yield catalog
+
+
+@contextmanager
+def new_shop(uri: DeltaSqlUri, folder: Path) -> Iterator[Catalog]:
+    """Fill an empty catalog."""
+    root = {"data_root": str(folder / "lake")}
+    with deltasql.connect(uri, table=root) as catalog:
         with catalog.begin() as tx:
             tx.write("orders", days(*range(30)), partition_by=["day"])
             tx.write("crm.stock", pa.table({"sku": ["a"], "left": [5]}))
@@ -89,6 +97,13 @@ class Site:
 @pytest.fixture
 def site(shop: Catalog) -> Iterator[Site]:
     """The console of the shop; writes need the token."""
+    with new_site(shop) as found:
+        yield found
+
+
+@contextmanager
+def new_site(shop: Catalog) -> Iterator[Site]:
+    """Serve a shop."""
     with (
         serving(shop, allow_writes=True) as served,
         httpx.Client(base_url=served.address, timeout=60) as client,

@@ -10,11 +10,13 @@ import pytest
 
 from deltasql.console.pages import table
 from deltasql.console.server import serving
-from tests.console.conftest import HOSTILE, TOKEN, Site
+from tests.conftest import new_catalog_uri
+from tests.console.conftest import HOSTILE, TOKEN, Site, new_shop, new_site
 from tests.console.test_pages import PAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Browser, Page
 
@@ -51,17 +53,26 @@ def log_in(page: Page, site: Site) -> None:
     page.get_by_text("Writes allowed").wait_for()
 
 
-@pytest.mark.parametrize(
-    ("backend", "scheme"),
-    [("sqlite", "light"), ("sqlite", "dark"), ("duckdb", "light"), ("postgres", "dark")],
-)
+def open_all(page: Page) -> None:
+    for path in PAGES:
+        page.goto(path)
+        assert page.locator("h1").inner_text()
+        # Nothing is wider than the window.
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def optimize(page: Page, site: Site) -> None:
+    log_in(page, site)
+    page.goto("/maintenance/orders")
+    page.get_by_role("button", name="Optimize").click()
+    page.locator("[data-state=done]").wait_for(timeout=120_000)
+    assert page.get_by_text("Files removed").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_opens_without_an_error(browser: Browser, site: Site, scheme: str) -> None:
     with watched(browser, site, color_scheme=scheme) as page:
-        for path in PAGES:
-            page.goto(path)
-            assert page.locator("h1").inner_text()
-            # Nothing is wider than the window.
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        open_all(page)
         page.goto("/")
         light = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
         assert (light == "rgb(246, 247, 248)") is (scheme == "light")
@@ -136,17 +147,28 @@ def test_figures_of_a_large_table_come_after_its_page(
         assert page.get_by_role("heading", name="Growth").is_visible()
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "duckdb", "postgres"])
+def test_every_page_opens_and_care_is_taken_on_the_other_databases(
+    browser: Browser, tmp_path: Path
+) -> None:
+    for backend in ("duckdb", "postgres"):
+        folder = tmp_path / backend
+        folder.mkdir()
+        with (
+            contextmanager(new_catalog_uri)(backend, folder) as uri,
+            new_shop(uri, folder) as shop,
+            new_site(shop) as site,
+            watched(browser, site) as page,
+        ):
+            open_all(page)
+            optimize(page, site)
+
+
 def test_maintenance_is_run_and_followed_to_its_end(browser: Browser, site: Site) -> None:
     files = site.catalog.table("orders").snapshot().totals().num_files
     with watched(browser, site) as page:
         page.goto("/maintenance/orders")
         assert page.get_by_role("button", name="Optimize").is_disabled()
-        log_in(page, site)
-        page.goto("/maintenance/orders")
-        page.get_by_role("button", name="Optimize").click()
-        page.locator("[data-state=done]").wait_for(timeout=120_000)
-        assert page.get_by_text("Files removed").is_visible()
+        optimize(page, site)
         page.get_by_role("link", name="Back to orders").click()
         page.get_by_role("button", name="Give the token back").click()
         page.get_by_text("Read-only").wait_for()

@@ -89,7 +89,7 @@ def test_spans_of_the_console_go_to_opentelemetry(sqlite_uri: DeltaSqlUri) -> No
     try:
         assert process.stderr is not None
         _, address = lines_until(process.stderr, r"console at (http://127\.0\.0\.1:\d+)")
-        assert httpx.get(f"{address}/tables/sales/travel", timeout=120).status_code == 200
+        assert httpx.get(f"{address}/tables/sales", timeout=120).status_code == 200
     finally:
         process.send_signal(signal.SIGTERM)
         told, _ = process.communicate(timeout=120)
