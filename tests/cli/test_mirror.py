@@ -93,7 +93,9 @@ def test_repair_and_reject_can_be_tried_and_ask(run: Callable[..., Result], lake
     run("mirror", "publish")
     first, foreign = (log_of(lake) / f"{number:020d}.json" for number in (1, 3))
     first.unlink()
-    assert "missing" in run("mirror", "repair", "sales", "--dry-run").stdout
+    tried = run("mirror", "repair", "sales", "--dry-run").stdout
+    assert "1 commits to publish\n  nothing was changed\n" in tried
+    assert "missing" in tried
     assert not first.exists()
     run("mirror", "repair", "sales", "--force", wanted=1)  # nobody says yes
     assert not first.exists()

@@ -100,7 +100,7 @@ def test_limits_are_looked_at_after_few_rows_and_told(
     assert sum(read) <= rows.BATCH_ROWS
     monkeypatch.undo()
     shown = site.post("/sql", {"sql": sql.replace("10000", "10001"), "page": "100"}).text
-    assert "10,000 rows of 64 MB together at most" in shown
+    assert "Up to 60 seconds, 10,000 rows and 64 MB here" in shown
     assert "pages end here, at 10,000" in shown
     assert "pages end here" not in site.post("/sql", {"sql": sql, "page": "100"}).text
 

@@ -33,6 +33,16 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 
+_DONE = (
+    *("commits published", "commits replaced", "checkpoints written", "checksums written"),
+    "files kept aside",
+)
+_TO_DO = (
+    *("commits to publish", "commits to replace", "checkpoints to write", "checksums to write"),
+    "files to keep aside",
+)
+
+
 @dataclass(slots=True)
 class RepairReport:
     """What was written again, what was kept aside, and how the log compares now."""
@@ -72,19 +82,12 @@ class RepairReport:
 
     def summary(self) -> str:
         """Return the report as text."""
-        done = [
-            f"{len(versions)} {what}"
-            for what, versions in (
-                ("commits published", self.published),
-                ("commits replaced", self.replaced),
-                ("checkpoints written", self.checkpoints),
-                ("checksums written", self.checksums),
-                ("files kept aside", self.aside),
-            )
-            if versions
-        ]
-        tried = "a dry run, nothing was changed: " if self.dry_run and done else ""
-        lines = [f"{self.table}: {tried}{', '.join(done) or 'nothing to repair'}"]
+        words = _TO_DO if self.dry_run else _DONE
+        versions = (self.published, self.replaced, self.checkpoints, self.checksums, self.aside)
+        told = [f"{len(n)} {word}" for word, n in zip(words, versions, strict=True) if n]
+        lines = [f"{self.table}: {', '.join(told) or 'nothing to repair'}"]
+        if self.dry_run:
+            lines.append("  nothing was changed")
         if self.released:
             lines.append("  the mirror is open again")
         if self.after is not None:
