@@ -83,8 +83,9 @@ class RepairReport:
     def summary(self) -> str:
         """Return the report as text."""
         words = _TO_DO if self.dry_run else _DONE
-        versions = (self.published, self.replaced, self.checkpoints, self.checksums, self.aside)
-        told = [f"{len(n)} {word}" for word, n in zip(words, versions, strict=True) if n]
+        versions = (self.published, self.replaced, self.checkpoints, self.checksums)
+        counts = [*map(len, versions), len(self.aside)]
+        told = [f"{count} {word}" for word, count in zip(words, counts, strict=True) if count]
         lines = [f"{self.table}: {', '.join(told) or 'nothing to repair'}"]
         if self.dry_run:
             lines.append("  nothing was changed")
