@@ -238,7 +238,13 @@ def test_a_scan_equals_a_look_at_every_live_file(
 
 def test_every_version_lists_its_live_files(lake: Lake) -> None:
     for version, live in lake.versions.items():
-        assert set(lake.catalog.table("t").scan(version=version).paths()) == live.keys()
+        scan = lake.catalog.table("t").scan(version=version)
+        assert set(scan.paths()) == live.keys()
+        # Without statistics, the same of every file that is read.
+        to_read = scan.to_read
+        assert to_read.combine_chunks().equals(
+            scan.arrow.select(to_read.column_names).combine_chunks()
+        )
 
 
 def test_the_index_spares_the_look_at_every_file(lake: Lake, monkeypatch: Any) -> None:

@@ -252,6 +252,16 @@ def test_a_new_head_refreshes_the_entry(catalog: Catalog, table: str) -> None:
     assert [version for _, version in held(catalog.cache)] == [4]
 
 
+def test_what_is_known_of_all_files_is_not_fetched_in_part(catalog: Catalog, table: str) -> None:
+    snapshot = catalog.table(table).snapshot()
+    cold = fresh(catalog)
+    brief, to_read = cold.file_paths(), cold.files_to_read()
+    snapshot.files()
+    assert snapshot.file_paths().equals(brief)
+    assert snapshot.files_to_read().equals(to_read)
+    assert len(held(catalog.cache)) == 1
+
+
 def test_an_older_version_does_not_evict_a_newer(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     newest = handle.files()
@@ -293,7 +303,7 @@ steps = st.lists(
     st.tuples(
         st.integers(0, 3),  # files added
         st.lists(st.integers(0, 20), max_size=3),  # which of the live ones go
-        st.sampled_from(["read", "read brief", "skip"]),
+        st.sampled_from([Snapshot.files, Snapshot.file_paths, Snapshot.files_to_read, None]),
     ),
     min_size=1,
     max_size=8,
@@ -309,15 +319,14 @@ def test_refreshing_step_by_step_equals_a_cold_read(shared: Catalog, steps: list
     name = f"t{next(_numbers)}"
     handle = shared.create_table(name, SCHEMA)
     live: list[str] = []
-    for added, chosen, then in steps:
+    for added, chosen, read in steps:
         gone = {live[index % len(live)] for index in chosen} if live else set()
         new = [f"f{next(_numbers)}" for _ in range(added)]
         actions = [*map(add_file, new), *map(RemoveFile, gone)]
         if actions:
             commit(shared, *actions, table=name)
         live = [path for path in live if path not in gone] + new
-        if then != "skip":
+        if read is not None:
             snapshot, cold = handle.snapshot(), fresh(shared, name=name)
-            read = Snapshot.files if then == "read" else Snapshot.file_paths
             assert read(snapshot).combine_chunks().equals(read(cold).combine_chunks())
             assert sorted(read(snapshot)["path"].to_pylist()) == sorted(live)

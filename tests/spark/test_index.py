@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,11 +12,14 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deltasql.engine import spark_index
 from deltasql.engine.live_files import LiveFiles
 from deltasql.engine.spark import scan
 from deltasql.spark.read import read_snapshot
+from tests.conftest import add_file
 from tests.mirror.support import open_mirrored
 from tests.oracles.states import arrow_rows
 from tests.oracles.writing import Written, create
@@ -33,9 +37,15 @@ def frame_of(spark: SparkSession, written: Written) -> DataFrame:
 
 
 def files_read(frame: DataFrame) -> int:
-    """Return how many files a query opens."""
-    jvm_frame: Any = frame._jdf
+    """Run a query and return how many files it opens."""
     frame.collect()
+    return files_planned(frame)
+
+
+def files_planned(frame: DataFrame) -> int:
+    """Return how many files a query would open."""
+    jvm_frame: Any = frame._jdf
+    jvm_frame.queryExecution().toRdd()
     plan = jvm_frame.queryExecution().executedPlan()
     if plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec":
         plan = plan.executedPlan()
@@ -171,6 +181,38 @@ def test_more_partitions_take_no_more_calls(
     assert needed[1] == needed[2]
 
 
+def test_a_long_list_of_files_comes_whole(
+    spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("part", pa.string())])
+    written = create(lake, "t", schema, partition_by=["part"])
+    written.append([{"id": 0, "part": "real"}])
+    # Above what the JVM unpacks on one core; nobody opens these.
+    numbers = range(1, 6000)
+    with lake.begin() as tx:
+        tx.stage_table(
+            "t",
+            [
+                add_file(f"part={n % 7}/{n}", n, n, partition_values={"part": str(n % 7)}, size=n)
+                for n in numbers
+            ],
+        )
+    context: Any = spark.sparkContext
+    before = set(os.listdir(context._temp_dir))
+    frame = frame_of(spark, written)
+    assert frame.where("part = 'real'").collect() == [(0, "real")]
+    assert files_planned(frame.where("part = '3' AND id > 5000")) == sum(
+        n % 7 == 3 for n in range(5001, 6000)
+    )
+    assert files_planned(frame) == 6000
+    listed = set(frame.inputFiles())
+    assert len(listed) == 6000
+    assert {name.rpartition("/")[2] for name in listed} > {str(n) for n in numbers}
+    assert set(os.listdir(context._temp_dir)) == before
+    monkeypatch.setattr(context, "_encryption_enabled", True)
+    assert set(frame_of(spark, written).inputFiles()) == listed
+
+
 def test_partitions_of_all_types_are_found_by_their_values(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -279,6 +321,22 @@ def test_without_a_compiler_files_are_read_by_their_names(
             assert arrow_rows(frame.toArrow()) == written.states[-1]
             assert frame.where("part = 'a' AND id > 0").count() == 1
     assert caplog.text.count("files are listed by name") == 1
+
+
+@given(st.lists(st.text("a.0/_~%2eF: ö", max_size=6), min_size=1))
+def test_names_that_look_plain_are_uris_as_they_are(names: list[str]) -> None:
+    paths = pa.array(names, pa.string())
+    assert spark_index._are_uris(paths) or not spark_index._are_plain(paths)
+
+
+@pytest.mark.parametrize(
+    "name", [".a", "a/.b", "../a", "/a", "a//b", "a/", "", "a b", "a%20b", "a:b", "ä"]
+)
+def test_names_that_are_not_plain_are_found_among_others(name: str) -> None:
+    plain = ["part=1/a-0.parquet", "b_1.parquet"]
+    assert spark_index._are_plain(pa.array(plain))
+    assert not spark_index._are_plain(pa.array([plain[0], name, plain[1]]))
+    assert spark_index._are_plain(pa.array([name, *plain])[1:])
 
 
 def test_a_thousand_odd_names_ask_the_session_once(

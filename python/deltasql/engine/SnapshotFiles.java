@@ -1,12 +1,16 @@
 package deltasql;
 
+import java.io.File;
+import java.io.IOException;
 import java.net.URI;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.function.Function;
+import java.util.function.IntFunction;
 
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
@@ -42,29 +46,45 @@ import scala.collection.immutable.Seq;
  * unpacked here), by the compiler that it has for its own queries: no lambdas, no inference.
  */
 public final class SnapshotFiles implements FileIndex {
+    /** Files that are worth more than one core. */
+    private static final int MANY = 5000;
+
     private String name;
     private Path root;
     private StructType schema;
     private Object[][] values;
-    private String prefix;
     private byte[] packed;
+    private byte[] prefix;
     private long bytes;
     private Function prune;
+    private int count;
+    private int start;
     private FileStatus[] files;
-    private int[] partitions;
 
-    /** Take what the log has; `prune`, which may be null, returns a byte for each file. */
+    /** Take partitions and files as they are packed. */
+    public void take(byte[] content) {
+        packed = content;
+    }
+
+    public void takeFile(String name) throws IOException {
+        packed = Files.readAllBytes(new File(name).toPath());
+    }
+
+    /** Take what else the log has; `prune`, which may be null, returns a byte for each file. */
     public FileIndex open(
-            String name, String root, String schemaJson, byte[] packedValues, String prefix,
-            byte[] packedFiles, long bytes, Function prune) {
+            String name, String root, String schemaJson, String prefix, long bytes,
+            Function prune) {
         this.name = name;
         this.root = new Path(URI.create(root));
         this.schema = (StructType) DataType.fromJson(schemaJson);
-        this.values = unpackedValues(packedValues);
-        this.prefix = prefix;
-        this.packed = packedFiles;
+        this.prefix = prefix.getBytes(StandardCharsets.UTF_8);
         this.bytes = bytes;
         this.prune = prune;
+        ByteBuffer buffer = ByteBuffer.wrap(packed).order(ByteOrder.LITTLE_ENDIAN);
+        this.values = unpackedValues(buffer);
+        this.count = buffer.getInt();
+        this.start = buffer.position();
+        this.files = new FileStatus[count];
         return this;
     }
 
@@ -74,17 +94,18 @@ public final class SnapshotFiles implements FileIndex {
         if (prune != null && !dataFilters.isEmpty()) {
             wanted = (byte[]) prune.apply(dataFilters);
         }
-        unpack();
+        int[] partitions = partitions();
         int[] counts = new int[values.length];
-        boolean[] listed = new boolean[files.length];
-        for (int i = 0; i < files.length; i++) {
+        boolean[] listed = new boolean[count];
+        for (int i = 0; i < count; i++) {
             if (kept[partitions[i]] && (wanted == null || wanted[i] != 0)) {
                 listed[i] = true;
                 counts[partitions[i]]++;
             }
         }
+        unpack(listed);
         FileStatus[][] groups = new FileStatus[values.length][];
-        for (int i = 0; i < files.length; i++) {
+        for (int i = 0; i < count; i++) {
             if (listed[i]) {
                 int place = partitions[i];
                 if (groups[place] == null) {
@@ -108,9 +129,11 @@ public final class SnapshotFiles implements FileIndex {
     }
 
     public String[] inputFiles() {
-        unpack();
-        String[] found = new String[files.length];
-        for (int i = 0; i < found.length; i++) {
+        boolean[] listed = new boolean[count];
+        Arrays.fill(listed, true);
+        unpack(listed);
+        String[] found = new String[count];
+        for (int i = 0; i < count; i++) {
             found[i] = files[i].getPath().toUri().toString();
         }
         return found;
@@ -161,36 +184,47 @@ public final class SnapshotFiles implements FileIndex {
         return kept;
     }
 
+    /** Make those of the files that are listed and were not made before; many on all cores. */
+    private synchronized void unpack(final boolean[] listed) {
+        final ByteBuffer buffer = ByteBuffer.wrap(packed).order(ByteOrder.LITTLE_ENDIAN);
+        IntFunction made = new IntFunction() {
+            public Object apply(int place) {
+                FileStatus before = files[place];
+                return before == null && listed[place] ? unpacked(buffer, place) : before;
+            }
+        };
+        if (count < MANY) {
+            Arrays.setAll(files, made);
+        } else {
+            Arrays.parallelSetAll(files, made);
+        }
+    }
+
     /** Sizes, times, partitions and ends of names, then the names. */
-    private synchronized void unpack() {
-        if (files != null) {
-            return;
-        }
-        ByteBuffer buffer = ByteBuffer.wrap(packed).order(ByteOrder.LITTLE_ENDIAN);
-        int count = buffer.getInt();
-        int times = 4 + 8 * count;
-        int places = times + 8 * count;
-        int ends = places + 4 * count;
+    FileStatus unpacked(ByteBuffer buffer, int place) {
+        int times = start + 8 * count;
+        int ends = times + 12 * count;
         int names = ends + 4 * count;
-        FileStatus[] found = new FileStatus[count];
-        partitions = new int[count];
-        int start = 0;
-        for (int i = 0; i < count; i++) {
-            int end = buffer.getInt(ends + 4 * i);
-            String text = new String(packed, names + start, end - start, StandardCharsets.UTF_8);
-            Path path = new Path(URI.create(prefix.concat(text)));
-            long size = buffer.getLong(4 + 8 * i);
-            found[i] = new FileStatus(size, false, 1, size, buffer.getLong(times + 8 * i), path);
-            partitions[i] = buffer.getInt(places + 4 * i);
-            start = end;
+        int first = place == 0 ? 0 : buffer.getInt(ends + 4 * place - 4);
+        int length = buffer.getInt(ends + 4 * place) - first;
+        byte[] uri = Arrays.copyOf(prefix, prefix.length + length);
+        System.arraycopy(packed, names + first, uri, prefix.length, length);
+        Path path = new Path(URI.create(new String(uri, StandardCharsets.UTF_8)));
+        long size = buffer.getLong(start + 8 * place);
+        return new FileStatus(size, false, 1, size, buffer.getLong(times + 8 * place), path);
+    }
+
+    private int[] partitions() {
+        ByteBuffer buffer = ByteBuffer.wrap(packed).order(ByteOrder.LITTLE_ENDIAN);
+        int[] found = new int[count];
+        for (int place = 0; place < count; place++) {
+            found[place] = buffer.getInt(start + 16 * count + 4 * place);
         }
-        packed = null;
-        files = found;
+        return found;
     }
 
     /** Each value with its length, row by row; -1 stands for null. */
-    private Object[][] unpackedValues(byte[] content) {
-        ByteBuffer buffer = ByteBuffer.wrap(content).order(ByteOrder.LITTLE_ENDIAN);
+    private Object[][] unpackedValues(ByteBuffer buffer) {
         Object[][] found = new Object[buffer.getInt()][schema.length()];
         for (int row = 0; row < found.length; row++) {
             for (int place = 0; place < found[row].length; place++) {

@@ -29,7 +29,7 @@ from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema import ArrayType, DataType, MapType, StructField, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from deltasql.engine.live_files import LiveFile, LiveFiles
 
     _Group: TypeAlias = list[tuple[int, LiveFile]]
-    Prune: TypeAlias = Callable[[str], Collection[str]]
+    Prune: TypeAlias = Callable[[str], pa.ChunkedArray]
 
 _GLOB = frozenset("[]{}*?\\")
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery"
@@ -130,16 +130,16 @@ def _read_indexed(
     indexed = IndexedScan(files, numbers, stored, positions or vectors, prune, required)
     schema = spark_schema(stored, mode, required=required)
     frame = indexed_frame(spark, indexed, schema, _OPTIONS)
-    columns = {field.name: _renamed(field, mode) for field in stored.fields}
+    columns: dict[str, Column | str] = {f.name: _named(f, mode) for f in stored.fields}
     for name, place in partitions.items():
-        columns[name] = F.col(partition_name(place))
+        columns[name] = F.col(partition_name(place)).alias(name)
     if positions or vectors:
-        columns[FILE] = F.col(FILE)
-        columns[ROW] = frame.metadataColumn("_metadata").getField("row_index")
+        columns[FILE] = FILE
+        columns[ROW] = frame.metadataColumn("_metadata").getField("row_index").alias(ROW)
     shown = [*files.schema.names, *((FILE, ROW) if positions else ())]
     if not vectors:
-        return frame.select([columns[name].alias(name) for name in shown])
-    rows = frame.select([column.alias(name) for name, column in columns.items()])
+        return frame.select([columns[name] for name in shown])
+    rows = frame.select(list(columns.values()))
     group = [(number, files.files[number]) for number in numbers.to_pylist()]
     left = rows.join(_deleted_rows(spark, files, group), [FILE, ROW], "anti")
     return left.select([F.col(quoted(name)) for name in shown])
@@ -273,6 +273,13 @@ def _deleted_rows(spark: SparkSession, files: LiveFiles, group: _Group) -> DataF
     rows = pa.table({FILE: pa.array(owners, pa.int64()), ROW: deleted["row_number"]})
     frame = spark.createDataFrame(rows)
     return F.broadcast(frame) if rows.num_rows <= _BROADCAST_ROWS else frame
+
+
+def _named(field: StructField, mode: str | None) -> Column | str:
+    """Return a column under its logical name; each call of the session costs more than a name."""
+    if field.physical_name(mode) == field.name and not _has_mapped_members(field.type, mode):
+        return quoted(field.name)
+    return _renamed(field, mode).alias(field.name)
 
 
 def _renamed(field: StructField, mode: str | None) -> Column:

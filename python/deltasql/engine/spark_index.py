@@ -3,20 +3,25 @@
 Spark plans a scan over a `FileIndex`. Ours answers from the list that the database gave: no
 listing, no status call, partition values typed as the log has them, and filters that come later
 in the query still prune files. It is a class of the JVM (SnapshotFiles.java), which Spark's own
-compiler of queries makes from its text, so no jar is needed; the list is handed over in one call.
+compiler of queries makes from its text, so no jar is needed; the list is handed over at once, a
+long one in a file.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import re
 import struct
+import tempfile
 import threading
 import uuid
 import weakref
 from dataclasses import dataclass
 from functools import reduce
 from importlib.resources import files as resources
-from typing import TYPE_CHECKING, Any
+from string import ascii_letters, digits
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -32,12 +37,13 @@ from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema import StructField, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from deltasql.engine.live_files import LiveFiles
 
+_Part: TypeAlias = bytes | memoryview
 _log = logging.getLogger(__name__)
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
 _SOURCE, _CLASS = "SnapshotFiles.java", "deltasql.SnapshotFiles"
@@ -47,6 +53,10 @@ _ENCODED = "%(?:[13-9A-Fa-f][0-9A-Fa-f]|2[0-9A-Da-d])"
 _NAME = f"(?:[A-Za-z0-9_=~+,-]|{_ENCODED})(?:[A-Za-z0-9_=~+,.-]|{_ENCODED})*"
 _PLAIN = f"^(?:{_NAME}/)*{_NAME}$"
 _COLON = "%3[Aa][^/]*$"
+_LETTERS = f"{ascii_letters}{digits}_=~+,.-/".encode()
+_ODD = re.compile(rb"/[/.]")
+# Bytes that the gateway takes as well as a file.
+_SHORT = 1 << 16
 _guard = threading.Lock()
 _classes: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
@@ -62,7 +72,7 @@ class IndexedScan:
     """The columns that are in the files."""
     numbered: bool
     """Whether rows carry the place of their file as the column FILE."""
-    prune: Callable[[str], Collection[str]] | None
+    prune: Callable[[str], pa.ChunkedArray] | None
     """Returns the paths of files that can match a condition."""
     required: bool = False
     """Whether Spark is told which partition columns are never null."""
@@ -119,16 +129,35 @@ def _index(session: Any, scan: IndexedScan) -> Any:
     prefix, uris = _uris(session, scan.files.location, listed["path"])
     root = root_address(scan.files.location)
     index = _classes[session._sc._gateway].newInstance()
+    _hand_over(session, index, [values, *_packed_files(listed, places, uris)])
     return index.open(
         f"DeltaSqlIndex({scan.files.location}, {uuid.uuid4().hex[:8]})",
         _encoded(session, [root])[0],
         schema.json(),
-        bytearray(values),
         prefix,
-        bytearray(_packed_files(listed, places, uris)),
         int(pc.sum(listed["size"]).as_py() or 0),
         _pruning(session, scan, listed["path"]),
     )
+
+
+def _hand_over(session: Any, index: Any, parts: Sequence[_Part]) -> None:
+    """Give the JVM, which is on this machine, what is packed.
+
+    The gateway spells bytes as text, which takes ten times as long as a file. Spark's own folder
+    for what Python hands over is not encrypted where a session wants its data to be.
+    """
+    context = session._sc
+    size = sum(memoryview(part).nbytes for part in parts)
+    if size <= _SHORT or context._encryption_enabled:
+        index.take(bytearray(b"".join(parts)))
+        return
+    number, name = tempfile.mkstemp(dir=context._temp_dir)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.writelines(parts)
+        index.takeFile(name)
+    finally:
+        os.unlink(name)
 
 
 def _partitions(scan: IndexedScan, partitions: pa.Array) -> tuple[Any, bytes, pa.Array]:
@@ -180,46 +209,72 @@ def _packed_values(columns: Sequence[Sequence[bytes | None]], rows: int) -> byte
     return b"".join(parts)
 
 
-def _packed_files(listed: pa.Table, places: pa.Array, uris: pa.Array) -> bytes:
+def _packed_files(listed: pa.Table, places: pa.Array, uris: pa.Array) -> list[_Part]:
     times = pc.fill_null(listed["modification_time"], 0)
     ends = pc.cumulative_sum(pc.binary_length(uris).cast(pa.int32()))
-    parts = [
+    return [
         struct.pack("<i", listed.num_rows),
         _content(listed["size"].cast(pa.int64())),
         _content(times.cast(pa.int64())),
         _content(places.cast(pa.int32())),
         _content(ends),
+        _letters(uris),
     ]
-    # The texts of an array lie one after the other.
-    _, offsets, texts = uris.buffers()
-    if texts is not None:
-        first, last = (
-            struct.unpack_from("<i", offsets, 4 * place)[0]
-            for place in (uris.offset, uris.offset + len(uris))
-        )
-        parts.append(texts[first:last].to_pybytes())
-    return b"".join(parts)
 
 
-def _content(numbers: pa.Array | pa.ChunkedArray) -> bytes:
+def _content(numbers: pa.Array | pa.ChunkedArray) -> _Part:
     """Return numbers as they lie in memory; none is null."""
     whole = numbers.combine_chunks() if isinstance(numbers, pa.ChunkedArray) else numbers
     content, width = whole.buffers()[1], whole.type.bit_width // 8
-    return bytes(content[whole.offset * width : (whole.offset + len(whole)) * width])
+    return memoryview(content)[whole.offset * width : (whole.offset + len(whole)) * width]
+
+
+def _letters(texts: pa.Array) -> _Part:
+    """Return texts as they lie in memory, one after the other; none is null."""
+    _, offsets, letters = texts.buffers()
+    if letters is None:
+        return b""
+    first, last = (
+        struct.unpack_from("<i", offsets, 4 * place)[0]
+        for place in (texts.offset, texts.offset + len(texts))
+    )
+    return memoryview(letters)[first:last]
 
 
 def _uris(session: Any, location: str, paths: pa.ChunkedArray) -> tuple[str, pa.Array]:
     """Return what all URIs of files begin with, and the rest of each."""
     texts = paths.cast(pa.string()).combine_chunks()
-    plain = pc.match_substring_regex(texts, _PLAIN)
-    colons = pc.match_substring_regex(texts, _COLON)
-    if pc.all(plain).as_py() is not False and pc.any(colons).as_py() is not True:
+    if _are_plain(texts) or _are_uris(texts):
         return f"{_encoded(session, [root_address(location).rstrip('/')])[0]}/", texts
     addresses = data_addresses(location, texts.to_pylist())
     for address in addresses:
         if address.startswith("/") and ":" in address.rpartition("/")[2]:
             raise unreadable(address)
     return "", pa.array(_encoded(session, addresses), pa.string())
+
+
+def _are_plain(paths: pa.Array) -> bool:
+    """Tell whether paths have plain letters only, at a look at all of them at once.
+
+    It says no too often: what ends one path and what begins the next stand side by side.
+    """
+    letters = bytes(_letters(paths))
+    if letters.translate(None, _LETTERS) or _ODD.search(letters):
+        return False
+    odd = (
+        pc.starts_with(paths, "."),
+        pc.starts_with(paths, "/"),
+        pc.ends_with(paths, "/"),
+        pc.equal(paths, ""),
+    )
+    return not any(pc.any(each).as_py() for each in odd)
+
+
+def _are_uris(paths: pa.Array) -> bool:
+    """Tell whether each path is a URI as it is, and its file has no colon in its name."""
+    found = pc.match_substring_regex(paths, _PLAIN)
+    colons = pc.match_substring_regex(paths, _COLON)
+    return pc.all(found).as_py() is not False and pc.any(colons).as_py() is not True
 
 
 def _encoded(session: Any, addresses: Sequence[str]) -> list[str]:
@@ -302,6 +357,6 @@ class _Pruning:
         text = pruning_sql(given, self._scan.stored, mode)
         if text is None or prune is None:
             return None
-        found = pa.array(prune(text), pa.string())
+        found = prune(text).cast(pa.string()).combine_chunks()
         kept = pc.is_in(self._paths.cast(pa.string()), value_set=found)
         return bytearray(_content(kept.cast(pa.uint8())))

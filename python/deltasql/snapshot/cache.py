@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.snapshot.files import from_arrow, from_rows, to_arrow
+from deltasql.snapshot.files import SCHEMAS, from_arrow, from_rows, to_arrow
 
 if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
 
-Columns = Literal["files_all", "files_brief"]
+Columns = Literal["files_all", "files_brief", "files_to_read"]
 # A refresh appends a chunk; so many of them are joined into one now and then.
 _MAX_CHUNKS = 64
 # From this many files on, Arrow from the driver beats rows.
@@ -40,12 +40,11 @@ class FileCache:
     def files(self, snapshot: Snapshot, columns: Columns) -> pa.Table:
         """Return the files of a snapshot: remembered, refreshed, or fetched."""
         key = (snapshot.table.table_id, columns)
-        with self._guard:
-            entry = self._entries.get(key)
-            if entry is not None:
-                self._entries.move_to_end(key)
+        entry, whole = self._used(key), self._used((key[0], "files_all"))
         if entry is not None and entry.version == snapshot.version:
             return entry.files
+        if whole is not None and whole.version == snapshot.version:
+            return whole.files.select(SCHEMAS[columns].names)
         if entry is not None and entry.version < snapshot.version:
             files = _refresh(snapshot, columns, entry)
         else:
@@ -54,6 +53,13 @@ class FileCache:
                 return files  # an older version: the newer entry is worth more
         self._remember(key, _Entry(snapshot.version, snapshot.next_file_id, files))
         return files
+
+    def _used(self, key: tuple[int, Columns]) -> _Entry | None:
+        with self._guard:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+            return entry
 
     def _remember(self, key: tuple[int, Columns], entry: _Entry) -> None:
         with self._guard:

@@ -20,6 +20,14 @@ _BRIEF = {
     "num_records": "int64",
     "added_version": "int64",
 }
+_TO_READ = {
+    "file_id": "int64",
+    "path": "string",
+    "partition_id": "int64",
+    "size": "int64",
+    "modification_time": "int64",
+    "deletion_vector": "string",
+}
 # A text that is NULL travels as '': SQLite's Arrow driver guesses types from the first rows.
 _FULL = {
     "file_id": "int64",
@@ -38,7 +46,7 @@ _FULL = {
     "extra": "string",
     "added_version": "int64",
 }
-COLUMNS = {"files_all": _FULL, "files_brief": _BRIEF}
+COLUMNS = {"files_all": _FULL, "files_brief": _BRIEF, "files_to_read": _TO_READ}
 _TYPES = {"int64": pa.int64(), "string": pa.string(), "bool": pa.bool_()}
 SCHEMAS = {
     statement: pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])

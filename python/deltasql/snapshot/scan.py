@@ -50,6 +50,14 @@ class Scan:
         """The files with their statistics as Arrow."""
         return to_arrow(self.files)
 
+    @cached_property
+    def to_read(self) -> pa.Table:
+        """The files as Arrow, for an engine: without statistics unless the predicate needs them."""
+        if self.predicate is not None:
+            return self.arrow
+        with telemetry.span("plan", table=self.snapshot.table.full_name):
+            return to_arrow(self._listed(self.snapshot.files_to_read()))
+
     def paths(self) -> list[str]:
         """Return the paths as the log has them."""
         return self.files.paths()

@@ -114,6 +114,11 @@ class Snapshot:
         check_readable(self.protocol)
         return self.cache.files(self, "files_brief")
 
+    def files_to_read(self) -> pa.Table:
+        """Return what an engine must know of every live file to read it."""
+        check_readable(self.protocol)
+        return self.cache.files(self, "files_to_read")
+
     def scan(self, predicate: object = None) -> Scan:
         """Plan a read: the files that can hold a row for which the predicate is true."""
         check_readable(self.protocol)

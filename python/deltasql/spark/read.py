@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from deltasql.api.transaction import MultiTableTransaction
@@ -88,7 +89,7 @@ def read_snapshot(
     """
     scanned = snapshot.scan(predicate)
     location = snapshot.table.location
-    files = LiveFiles(location, snapshot.metadata, scanned.arrow, config.storage)
+    files = LiveFiles(location, snapshot.metadata, scanned.to_read, config.storage)
     frame = scan(spark, files, prune=lambda text: _matching(snapshot, text), required=described)
     if described:
         frame = _commented(frame, snapshot)
@@ -107,6 +108,6 @@ def _commented(frame: DataFrame, snapshot: Snapshot) -> DataFrame:
     return told
 
 
-def _matching(snapshot: Snapshot, condition: str) -> set[str]:
+def _matching(snapshot: Snapshot, condition: str) -> pa.ChunkedArray:
     """Return the paths of files that can match a filter of the query."""
-    return set(snapshot.scan(condition).arrow["path"].to_pylist())
+    return snapshot.scan(condition).arrow["path"]

@@ -126,6 +126,12 @@ FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version}
 ORDER BY f.file_id;
 
+-- name: files_to_read
+SELECT f.file_id, f.path, f.partition_id, f.size, f.modification_time, coalesce(f.deletion_vector, '') AS deletion_vector
+FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version}
+ORDER BY f.file_id;
+
 -- name: files_in_partitions
 SELECT {use:file_columns}
 FROM dl_add_files f
