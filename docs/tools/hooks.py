@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 OUTSIDE = "repository"
 # The order in which pages are read: the named ones, then the rest of a folder. A pair is a group.
 MENU: dict[str, tuple[Any, ...]] = {
-    "Start": ("index", "quickstart", "limitations", "troubleshooting"),
+    "Start": (
+        *("index", "quickstart", f"{OUTSIDE}/examples/README"),
+        *("limitations", "troubleshooting"),
+    ),
     "Guides": (
         *("guides/backends", "guides/transactions", "guides/spark", "guides/streaming"),
         *("guides/mirror", "guides/migrating", "guides/mixed", "guides/maintenance"),
@@ -69,7 +72,7 @@ LANGUAGES = {".py": "python", ".sql": "sql", ".toml": "toml", ".yaml": "yaml", "
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the files outside `docs/` that pages lead to, and put every page into the menu."""
     root = Path(config.config_file_path).parent
-    always = [root / "CONTRIBUTING.md", root / "CHANGELOG.md"]
+    always = [root / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")]
     waiting = [*always]
     for file in files.documentation_pages():
         here = posixpath.join("docs", file.src_uri)
