@@ -10,6 +10,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
+use crate::json::Json;
 use crate::{field_type, field_value, for_each_action};
 
 /// Partition values, tags, properties: text to text or null, in the order written.
@@ -44,9 +45,10 @@ macro_rules! define_actions {
                         let mut extra = Map::new();
                         while let Some(JsonKey(key)) = map.next_key()? {
                             match &*key {
-                                $( $json => $field = map.next_value()?, )+
+                                $( $json => $field = Field::read(&mut map)?, )+
                                 _ => {
-                                    extra.insert(key.into_owned(), map.next_value()?);
+                                    let Json(value) = map.next_value()?;
+                                    extra.insert(key.into_owned(), value);
                                 }
                             }
                         }
@@ -87,6 +89,37 @@ macro_rules! write_field {
 }
 
 for_each_action!(define_actions);
+
+/// The value of a field; null and absent are the same.
+trait Field<'de>: Sized {
+    fn read<A: MapAccess<'de>>(map: &mut A) -> Result<Option<Self>, A::Error>;
+}
+
+impl<'de> Field<'de> for Value {
+    fn read<A: MapAccess<'de>>(map: &mut A) -> Result<Option<Self>, A::Error> {
+        Ok(map.next_value::<Option<Json>>()?.map(|Json(value)| value))
+    }
+}
+
+macro_rules! typed_fields {
+    ($( $type:ty ),+) => { $(
+        impl<'de> Field<'de> for $type {
+            fn read<A: MapAccess<'de>>(map: &mut A) -> Result<Option<Self>, A::Error> {
+                map.next_value()
+            }
+        }
+    )+ };
+}
+
+typed_fields!(
+    String,
+    i64,
+    bool,
+    StringMap,
+    StringList,
+    DeletionVector,
+    Format
+);
 
 /// One line of a commit.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,7 +209,7 @@ impl Action {
             "checkpointMetadata" => map.next_value::<Option<_>>()?.map(Self::CheckpointMetadata),
             _ => Some(Self::Unknown {
                 kind: kind.to_owned(),
-                body: map.next_value()?,
+                body: map.next_value::<Json>()?.0,
             }),
         })
     }

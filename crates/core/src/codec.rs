@@ -2,6 +2,9 @@
 use crate::actions::Action;
 use crate::error::Error;
 
+/// Columns are nested less deep by far; what is much deeper ends the stack of some readers.
+const MAX_STATS_DEPTH: usize = 500;
+
 /// Read the actions of a commit file; empty lines are passed over.
 pub fn parse(data: &[u8]) -> Result<Vec<Action>, Error> {
     let mut actions = Vec::new();
@@ -11,6 +14,7 @@ pub fn parse(data: &[u8]) -> Result<Vec<Action>, Error> {
             continue;
         }
         let action = serde_json::from_slice(line).map_err(|e| Error::of_line(index + 1, &e))?;
+        check_stats(&action, index + 1)?;
         actions.push(action);
     }
     Ok(actions)
@@ -33,6 +37,38 @@ pub fn encode_line(action: &Action, out: &mut Vec<u8>) {
     if serde_json::to_writer(&mut *out, action).is_ok() {
         out.push(b'\n');
     }
+}
+
+/// Refuse statistics that are nested so deep that other readers of the log end on them.
+fn check_stats(action: &Action, line: usize) -> Result<(), Error> {
+    let stats = match action {
+        Action::Add(add) => &add.stats,
+        Action::Remove(remove) => &remove.stats,
+        _ => return Ok(()),
+    };
+    let is_opening = |byte: &u8| matches!(byte, b'{' | b'[');
+    let Some(text) = stats.as_ref().filter(|text| text.len() > MAX_STATS_DEPTH) else {
+        return Ok(());
+    };
+    if text.bytes().filter(is_opening).count() <= MAX_STATS_DEPTH {
+        return Ok(());
+    }
+    let mut depth = 0_usize;
+    for byte in text.bytes() {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_STATS_DEPTH {
+            return Err(Error::Line {
+                line,
+                column: 0,
+                message: format!("statistics nested more than {MAX_STATS_DEPTH} levels deep"),
+            });
+        }
+    }
+    Ok(())
 }
 
 // In-commit timestamps require commitInfo to be the first action.

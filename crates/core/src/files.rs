@@ -7,13 +7,13 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Array, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde::de::DeserializeOwned;
-use serde_json::Map;
 
 use crate::actions::{AddFile, RemoveFile, StringMap};
 use crate::columns::{
     batch_of, boolean, file_schema, files_error, long, readable_batch, readable_schema, Texts,
 };
 use crate::error::Error;
+use crate::json::Json;
 use crate::predicate::Predicate;
 use crate::prune::PartitionFacts;
 
@@ -128,7 +128,9 @@ impl FileList {
             base_row_id: long(batch, "base_row_id", row),
             default_row_commit_version: long(batch, "default_row_commit_version", row),
             clustering_provider: owned("clustering_provider"),
-            extra: parsed::<Map<_, _>>(batch, "extra", row)?.unwrap_or_default(),
+            extra: parsed::<Json>(batch, "extra", row)?
+                .and_then(Json::into_object)
+                .unwrap_or_default(),
         })
     }
 
@@ -247,8 +249,9 @@ fn adds_of(batch: &RecordBatch, adds: &mut Vec<AddFile>) -> Result<(), Error> {
             clustering_provider: owned(&providers),
             extra: extras
                 .get(row)
-                .map(|json| parsed_text::<Map<_, _>>("extra", json))
+                .map(|json| parsed_text::<Json>("extra", json))
                 .transpose()?
+                .and_then(Json::into_object)
                 .unwrap_or_default(),
         });
     }
@@ -284,7 +287,9 @@ fn remove_of(
         deletion_vector: parsed(batch, "deletion_vector", row)?,
         base_row_id: long(batch, "base_row_id", row),
         default_row_commit_version: long(batch, "default_row_commit_version", row),
-        extra: parsed::<Map<_, _>>(batch, "extra", row)?.unwrap_or_default(),
+        extra: parsed::<Json>(batch, "extra", row)?
+            .and_then(Json::into_object)
+            .unwrap_or_default(),
     })
 }
 

@@ -138,14 +138,14 @@ impl StatsReader {
             num_records.push(stats.num_records);
             for ((column, slot), run) in self.columns.iter().zip(&self.slots).zip(&mut runs) {
                 run.take(extent(&stats, *slot, column.key_type));
-                run.null_count = run.null_count.zip(stats.null_count(*slot)).map(add);
+                run.null_count = run.null_count.zip(stats.null_count(*slot)).and_then(add);
             }
         }
         if num_records.is_empty() {
             return Vec::new();
         }
         let last_file_id = first_file_id + num_records.len() as i64 - 1;
-        let records: Option<i64> = num_records.iter().copied().sum();
+        let records = total(num_records.iter().copied());
         let rows = self.columns.iter().zip(runs);
         rows.map(|(column, run)| StatsRow {
             column_id: column.id,
@@ -197,8 +197,14 @@ impl Run {
     }
 }
 
-fn add((a, b): (i64, i64)) -> i64 {
-    a + b
+/// Counts come from whoever wrote the log: a sum that no number holds is not known.
+fn add((a, b): (i64, i64)) -> Option<i64> {
+    a.checked_add(b)
+}
+
+fn total(counts: impl IntoIterator<Item = Option<i64>>) -> Option<i64> {
+    let mut counts = counts.into_iter();
+    counts.try_fold(0, |sum, count| add((sum, count?)))
 }
 
 /// Read the statistics of all files, of many by two threads.
@@ -286,8 +292,8 @@ fn summarise(
         last_file_id: first_file_id + run.len() as i64 - 1,
         min_key: known.then(|| min_key.to_vec()),
         max_key: known.then(|| max_key.to_vec()),
-        null_count: run.iter().map(|&file| facts.null_counts[file]).sum(),
-        num_records: run.iter().map(|&file| num_records[file]).sum(),
+        null_count: total(run.iter().map(|&file| facts.null_counts[file])),
+        num_records: total(run.iter().map(|&file| num_records[file])),
     }
 }
 

@@ -6,6 +6,7 @@ pub mod decimal;
 pub mod error;
 pub mod files;
 pub mod index;
+pub mod json;
 pub mod keys;
 pub mod load;
 pub mod object_writer;

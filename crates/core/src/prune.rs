@@ -3,6 +3,7 @@ use std::cell::OnceCell;
 
 use serde_json::Value;
 
+use crate::json::Json;
 use crate::keys::{Bounds, Key, KeyType};
 use crate::predicate::{Expr, Predicate, Test};
 use crate::stats::FileStats;
@@ -54,7 +55,7 @@ impl Predicate {
     /// Read the partition values of a file once; files of one partition share them.
     pub fn partition_facts(&self, partition_json: Option<&str>) -> PartitionFacts {
         let object = match partition_json.map(serde_json::from_str) {
-            Some(Ok(Value::Object(object))) => object,
+            Some(Ok(Json(Value::Object(object)))) => object,
             _ => Default::default(),
         };
         let value = |name: &String| match object.get(name) {

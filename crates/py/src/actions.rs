@@ -118,8 +118,8 @@ pub fn action_to_dict<'py>(py: Python<'py>, action: &Action) -> PyResult<Bound<'
 }
 
 fn from_body<T: serde::de::DeserializeOwned>(object: &Bound<'_, PyAny>) -> PyResult<T> {
-    let body = Value::Object(to_object(object)?);
-    serde_json::from_value(body).map_err(|e| PyValueError::new_err(e.to_string()))
+    let body = Value::Object(to_object(object)?).to_string();
+    serde_json::from_str(&body).map_err(|e| PyValueError::new_err(e.to_string()))
 }
 
 fn boxed<T: PyField>(object: &Bound<'_, PyAny>) -> PyResult<Box<T>> {

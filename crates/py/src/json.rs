@@ -4,8 +4,20 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use serde_json::{Map, Number, Value};
 
+/// What the parser takes; more would end the stack before it ends the object.
+const MAX_DEPTH: usize = 120;
+
 /// Turn a Python object into JSON; a float keeps Python's shortest text.
 pub fn to_json(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    to_json_below(object, 0)
+}
+
+/// Turn a Python mapping with string keys into a JSON object, in its order.
+pub fn to_object(mapping: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
+    to_object_below(mapping, 0)
+}
+
+fn to_json_below(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     if object.is_none() {
         Ok(Value::Null)
     } else if let Ok(text) = object.cast::<PyString>() {
@@ -19,11 +31,17 @@ pub fn to_json(object: &Bound<'_, PyAny>) -> PyResult<Value> {
         }
     } else if object.is_instance_of::<PyFloat>() {
         number(object)
+    } else if depth > MAX_DEPTH {
+        Err(PyValueError::new_err(format!(
+            "JSON that is more than {MAX_DEPTH} levels deep"
+        )))
     } else if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
-        let items = object.try_iter()?.map(|item| to_json(&item?));
+        let items = object
+            .try_iter()?
+            .map(|item| to_json_below(&item?, depth + 1));
         Ok(Value::Array(items.collect::<PyResult<_>>()?))
     } else if is_mapping(object) {
-        Ok(Value::Object(to_object(object)?))
+        Ok(Value::Object(to_object_below(object, depth + 1)?))
     } else {
         Err(PyTypeError::new_err(format!(
             "{} has no JSON form",
@@ -32,11 +50,10 @@ pub fn to_json(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     }
 }
 
-/// Turn a Python mapping with string keys into a JSON object, in its order.
-pub fn to_object(mapping: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
+fn to_object_below(mapping: &Bound<'_, PyAny>, depth: usize) -> PyResult<Map<String, Value>> {
     let mut object = Map::new();
     for_each_item(mapping, |key, value| {
-        object.insert(key.to_str()?.to_owned(), to_json(value)?);
+        object.insert(key.to_str()?.to_owned(), to_json_below(value, depth)?);
         Ok(())
     })?;
     Ok(object)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from deltasql.engine.choose import open_engine
 from deltasql.exceptions import TableChangedError, VersionNotFoundError
+from deltasql.model.json_text import load_json
 from deltasql.operations.change_log import VersionChanges, changed_files, physical_partitioning
 from deltasql.operations.changes import COMMIT_VERSION, ChangeFeed
 from deltasql.snapshot.snapshot import open_snapshot
@@ -195,7 +196,7 @@ class ChangeCursor:
 
 def _load(text: str) -> Position:
     try:
-        return Position(**json.loads(text))
+        return Position(**load_json(text))
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"start is 'snapshot', a version or a cursor's position; got {text!r}"

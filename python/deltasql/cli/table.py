@@ -238,7 +238,7 @@ def _schema_text(given: str) -> str:
     try:
         if isinstance(json.loads(text).get("fields"), list):
             return text
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         pass
     raise click.UsageError('--schema is no Delta schema: {"type": "struct", "fields": […]}.')
 

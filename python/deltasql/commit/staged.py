@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +19,7 @@ from deltasql.model.actions import (
     SetTransaction,
     action_from_dict,
 )
+from deltasql.model.json_text import load_json
 
 if TYPE_CHECKING:
     from deltasql.model.predicate import Predicate
@@ -146,7 +146,7 @@ def actions_from(items: object) -> list[Action]:
     if isinstance(items, bytes):
         return actions_from(items.decode())
     if isinstance(items, str):
-        return [_action(json.loads(line)) for line in items.splitlines() if line.strip()]
+        return [_action(load_json(line)) for line in items.splitlines() if line.strip()]
     if isinstance(items, Action | Mapping) or _is_add_action(items) or _is_remove_action(items):
         return [_action(items)]
     if not isinstance(items, Iterable):

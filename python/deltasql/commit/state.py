@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.properties import TableProperties
 from deltasql.model.protocol import check_writable, writer_features
 from deltasql.model.schema import StructType, column_mapping_mode, skipping_columns
@@ -61,6 +62,13 @@ def physical_partition_columns(metadata: Metadata, schema: StructType) -> tuple[
     """Return the partition columns under the names their values have in the log."""
     mode = column_mapping_mode(metadata.configuration)
     fields = {field.name: field for field in schema.fields}
+    unknown = next((name for name in metadata.partition_columns if name not in fields), None)
+    if unknown is not None:
+        raise TxnLogSchemaError(
+            f"the table is partitioned by {unknown!r}, which is no column of it",
+            column=unknown,
+            help="Whoever wrote this metadata has to write it again with a column of that name.",
+        )
     return tuple(fields[name].physical_name(mode) for name in metadata.partition_columns)
 
 

@@ -29,6 +29,7 @@ from deltasql.engine.revisable import Revisable, open_revisable
 from deltasql.engine.revised_columns import RevisedColumns, revised_columns
 from deltasql.engine.row_changes import RowChanges
 from deltasql.engine.splice import Splicer
+from deltasql.model.file_stats import read_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -116,7 +117,7 @@ class _Work:
         changed = [n for n in changes.schema.names if n not in (FILE, ROW, DROPPED)]
         self._changes = RowChanges(changes, self._shape, changed)
         self._changed = [self._shape.stored_name(name) for name in changed]
-        self._stats = [json.loads(text) if text else {} for text in files.stats()]
+        self._stats = [read_stats(text) for text in files.stats()]
         self._partitions = [json.loads(file.partition) for file in self._files]
         self._names = [new_name(plan, self._options, each) for each in self._partitions]
         plan.intend(self._names)

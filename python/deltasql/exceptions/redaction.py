@@ -11,15 +11,21 @@ _SECRET_WORD = (
     r"|private[-_.]?key|shared[-_.]?key|signature|credential|authorization"
 )
 _SECRET_NAME = re.compile(rf"(?:{_SECRET_WORD})|^(?:pwd|sig|sas)$|sas[-_]key", re.IGNORECASE)
-_NAME = rf"[\w.-]*(?:{_SECRET_WORD}|sas[-_]key)[\w.-]*|\b(?:pwd|sig|sas)\b"
-_VALUE = r"""(?P<quote>['"])(?:\\.|(?!(?P=quote))[^\\])*(?P=quote)|[^\s&]+"""
+# Every pattern begins where a word begins and never gives back what it took: errors hold text of
+# others, and a name of a thousand letters must not take a minute to look through.
+_WORD = r"(?<![\w.-])"
+_NAME = (
+    rf"{_WORD}(?=[\w.-]*(?:{_SECRET_WORD}|sas[-_]key)|(?:[\w.-]*[.-])?(?:pwd|sig|sas)(?![\w.-]))"
+    r"[\w.-]++"
+)
+_VALUE = r"""(?P<quote>['"])(?:\\.|(?!(?P=quote))[^\\])*+(?P=quote)|[^\s&]+"""
+_RUN = re.compile(r"""[^\s'"]+""")
+_LOGIN = re.compile(r"(?<![\w%.~+!$-])[\w%.~+!$-]*+:(?!//)(?=.)", re.DOTALL)
 _MASKED_PARTS = (
-    # user:password@ in a URL or a bare authority; greedy, since a raw password may hold an "@".
-    re.compile(r"""(?<![\w%.~+-])([\w%.~+!$-]*:)(?!//)[^\s'"]+(?=@)"""),
     # password=…, 'aws_secret_access_key': '…', x-amz-security-token: …
-    re.compile(rf"""((?:{_NAME})['"]?\s*=\s*)(?:{_VALUE})""", re.IGNORECASE),
-    re.compile(rf"""((?:{_NAME})['"]\s*:\s*)(?:{_VALUE})""", re.IGNORECASE),
-    re.compile(r"((?:\w+[-_])+(?:token|key|secret|signature):\s*)\S+", re.IGNORECASE),
+    re.compile(rf"""({_NAME}['"]?\s*+=\s*+)(?:{_VALUE})""", re.IGNORECASE),
+    re.compile(rf"""({_NAME}['"]\s*+:\s*+)(?:{_VALUE})""", re.IGNORECASE),
+    re.compile(r"((?<![\w-])[\w-]+[-_](?:token|key|secret|signature):\s*+)\S+", re.IGNORECASE),
     re.compile(
         r"(\b(?:password|passwd|pwd|secret|(?:secret|access|account|api) key):\s*)\S+",
         re.IGNORECASE,
@@ -28,7 +34,7 @@ _MASKED_PARTS = (
     re.compile(r"(\bbearer\s+)[\w.~+/=-]{12,}", re.IGNORECASE),
     # Shapes that are secret under any name: AWS key ids, JSON web tokens.
     re.compile(r"()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
-    re.compile(r"()\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"),
+    re.compile(r"()\beyJ[\w-]{8,}+\.[\w-]++\.[\w-]*+"),
 )
 
 
@@ -38,7 +44,7 @@ def redact(text: str) -> str:
     >>> redact("deltasql://postgres/ann:s3cret@db:5432/lake and password=hunter2")
     'deltasql://postgres/ann:***@db:5432/lake and password=***'
     """
-    masked = text
+    masked = _RUN.sub(_mask_login, text) if "@" in text else text
     for pattern in _MASKED_PARTS:
         masked = pattern.sub(_mask, masked)
     return masked
@@ -51,6 +57,14 @@ def is_secret_name(name: str) -> bool:
     (True, False)
     """
     return _SECRET_NAME.search(name) is not None
+
+
+def _mask_login(run: re.Match[str]) -> str:
+    """Mask user:password@ in a URL or an authority, up to the last "@": one may be in it."""
+    text = run.group()
+    at = text.rfind("@")
+    found = _LOGIN.search(text, 0, at) if at > 0 else None
+    return text if found is None else f"{text[: found.end()]}{MASK}{text[at:]}"
 
 
 def _mask(found: re.Match[str]) -> str:

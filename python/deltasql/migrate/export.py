@@ -34,6 +34,7 @@ from deltasql.mirror.log_files import actions_span, commit_file
 from deltasql.mirror.log_listing import find_log
 from deltasql.mirror.sql_state import SqlState
 from deltasql.model.actions import CommitInfo
+from deltasql.model.json_text import load_json
 from deltasql.storage import open_storage, parse_location
 from deltasql.store.records import Head, VersionRow
 
@@ -76,7 +77,7 @@ class Span:
     def from_json(cls, data: bytes) -> Span | None:
         """Read a note; None when it is none of ours."""
         try:
-            body = json.loads(data)
+            body = load_json(data)
             return cls(
                 body["table"],
                 body["location"],

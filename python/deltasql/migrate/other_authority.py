@@ -18,6 +18,7 @@ from deltasql.exceptions import OtherAuthorityError, TxnLogProtocolError
 from deltasql.migrate.authority import CUTOVER, ENABLED_SINCE, properties_of, set_properties
 from deltasql.migrate.import_target import tables_here
 from deltasql.mirror.read_log import stream_state
+from deltasql.model.json_text import load_json
 from deltasql.model.properties import TableProperties
 from deltasql.store.records import TableRow, VersionRow
 
@@ -204,7 +205,7 @@ def _put_note(storage: Storage, last_version: int, taken_by: str | None) -> None
 def _read(storage: Storage, name: str) -> dict[str, Any]:
     """Return a note; an empty one when there is none, or none of ours."""
     try:
-        note = json.loads(storage.read(name))
+        note = load_json(storage.read(name))
     except (FileNotFoundError, ValueError):
         return {}
     return note if isinstance(note, dict) else {}

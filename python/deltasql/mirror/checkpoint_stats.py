@@ -64,7 +64,7 @@ class StatsParser:
             return None
         try:
             body = json.loads(text, parse_float=Decimal)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         typed = typed_value(body, self._type)
         return typed if isinstance(typed, dict) else None

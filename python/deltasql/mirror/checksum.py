@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from deltasql import _core
 from deltasql.mirror.log_files import commit_file
+from deltasql.model.json_text import load_json
 from deltasql.model.properties import TableProperties
 from deltasql.store.records import Head, VersionRow, domain_from_row, txn_from_row
 
@@ -216,7 +217,7 @@ def _totals_before(store: Store, table: TableRow, storage: Storage, version: int
 def _from_log(storage: Storage, row: VersionRow) -> Totals | None:
     """Take over the checksum in the log, if it is one of the commit that SQL knows."""
     try:
-        body = json.loads(storage.read(checksum_file(row.version)))
+        body = load_json(storage.read(checksum_file(row.version)))
         if body["txnId"] != row.txn_id:
             return None
         facts = TableFacts(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from deltasql.model.json_text import load_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -39,7 +41,7 @@ class CheckpointInfo:
 def last_checkpoint_version(storage: Storage) -> int | None:
     """Return the version the hint names; None when there is none, or none that can be read."""
     try:
-        body = json.loads(storage.read(LAST_CHECKPOINT))
+        body = load_json(storage.read(LAST_CHECKPOINT))
     except (FileNotFoundError, ValueError):
         return None
     version = body.get("version") if isinstance(body, dict) else None

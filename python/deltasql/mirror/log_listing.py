@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.exceptions import LogParseError, TxnLogTableNotFoundError, VersionGapError
+from deltasql.model.json_text import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -185,7 +185,7 @@ def read_last_checkpoint(storage: Storage) -> dict[str, Any] | None:
 def read_json(name: str, data: bytes, *, needs: str) -> dict[str, Any]:
     """Read a file that holds one JSON object."""
     try:
-        found = json.loads(data)
+        found = load_json(data)
     except ValueError as error:
         raise LogParseError(f"{name} is no JSON: {error}", path=name) from error
     if not isinstance(found, dict) or not isinstance(found.get(needs), int):

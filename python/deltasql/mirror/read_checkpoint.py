@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltasql._core import Table, parse_commit
-from deltasql.exceptions import LogParseError
+from deltasql._core import Table, encode_commit, parse_commit
+from deltasql.exceptions import LogParseError, TxnLogError
 from deltasql.mirror.file_tables import (
     FILES,
     TOMBSTONES,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 SIDECARS = "_delta_log/_sidecars/"
 _PARSED = ("stats_parsed", "partitionValues_parsed")
 _BATCH_ROWS = 16_384
+_MAX_STATS_DEPTH = 500
 _BUFFER = 1 << 20
 
 Kind = Literal["add", "remove"]
@@ -81,6 +83,7 @@ def read_actions(storage: Storage, checkpoint: Checkpoint) -> CheckpointState:
             continue
         state.parts.append(each.name)
         for kind, row in _rows(storage, each.name):
+            _check_action(each.name, kind, row)
             sidecars += _take_action(kind, row, state)
     for sidecar in sidecars:
         name = sidecar.path if "/" in sidecar.path else SIDECARS + sidecar.path
@@ -110,7 +113,9 @@ def read_files(
             column = batch.column(kind)
             rows = column.filter(pc.is_valid(column))
             if len(rows):
-                yield _files(rows, schema)
+                found = _files(rows, schema)
+                _check_stats(name, found)
+                yield found
 
 
 def _read_json(storage: Storage, name: str, state: CheckpointState) -> list[Sidecar]:
@@ -170,6 +175,28 @@ def _columns(schema: pa.Schema, kinds: Collection[str]) -> list[str]:
         )
         columns += [f"{kind.name}.{child}" for child in children if child not in told_twice]
     return columns
+
+
+def _check_stats(name: str, files: pa.Table) -> None:
+    """Refuse statistics that are nested so deep that other readers of the log end on them."""
+    openings = pc.max(pc.count_substring(files["stats"], "{")).as_py() or 0
+    if openings <= _MAX_STATS_DEPTH:
+        return
+    for text in files["stats"].to_pylist():
+        depth = deepest = 0
+        for mark in re.findall(r"[{}]", text or ""):
+            depth += 1 if mark == "{" else -1
+            deepest = max(deepest, depth)
+        if deepest > _MAX_STATS_DEPTH:
+            raise LogParseError(f"{name} has statistics {deepest} levels deep", path=name)
+
+
+def _check_action(name: str, kind: str, body: dict[str, Any]) -> None:
+    """Refuse what no commit could say either: a column may have any type."""
+    try:
+        encode_commit([{kind: body}])
+    except TxnLogError as error:
+        raise LogParseError(f"{name} cannot be read: {error.message}", path=name) from error
 
 
 def _take_action(kind: str, body: dict[str, Any], state: CheckpointState) -> list[Sidecar]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import deltalake
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.mirror.compare import Difference, compare_files, compare_mappings, same_json
+from deltasql.model.file_stats import read_stats
 from deltasql.model.schema import StructType, column_mapping_mode
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _value_differences(
         leaves = list(_leaves(part, physical))
         for row, file in enumerate(ours.slice(start, _BATCH_ROWS).to_pylist()):
             # Bounds of decimals have more digits than a float.
-            stats = json.loads(file["stats"], parse_float=str) if file["stats"] else {}
+            stats = read_stats(file["stats"], parse_float=str)
             told = {**stats, "partition": json.loads(file["partition"])}
             for group, names, kind, column in leaves:
                 left, right = _at(told, (group, *names)), column[row]
@@ -154,7 +155,7 @@ def _same(told: Any, seen: Any, kind: pa.DataType) -> bool:
         return seen is None or (told == "" and seen == "")
     try:
         return bool(_typed(told, kind) == seen)
-    except (ValueError, InvalidOperation):
+    except (ValueError, TypeError, AttributeError, ArithmeticError):
         return str(told) == str(seen)
 
 

@@ -25,9 +25,14 @@ def to_ms(moment: datetime) -> int:
 
 
 def from_ms(milliseconds: int) -> datetime:
-    """Return the moment in UTC.
+    """Return the moment in UTC; one that no calendar has becomes the first or the last it has.
 
     >>> from_ms(1704067200001).isoformat()
     '2024-01-01T00:00:00.001000+00:00'
+    >>> from_ms(2**63 - 1).year
+    9999
     """
-    return _EPOCH + milliseconds * _MILLISECOND
+    try:
+        return _EPOCH + milliseconds * _MILLISECOND
+    except OverflowError:
+        return (datetime.max if milliseconds > 0 else datetime.min).replace(tzinfo=UTC)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.json_text import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,8 +33,10 @@ PRIMITIVE_TYPES = frozenset(
         *("binary", "date", "timestamp", "timestamp_ntz", "variant"),
     }
 )
+# More than anybody's data has, and far less than what ends a stack.
+_DEEPEST = 100
 _UNORDERED = frozenset({"binary", "variant", "void"})
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,8 @@ class StructType:
     def from_json(cls, text: str) -> StructType:
         """Parse a `schemaString`."""
         try:
-            parsed = _type_from_json(json.loads(text))
-        except (ValueError, KeyError, TypeError) as error:
+            parsed = _type_from_json(load_json(text))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TxnLogSchemaError(
                 f"not a Delta schema: {_reason(error)}",
                 help="A schema is JSON of the form "
@@ -244,7 +247,8 @@ def indexed_columns(
         wanted = [_folded(split_column_path(part)) for part in split_column_list(named)]
         leaves = [leaf for leaf in leaves if any(_within(leaf.path, path) for path in wanted)]
     else:
-        count = int(configuration.get("delta.dataSkippingNumIndexedCols", "32"))
+        told = configuration.get("delta.dataSkippingNumIndexedCols", "")
+        count = int(told) if re.fullmatch(r"-?[0-9]{1,9}", told) else 32
         leaves = leaves if count < 0 else leaves[:count]
     return leaves
 
@@ -334,16 +338,18 @@ def _type_to_json(data_type: DataType) -> Any:
     return {"type": "struct", "fields": members}
 
 
-def _type_from_json(data: Any) -> DataType:
+def _type_from_json(data: Any, depth: int = 0) -> DataType:
     if isinstance(data, str):
         return data
+    if depth > _DEEPEST:
+        raise ValueError(f"types are nested more than {_DEEPEST} levels deep")
     kind = data["type"]
     if kind == "struct":
         return StructType(
             tuple(
                 StructField(
-                    str(f["name"]),
-                    _type_from_json(f["type"]),
+                    _column_name(f["name"]),
+                    _type_from_json(f["type"], depth + 1),
                     bool(f.get("nullable", True)),
                     f.get("metadata") or {},
                 )
@@ -351,14 +357,21 @@ def _type_from_json(data: Any) -> DataType:
             )
         )
     if kind == "array":
-        return ArrayType(_type_from_json(data["elementType"]), bool(data.get("containsNull", True)))
+        element = _type_from_json(data["elementType"], depth + 1)
+        return ArrayType(element, bool(data.get("containsNull", True)))
     if kind == "map":
         return MapType(
-            _type_from_json(data["keyType"]),
-            _type_from_json(data["valueType"]),
+            _type_from_json(data["keyType"], depth + 1),
+            _type_from_json(data["valueType"], depth + 1),
             bool(data.get("valueContainsNull", True)),
         )
     raise ValueError(f"unknown type {kind!r}")
+
+
+def _column_name(name: Any) -> str:
+    if not isinstance(name, str) or "\0" in name:
+        raise ValueError(f"{name!r} is no name of a column")
+    return name
 
 
 def _walk_leaves(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -13,6 +12,7 @@ from sqlglot import exp
 
 from deltasql.engine.base import FILE
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError, redact
+from deltasql.model.file_stats import read_stats
 from deltasql.model.progress import Meter
 from deltasql.model.schema import column_mapping_mode
 from deltasql.operations.data_report import DataDifference
@@ -139,7 +139,7 @@ def _compared(
     whole: bool,
 ) -> Iterator[DataDifference]:
     """Compare bounds and nulls; of a file with deleted rows only the bounds must hold."""
-    told = _statistics(stats)
+    told = read_stats(stats, Decimal)
     mode = column_mapping_mode(data.metadata.configuration)
     for number, each in enumerate(fields):
         name, read = each.physical_name(mode), _reader(each)
@@ -154,15 +154,6 @@ def _compared(
             yield DataDifference(path, "min", each.name, least, low)
         if most is not None and high is not None and _raised(most) < high:
             yield DataDifference(path, "max", each.name, most, high)
-
-
-def _statistics(text: str | None) -> dict[str, Any]:
-    """Return what the log tells of a file; nothing where it is not what Delta writes."""
-    try:
-        told = json.loads(text, parse_float=Decimal) if text else {}
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}
 
 
 def _bound(told: Any, name: str, read: Callable[[Any], Any] | None) -> Any:

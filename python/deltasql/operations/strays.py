@@ -41,7 +41,7 @@ class StrayRule:
 
     def sift(self, files: Iterable[FileInfo], needed: Set[str], into: Strays) -> None:
         """Keep the old files that are not needed, and other tables."""
-        stays_inside = _linked_nowhere(self.location)
+        stays_inside = linked_nowhere(self.location)
         for file in files:
             folder, log, _ = file.name.partition(_LOG_INSIDE)
             if log:
@@ -107,7 +107,7 @@ def is_hidden(name: str, partition_columns: Sequence[str]) -> bool:
     return False
 
 
-def _linked_nowhere(location: str) -> Callable[[str], bool]:
+def linked_nowhere(location: str) -> Callable[[str], bool]:
     """Return a test whether a file is really below a location: a link may lead elsewhere."""
     if not parse_location(location).is_local:
         return lambda name: True

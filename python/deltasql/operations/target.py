@@ -15,6 +15,7 @@ from deltasql.engine.base import WriteOptions, WritePlan
 from deltasql.engine.live_files import LiveFiles
 from deltasql.exceptions import TxnLogError, TxnLogTransactionError
 from deltasql.model.actions import RemoveFile
+from deltasql.model.file_stats import read_stats
 from deltasql.model.predicate import Predicate, parse_predicate
 from deltasql.model.schema import StructType, column_mapping_mode
 from deltasql.snapshot.files import SCHEMAS, from_arrow, to_arrow
@@ -265,7 +266,7 @@ def _listed(adds: Sequence[AddFile], predicate: Predicate | None) -> pa.Table:
     rows = []
     for add in adds:
         text = json.dumps(dict(add.partition_values), separators=(",", ":"), ensure_ascii=False)
-        stats = json.loads(add.stats) if add.stats else {}
+        stats = read_stats(add.stats)
         rows.append(
             {
                 "file_id": -1,

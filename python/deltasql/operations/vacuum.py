@@ -17,7 +17,7 @@ from deltasql.model.clock import now_ms
 from deltasql.model.deletion_vector import vector_file
 from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
-from deltasql.operations.strays import StrayRule, find_strays
+from deltasql.operations.strays import StrayRule, find_strays, linked_nowhere
 from deltasql.store.records import load, load_dv
 
 if TYPE_CHECKING:
@@ -139,7 +139,11 @@ def spare_needed(plan: VacuumPlan, snapshot: Snapshot, storage: Storage) -> None
 
 def _spare(plan: VacuumPlan, search: _Search) -> None:
     needed = search.needed() if plan.sizes else frozenset()
-    plan.sizes = {name: size for name, size in plan.sizes.items() if name not in needed}
+    # A log can name a file behind a link as well as a listing can find it there.
+    is_inside = linked_nowhere(search.snapshot.table.location)
+    plan.sizes = {
+        name: size for name, size in plan.sizes.items() if name not in needed and is_inside(name)
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,9 @@ class LocalStorage:
         """List the files below a folder and its folders, sorted by name."""
         folder = folder_of(self.location, prefix)
         with self._told("list", prefix):
-            yield from _walk(self._root, f"{folder}/" if folder else "", start_after or "")
+            start = f"{folder}/" if folder else ""
+            seen = {os.path.realpath(f"{self._root}/{start}")}
+            yield from _walk(self._root, start, start_after or "", seen)
 
     def folders(self, prefix: str = "") -> Sequence[str]:
         """Return the folders right below a folder, each with a slash at its end, sorted."""
@@ -349,8 +351,12 @@ def _write_all(file: int, data: bytes) -> None:
         written += os.write(file, memoryview(data)[written:])
 
 
-def _walk(root: str, folder: str, after: str) -> Iterator[FileInfo]:
-    """Yield the files below a folder (empty, or ending in a slash) whose names come after one."""
+def _walk(root: str, folder: str, after: str, seen: set[str]) -> Iterator[FileInfo]:
+    """Yield the files below a folder (empty, or ending in a slash) whose names come after one.
+
+    `seen` are the real folders that were entered so far. A link to one, or into it, or to what
+    holds it, shows nothing new: links in a ring would never end.
+    """
     try:
         with os.scandir(f"{root}/{folder}") as entries:
             # As in an object store, a folder's slash takes part in the order.
@@ -359,11 +365,23 @@ def _walk(root: str, folder: str, after: str) -> Iterator[FileInfo]:
         return
     for name, entry in found:
         if name.endswith("/"):
-            if name > after or after.startswith(name):
-                yield from _walk(root, name, after)
+            is_wanted = name > after or after.startswith(name)
+            if is_wanted and (not entry.is_symlink() or _leads_on(entry, seen)):
+                yield from _walk(root, name, after, seen)
         elif name > after and not entry.name.startswith(_TEMPORARY):
             try:
                 facts = entry.stat()
             except FileNotFoundError:  # deleted since the folder was read
                 continue
             yield FileInfo(name, facts.st_size, facts.st_mtime_ns // 1_000_000)
+
+
+def _leads_on(link: os.DirEntry[str], seen: set[str]) -> bool:
+    """Tell whether a link leads to a folder of its own, which is seen from now on."""
+    real = os.path.realpath(link.path).rstrip("/") + "/"
+    for each in seen:
+        known = each.rstrip("/") + "/"
+        if real.startswith(known) or known.startswith(real):
+            return False
+    seen.add(real)
+    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from deltasql.mirror.checksum import checksum_file
 from deltasql.mirror.status import status_of
 from deltasql.mirror.targets import FAILED, QUARANTINED, all_targets
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.json_text import load_json
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
 from deltasql.uri import join_table_name
@@ -215,7 +215,7 @@ def _published_totals(catalog: Catalog, table: CatalogTable, totals: TableTotals
     """Compare the live files with what the checksum of the same version tells, if there is one."""
     storage = open_storage(table.location, catalog.config.storage)
     try:
-        told = json.loads(storage.read(checksum_file(totals.version)))
+        told = load_json(storage.read(checksum_file(totals.version)))
         published = int(told["numFiles"]), int(told["tableSizeBytes"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None  # not published yet, or published by somebody who writes none

@@ -1,0 +1,139 @@
+//! JSON values exactly as their text says them.
+//!
+//! Inside of `serde_json`, a number is an object with one private key, and so is raw text. A log may
+//! spell such a key out. Read as a plain `Value`, that object would become a number, or its text
+//! would be parsed anew, level below level, until the stack ends.
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+const NUMBER: &str = "$serde_json::private::Number";
+/// Python makes no number of more: the time it takes grows with the square.
+const MAX_DIGITS: usize = 4000;
+
+/// Any JSON, read from text.
+pub struct Json(pub Value);
+
+impl Json {
+    /// The object, if it is one.
+    pub fn into_object(self) -> Option<Map<String, Value>> {
+        match self.0 {
+            Value::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Reader { marked: None }.deserialize(deserializer).map(Self)
+    }
+}
+
+/// Reads one value. Where it follows the key of a number, `marked` is there to be told of one: only
+/// `serde_json` hands over a string that it owns; a string of the text is borrowed.
+struct Reader<'a> {
+    marked: Option<&'a Cell<bool>>,
+}
+
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.write_str("any JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
+        Ok(Value::Bool(flag))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::from(number))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::from(number))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(Value::from(number))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::String(text.to_owned()))
+    }
+
+    fn visit_string<E: de::Error>(self, text: String) -> Result<Value, E> {
+        let Some(marked) = self.marked else {
+            return Ok(Value::String(text));
+        };
+        marked.set(true);
+        if text.len() > MAX_DIGITS {
+            return Err(E::custom(format_args!(
+                "a number of {} characters",
+                text.len()
+            )));
+        }
+        let number = text.parse::<Number>().map_err(E::custom)?;
+        Ok(Value::Number(number))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(Json(item)) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = map.next_key_seed(ObjectKey)? {
+            let is_number = Cell::new(false);
+            let marked = key.is_none().then_some(&is_number);
+            let value = map.next_value_seed(Reader { marked })?;
+            if is_number.get() {
+                return Ok(value);
+            }
+            object.insert(key.unwrap_or_else(|| NUMBER.to_owned()), value);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+/// The key of an object; `None` for that of a number, which comes too often to be copied.
+struct ObjectKey;
+
+impl<'de> DeserializeSeed<'de> for ObjectKey {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for ObjectKey {
+    type Value = Option<String>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok((key != NUMBER).then(|| key.to_owned()))
+    }
+}
