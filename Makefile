@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: help demo test checks lint types layers rust-test python-test test-everything bench compat docs screenshots lock clean setup jars browser
+.PHONY: help demo test checks lint types layers rust-test python-test test-everything bench compat docs audit screenshots lock clean setup jars browser
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -84,6 +84,16 @@ screenshots: setup  ## pictures of the console, made anew with Chromium
 
 docs: setup  ## the site in site/: pages and pictures from the code, links checked, warnings are errors
 	$(BIN)/python docs/build.py --site
+
+audit:  ## known weaknesses of dependencies, where the advisory databases can be reached
+	@mkdir -p build; $(UV) tool run --quiet pip-audit --disable-pip --require-hashes -r requirements.lock >build/audit-python.txt 2>&1; code=$$?; \
+	  if grep -q "could not be audited" build/audit-python.txt || { [ $$code -ne 0 ] && ! grep -q "^Found" build/audit-python.txt; }; \
+	  then echo "Python: not audited, the advisory database cannot be reached from here (build/audit-python.txt)"; \
+	  else cat build/audit-python.txt; exit $$code; fi
+	@if ! cargo audit --version >/dev/null 2>&1; then echo "Rust: not audited, cargo-audit is missing: cargo install cargo-audit"; \
+	  elif cargo audit >build/audit-rust.txt 2>&1; then cat build/audit-rust.txt; \
+	  elif grep -q "Crate:" build/audit-rust.txt; then cat build/audit-rust.txt; exit 1; \
+	  else echo "Rust: not audited, the advisory database cannot be reached from here (build/audit-rust.txt)"; fi
 
 lock:  ## resolve requirements.lock anew
 	$(UV) pip compile pyproject.toml --extra dev --universal --python-version 3.11 \

@@ -64,7 +64,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 _ABOVE_THE_STORE = tuple(
     f"tests/{room}/"
-    for room in ("api", "cli", "console", "migrate", "mirror", "operations", "oracles", "parity")
+    for room in (
+        "api",
+        "cli",
+        "console",
+        "hostile",
+        "migrate",
+        "mirror",
+        "operations",
+        "oracles",
+        "parity",
+    )
 )
 _ONE_IN = {"postgres": 4, "duckdb": 12}
 _LONG = (

@@ -99,7 +99,7 @@ class QueryBuilder(deltalake.QueryBuilder):
         """Return a session for one query whose tables have only the files that it needs."""
         try:
             query = sqlglot.parse_one(sql, read="postgres")
-        except SqlglotError:
+        except (SqlglotError, RecursionError):
             query = None
         if not isinstance(query, exp.Query):
             self._has_only_tables = False
@@ -145,7 +145,7 @@ class QueryBuilder(deltalake.QueryBuilder):
 def _duckdb_answer(sql: str, tables: Mapping[str, Any]) -> pa.RecordBatchReader:
     try:
         query = sqlglot.parse_one(sql, read="postgres")
-    except SqlglotError as error:
+    except (SqlglotError, RecursionError) as error:
         raise TxnLogEngineError(f"cannot parse the query: {error}", engine="duckdb") from error
     if not isinstance(query, exp.Query):
         raise TxnLogEngineError(

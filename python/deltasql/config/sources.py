@@ -43,7 +43,7 @@ def environment(settings: type[BaseSettings]) -> Layer:
         return Layer("environment", {})
     try:
         values = dict(EnvSettingsSource(settings)())
-    except SettingsError as error:
+    except (SettingsError, ValueError, RecursionError) as error:
         raise TxnLogConfigError(
             "a DELTASQL_ variable that names a whole section does not hold JSON",
             source="environment",
@@ -156,6 +156,11 @@ def _read(path: Path, why: str) -> Layer:
         )
     try:
         values = parse(path.read_text(encoding="utf-8"), path)
+        if path.name == "pyproject.toml":
+            values = values.get("tool", {}).get("deltasql", {})
+        plain = _plain(values)
+    except TxnLogConfigError:
+        raise
     except OSError as error:
         raise TxnLogConfigError(
             f"the configuration file {path}, {why}, cannot be read: {error.strerror}",
@@ -166,16 +171,21 @@ def _read(path: Path, why: str) -> Layer:
         raise TxnLogConfigError(
             f"{path} is not UTF-8", source=str(path), help="save it as UTF-8."
         ) from error
-    if path.name == "pyproject.toml":
-        values = values.get("tool", {}).get("deltasql", {})
-    if not isinstance(values, dict):
+    except (ValueError, AttributeError, RecursionError):
+        # A number of a thousand digits, a day that no month has, values that hold themselves.
+        raise TxnLogConfigError(
+            f"{path} holds a value that cannot be understood, or is nested too deep",
+            source=str(path),
+            help="correct the file.",
+        ) from None
+    if not isinstance(plain, dict):
         raise TxnLogConfigError(
             f"{path} holds no sections",
             source=str(path),
             help="write sections with keys: pool, then max_size = 4 in it.",
         )
     place = f"{path} [tool.deltasql]" if path.name == "pyproject.toml" else str(path)
-    return Layer(place, _plain(values))
+    return Layer(place, plain)
 
 
 def _toml(text: str, path: Path) -> Any:

@@ -16,6 +16,7 @@ from deltasql.exceptions import LogParseError, VersionTakenError
 from deltasql.migrate.load_checkpoint import BATCH_FILES, file_batches
 from deltasql.migrate.read_ahead import read_ahead
 from deltasql.model.actions import CommitInfo
+from deltasql.model.clock import LAST_MS
 from deltasql.model.protocol import check_readable
 from deltasql.model.schema import StructType, skipping_columns
 from deltasql.store import load
@@ -313,10 +314,11 @@ class LogLoader:
             )
 
     def _time(self, info: CommitInfo, modified_ms: int) -> int:
-        if info.in_commit_timestamp is not None:
-            return info.in_commit_timestamp
-        told = info.timestamp if self._times == "commit" else None
-        return modified_ms if told is None else told
+        told = info.in_commit_timestamp
+        if told is None and self._times == "commit":
+            told = info.timestamp
+        # After a moment that no calendar has there would be none for the next commit.
+        return told if told is not None and abs(told) <= LAST_MS else modified_ms
 
     def _recall(self, head: Head | None) -> _Place:
         if head is None:

@@ -9,6 +9,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
+LAST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+
 def now_ms() -> int:
     """Return milliseconds since the epoch, UTC."""
     return time.time_ns() // 1_000_000

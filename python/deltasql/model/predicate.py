@@ -102,6 +102,20 @@ def parse_predicate(
     '{"op":"and","args":[{"op":">=","column":["day"],"type":"date","partition":true,\
 "value":"2024-05-01"},{"op":"<=","column":["n"],"type":"integer","value":"2"}]}'
     """
+    try:
+        return _resolve(predicate, schema, partition_columns, column_mapping_mode)
+    except RecursionError:
+        raise TxnLogSchemaError(
+            "the predicate is nested too deeply", help="Write it with fewer brackets and NOTs."
+        ) from None
+
+
+def _resolve(
+    predicate: object,
+    schema: StructType,
+    partition_columns: Sequence[str],
+    column_mapping_mode: str | None,
+) -> Predicate:
     compiler = Compiler(schema, partition_columns, column_mapping_mode)
     if isinstance(predicate, str):
         condition = _parse(predicate, schema)

@@ -59,6 +59,11 @@ def _from_arrow(schema: Any) -> StructType:
     import pyarrow as pa
 
     arrow = pa.schema(schema)
+    if any("\0" in name for name in getattr(schema, "names", arrow.names)):
+        raise TxnLogSchemaError(
+            "the name of a column holds NUL, where Arrow would cut it off",
+            help="Rename the column before writing.",
+        )
     plain = pa.schema([f.with_type(_microseconds(f.type)) for f in arrow])
     try:
         converted = deltalake.Schema.from_arrow(plain)

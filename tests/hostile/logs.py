@@ -1,0 +1,93 @@
+"""Logs that nobody honest writes, and how an attempt on a catalog ends."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltasql.exceptions import TxnLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from deltasql import Catalog
+
+SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
+PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+
+
+@dataclass(slots=True)
+class HostileTable:
+    """A folder with one commit, in which anything may stand."""
+
+    folder: Path
+    schema: str = SCHEMA
+    metadata: dict[str, Any] = field(default_factory=dict)
+    actions: Sequence[dict[str, Any]] = ()
+    lines: Sequence[bytes] = ()
+
+    def write(self) -> str:
+        """Write it, with a data file of three rows that nobody has to name."""
+        log = self.folder / "_delta_log"
+        log.mkdir(parents=True)
+        write_rows(self.folder / "real.parquet")
+        metadata = {
+            "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": self.schema,
+            "partitionColumns": [],
+            "configuration": {},
+            **self.metadata,
+        }
+        told = [PROTOCOL, {"metaData": metadata}, *self.actions]
+        lines = [*(json.dumps(each).encode() for each in told), *self.lines]
+        (log / f"{0:020d}.json").write_bytes(b"\n".join(lines) + b"\n")
+        return str(self.folder)
+
+
+def write_rows(path: Path) -> None:
+    pq.write_table(pa.table({"id": pa.array([1, 2, 3], pa.int64())}), path)
+
+
+def added(path: str, **fields: Any) -> dict[str, Any]:
+    body = {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 1}
+    return {"add": {**body, "dataChange": True, **fields}}
+
+
+def told(attempt: Callable[[], object]) -> TxnLogError | None:
+    """Try something; the error it ends with is one of ours, or the test fails."""
+    try:
+        attempt()
+    except TxnLogError as error:
+        text = str(error)
+        assert "Help: " in text
+        assert "Traceback" not in text
+        return error
+    return None
+
+
+def try_all(catalog: Catalog, source: str) -> None:
+    """Take a table over, read it, change it and give it up: each works or says why it does not."""
+    told(lambda: catalog.import_table(source, name="t", dry_run=True))
+    refused = told(lambda: catalog.import_table(source, name="t", force=True))
+    if refused is not None:
+        assert catalog.tables() == [], "what was refused left something behind"
+        return
+    told(lambda: catalog.query("SELECT count(*) FROM t").read_all())
+    told(lambda: catalog.table("t").describe())
+    told(lambda: catalog.table("t").history(5))
+    told(lambda: _change(catalog, "id = 1"))
+    told(lambda: _change(catalog, None))
+    options: dict[str, Any] = {"dry_run": False, "enforce_retention_duration": False}
+    told(lambda: catalog.vacuum("t", retention_hours=0, full=True, **options))
+    catalog.drop("t")
+
+
+def _change(catalog: Catalog, predicate: str | None) -> None:
+    with catalog.begin() as tx:
+        tx.delete("t", predicate)

@@ -1,0 +1,320 @@
+"""Logs of others in which anything may stand: taken over whole, or refused with nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.hostile.logs import HostileTable, added, told, try_all, write_rows
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from deltasql import Catalog
+
+DEEP = 1_000_000
+MOST = 2**63 - 1
+
+
+def column(name: Any, kind: Any = "long") -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": {}}
+
+
+def schema_of(*columns: Any) -> str:
+    return json.dumps({"type": "struct", "fields": columns})
+
+
+def nested(levels: int) -> str:
+    """A schema whose one column is an array of arrays."""
+    opening = '{"type":"array","containsNull":true,"elementType":'
+    kind = opening * levels + '"long"' + "}" * levels
+    return f'{{"type":"struct","fields":[{{"name":"id","type":{kind}}}]}}'
+
+
+SCHEMAS = {
+    "deep": nested(2000),
+    "a million deep": '{"type":"struct","fields":' + "[" * DEEP,
+    "no JSON": "{",
+    "a list": "[]",
+    "null": "null",
+    "NUL": schema_of(column("a\0b")),
+    "long": schema_of(column("x" * 10_000), column("id")),
+    "SQL": schema_of(column('"; DROP TABLE dl_tables; --'), column("id")),
+    "twice": schema_of(column("id"), column("ID")),
+    "numbers": schema_of(column(5)),
+    "no field": schema_of("x", None, 5),
+    "huge decimal": schema_of(column("id", f"decimal({'9' * 5000},2)")),
+    "no type": schema_of(column("id", "hologram")),
+    "half a map": schema_of(column("id", {"type": "map"})),
+    "empty": schema_of(),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_schemas(catalog: Catalog, tmp_path: Path, name: str) -> None:
+    try_all(catalog, HostileTable(tmp_path / "t", schema=SCHEMAS[name]).write())
+
+
+STATS = {
+    "no JSON": "{",
+    "a list": "[]",
+    "null": "null",
+    "a number": "5",
+    "a million deep": "[" * DEEP,
+    "deep bounds": '{"numRecords":3,"minValues":' + '{"id":' * 100_000 + "1" + "}" * 100_001,
+    "words": '{"numRecords":"x","minValues":[],"maxValues":7,"nullCount":"x"}',
+    "objects": '{"numRecords":3,"minValues":{"id":{"a":1}},"maxValues":{"id":[1]},"nullCount":{}}',
+    "huge count": f'{{"numRecords":{"9" * 10_000}}}',
+    "huge bound": f'{{"numRecords":3,"minValues":{{"id":{"9" * 10_000}}}}}',
+    "beyond": '{"numRecords":9223372036854775807,"nullCount":{"id":-1},"minValues":{"id":1e999}}',
+    "ten megabytes": '{"numRecords":3,"maxValues":{"id":"' + "x" * 10_000_000 + '"}}',
+    "many columns": json.dumps({"minValues": {f"c{n}": n for n in range(100_000)}}),
+    "private keys": '{"numRecords":3,"minValues":{"id":{"$serde_json::private::Number":"1"}}}',
+}
+
+
+@pytest.mark.parametrize("name", STATS)
+def test_statistics(catalog: Catalog, tmp_path: Path, name: str) -> None:
+    action = added("real.parquet", stats=STATS[name])
+    try_all(catalog, HostileTable(tmp_path / "t", actions=[action]).write())
+
+
+LINES = {
+    "a million arrays": b"[" * DEEP,
+    "a million objects": b'{"a":' * DEEP,
+    "deep inside": b'{"commitInfo":{"x":' + b"[" * DEEP,
+    "many digits": b'{"commitInfo":{"timestamp":' + b"9" * 5000 + b"}}",
+    "huge exponent": b'{"commitInfo":{"timestamp":1e400,"operationMetrics":{"a":-1e400}}}',
+    "kinds": b'{"commitInfo":{"timestamp":"x","operation":{},"operationMetrics":[1],"txnId":7}}',
+    "NUL": b'{"commitInfo":{"operation":"\\u0000","userMetadata":"a\\u0000b","\\u0000":1}}',
+    "NUL in an application": b'{"txn":{"appId":"a\\u0000b","version":1}}',
+    "NUL in a domain": b'{"domainMetadata":{"domain":"\\u0000","configuration":"\\u0000"}}',
+    "last moment": b'{"commitInfo":{"timestamp":9223372036854775807}}',
+    "first moment": b'{"commitInfo":{"inCommitTimestamp":-9223372036854775808}}',
+    "bytes": b"\0\xff\xfe",
+    "negative": json.dumps(added("real.parquet", size=-1, modificationTime=-1)).encode(),
+    "largest": json.dumps(added("real.parquet", size=MOST, modificationTime=MOST)).encode(),
+    "partition": json.dumps(added("real.parquet", partitionValues={"p": "x" * 5_000_000})).encode(),
+    "raw text": b'{"commitInfo":{"x":{"$serde_json::private::RawValue":"[[[["}}}',
+    "two protocols": b'{"protocol":{"minReaderVersion":-1,"minWriterVersion":99}}',
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_lines(catalog: Catalog, tmp_path: Path, name: str) -> None:
+    try_all(catalog, HostileTable(tmp_path / "t", lines=[LINES[name]]).write())
+
+
+METADATA: list[dict[str, Any]] = [
+    {"name": "../../x"},
+    {"name": "a\0b"},
+    {"name": "x" * 10_000},
+    {"name": "'; DROP TABLE dl_tables; --"},
+    {"id": ""},
+    {"id": "\0"},
+    {"createdTime": -1},
+    {"format": {"provider": "exe"}},
+    {"partitionColumns": ["nosuch"]},
+    {"description": "\0"},
+    {"configuration": {"delta.columnMapping.mode": "bogus"}},
+    {"configuration": {"delta.checkpointInterval": "9" * 500}},
+    {"configuration": {"delta.checkpointInterval": "-5"}},
+    {"configuration": {"delta.deletedFileRetentionDuration": "interval 99999999999999 weeks"}},
+    {"configuration": {"delta.dataSkippingNumIndexedCols": "zz"}},
+    {"configuration": {"delta.dataSkippingStatsColumns": "a,`b" + "`" * 99}},
+    {"configuration": {"delta.constraints.x": "id > ; DROP TABLE dl_tables"}},
+    {"configuration": {"delta.constraints.x": "read_csv('/etc/passwd') IS NOT NULL"}},
+    {"configuration": {"a\0b": "c\0d", "k": None}},
+]
+
+
+@pytest.mark.parametrize("fields", METADATA, ids=lambda each: json.dumps(each)[:50])
+def test_metadata(catalog: Catalog, tmp_path: Path, fields: dict[str, Any]) -> None:
+    try_all(catalog, HostileTable(tmp_path / "t", metadata=fields).write())
+
+
+# Files outside of the table
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A folder that is nobody's business."""
+    folder = tmp_path / "victim"
+    folder.mkdir()
+    write_rows(folder / "v.parquet")
+    (folder / "passwd").write_text("root:x:0:0")
+    return folder
+
+
+OUTSIDE = [
+    "../victim/v.parquet",
+    "..%2Fvictim%2Fv.parquet",
+    "%2e%2e/victim/v.parquet",
+    "a/../../victim/v.parquet",
+    "{victim}/v.parquet",
+    "file://{victim}/v.parquet",
+    "file://{table}/../victim/v.parquet",
+    "file://elsewhere{victim}/v.parquet",
+    "link/v.parquet",
+    "link/passwd",
+    "file.parquet",
+    "a%00b.parquet",
+    "x" * 5000,
+    "\u202e\U0001f600",
+    "a\nb",
+    "/",
+    "file:///",
+    "",
+    ".",
+    "%",
+    "http://127.0.0.1:1/v.parquet",
+]
+
+
+@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: path[:40])
+def test_what_lies_outside_is_never_deleted(
+    catalog: Catalog, tmp_path: Path, victim: Path, path: str
+) -> None:
+    named = path.format(victim=victim, table=tmp_path / "t")
+    vector = {
+        "storageType": "p",
+        "pathOrInlineDv": f"{victim}/passwd",
+        "offset": 1,
+        "sizeInBytes": 10,
+        "cardinality": 2,
+    }
+    body = {"path": named, "dataChange": True}
+    kinds: dict[str, dict[str, Any]] = {
+        "add": added(named),
+        "vector": added(named, deletionVector=vector),
+        "remove": {"remove": {**body, "deletionTimestamp": 1, "size": 1}},
+        "cdc": {"cdc": {**body, "partitionValues": {}, "size": 1, "dataChange": False}},
+    }
+    for kind, action in kinds.items():
+        folder = tmp_path / kind
+        folder.mkdir()
+        (folder / "link").symlink_to(victim)
+        (folder / "file.parquet").symlink_to(victim / "v.parquet")
+        try_all(catalog, HostileTable(folder, actions=[action]).write())
+        assert sorted(each.name for each in victim.iterdir()) == ["passwd", "v.parquet"], kind
+
+
+def test_links_in_a_ring_are_listed_once(catalog: Catalog, tmp_path: Path, victim: Path) -> None:
+    """Each of them followed again would be more folders than a disk has."""
+    folder = tmp_path / "t"
+    for inner in ("a", "b", "c"):
+        (folder / inner).mkdir(parents=True)
+        for link in ("up", "over", "root", "out"):
+            target = {"up": folder, "over": folder / "a", "root": "/", "out": victim}[link]
+            (folder / inner / link).symlink_to(target)
+    (victim / "back").symlink_to(folder)
+    (victim / "self").symlink_to(victim)
+    source = HostileTable(folder, actions=[added("real.parquet")]).write()
+    catalog.import_table(source, name="t")
+    options: dict[str, Any] = {"dry_run": False, "enforce_retention_duration": False}
+    old = folder / "old.parquet"
+    write_rows(old)
+    os.utime(old, (1, 1))
+    assert catalog.vacuum("t", retention_hours=0, full=True, **options) == ["old.parquet"]
+    assert (victim / "passwd").exists()
+
+
+# Checkpoints
+
+
+def checkpoint(folder: Path, table: pa.Table | bytes, hint: str | None = None) -> str:
+    """A table whose only commit is in a checkpoint, and in the next commit nothing."""
+    source = HostileTable(folder).write()
+    log = folder / "_delta_log"
+    (log / f"{0:020d}.json").unlink()
+    path = log / f"{0:020d}.checkpoint.parquet"
+    if isinstance(table, bytes):
+        path.write_bytes(table)
+    else:
+        pq.write_table(table, path)
+    (log / f"{1:020d}.json").write_text('{"commitInfo":{"operation":"WRITE"}}')
+    if hint is not None:
+        (log / "_last_checkpoint").write_text(hint)
+    return source
+
+
+def good() -> pa.Table:
+    """What a checkpoint of an empty table holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = HostileTable(Path(folder) / "t").write()
+        deltalake.DeltaTable(source).create_checkpoint()
+        return pq.read_table(f"{source}/_delta_log/{0:020d}.checkpoint.parquet")
+
+
+GOOD = good()
+
+
+def footer(data: bytes) -> bytes:
+    """A file whose end says that its footer is larger than the file."""
+    return data[:-8] + (2**31 - 1).to_bytes(4, "little") + b"PAR1"
+
+
+def as_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return bytes(sink.getvalue())
+
+
+CHECKPOINTS: dict[str, pa.Table | bytes] = {
+    "empty": b"",
+    "text": b"not parquet",
+    "footer": footer(as_bytes(GOOD)),
+    "cut": as_bytes(GOOD)[:-20],
+    "holes": as_bytes(GOOD)[:40] + b"\xff" * 200 + as_bytes(GOOD)[240:],
+    "numbers": pa.table({"protocol": [1], "metaData": [2], "add": [3]}),
+    "texts": pa.table({"protocol": ["x"], "metaData": ["y"], "add": ["z"], "remove": [b"b"]}),
+    "lists": pa.table({"add": [[1, 2]], "protocol": [[{"minReaderVersion": "x"}]]}),
+    "wrong fields": pa.table(
+        {
+            "protocol": [{"minReaderVersion": "x", "minWriterVersion": None}],
+            "metaData": [{"id": 5, "schemaString": b"\xff"}],
+            "add": [{"path": 7, "size": "many", "partitionValues": "none"}],
+        }
+    ),
+    "no columns": pa.table({}),
+    "no rows": GOOD.slice(0, 0),
+    "many columns": pa.table({f"c{number}": [number] for number in range(5000)}),
+}
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_checkpoints(catalog: Catalog, tmp_path: Path, name: str) -> None:
+    source = checkpoint(tmp_path / "t", CHECKPOINTS[name])
+    assert told(lambda: catalog.import_table(source, name="t")) is not None
+    assert catalog.tables() == []
+
+
+HINTS = [
+    '{"version":0,"size":9223372036854775807,"sizeInBytes":1e99,"parts":null}',
+    '{"version":0,"size":-1,"parts":99999999}',
+    '{"version":99999999999999999999999,"size":1}',
+    '{"version":-1,"size":1}',
+    f'{{"version":{"9" * 5000},"size":1}}',
+    "[" * DEEP,
+    '{"version":[0],"size":{}}',
+    "\0",
+    '{"version":0,"size":1,"checkpointSchema":' + '{"a":' * 10_000,
+]
+
+
+@pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint[:40])
+def test_hints_to_the_last_checkpoint(catalog: Catalog, tmp_path: Path, hint: str) -> None:
+    """deltalake cannot open some of them; what it cannot confirm is not taken over."""
+    source = checkpoint(tmp_path / "t", GOOD, hint)
+    if told(lambda: catalog.import_table(source, name="t")) is None:
+        assert catalog.table("t").version() == 1
+    else:
+        assert catalog.tables() == []

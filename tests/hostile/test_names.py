@@ -1,0 +1,96 @@
+"""Any text in any place that holds text: it comes back equal, and nothing else changes."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from deltasql.exceptions import TxnLogError, TxnLogUriError
+from deltasql.uri import join_table_name
+from tests.hostile.logs import told
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltasql import Catalog
+
+INJECTIONS = (
+    "'; DROP TABLE dl_tables; --",
+    '"; DROP TABLE dl_tables; --',
+    "x'); DELETE FROM dl_add_files; --",
+    "$1 $name :name ? %s %(name)s {in:ids} {use:x}",
+    "\\'; --",
+    "E'\\x00' || chr(39)",
+    "\\copy\\.\n\tNULL\\N",
+    "\u202e\u2066\U0001f600\u0301 İıſß",
+    "<script>alert(1)</script>{{7*7}}",
+    "null",
+    "x" * 200,
+)
+BAD_NAMES = ("", ".", "..", "a/b", "../x", "a\0b", "a\nb", "x" * 256, "\x7f", "\ud800")
+
+
+@pytest.fixture
+def witness(catalog: Catalog) -> Catalog:
+    """A catalog with a table that no test names."""
+    with catalog.begin() as tx:
+        tx.write("witness", pa.table({"id": [1, 2]}))
+    return catalog
+
+
+def unharmed(catalog: Catalog, *others: str) -> None:
+    assert sorted(each.name for each in catalog.tables()) == sorted(["witness", *others])
+    assert catalog.query("SELECT sum(id) AS n FROM witness").read_all()["n"].to_pylist() == [3]
+
+
+@pytest.mark.parametrize("text", INJECTIONS, ids=range(len(INJECTIONS)))
+def test_texts_are_kept_as_they_are(witness: Catalog, text: str) -> None:
+    name = join_table_name(re.sub(r"[\n\t/]", " ", text[:100]), "t")
+    schema = pa.schema([("id", pa.int64()), (f"c {text}", pa.string())])
+    witness.create_table(
+        name, schema, properties={f"k.{text}": text}, description=text, partition_by=None
+    )
+    rows = pa.table({"id": [1], f"c {text}": [text]}, schema=schema)
+    with witness.begin() as tx:
+        tx.write(name, rows)
+        tx.stage_table(name, [{"txn": {"appId": text, "version": 7}}])
+    table = witness.table(name)
+    snapshot = table.snapshot()
+    assert snapshot.metadata.configuration[f"k.{text}"] == text
+    assert snapshot.metadata.description == text
+    assert snapshot.schema.names == ("id", f"c {text}")
+    quoted = '"' + f"c {text}".replace('"', '""') + '"'
+    literal = "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+    with witness.begin() as tx:
+        tx.update(name, {"id": "id + 1"}, predicate=f"{quoted} = {literal}")
+    namespace = '"' + table.namespace.replace('"', '""') + '"'
+    found = witness.query(f"SELECT * FROM {namespace}.t").read_all()
+    assert found.to_pydict() == {"id": [2], f"c {text}": [text]}
+    unharmed(witness, "t")
+    witness.drop(name)
+    unharmed(witness)
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=range(len(BAD_NAMES)))
+def test_names_that_lead_elsewhere_are_refused(witness: Catalog, tmp_path: Path, name: str) -> None:
+    before = sorted(os.listdir(tmp_path))
+    for attempt in (
+        lambda: witness.create_table(join_table_name("n", name), pa.schema([("id", pa.int64())])),
+        lambda: witness.create_table(join_table_name(name, "t"), pa.schema([("id", pa.int64())])),
+        lambda: witness.create_namespace(name),
+        lambda: witness.rename("witness", join_table_name("n", name)),
+    ):
+        refused = told(attempt)
+        assert isinstance(refused, TxnLogUriError)
+    assert sorted(os.listdir(tmp_path)) == before
+    unharmed(witness)
+
+
+def test_a_column_name_with_nul_is_refused(witness: Catalog) -> None:
+    with pytest.raises(TxnLogError):
+        witness.create_table("t", pa.schema([("a\0b", pa.int64())]))
+    unharmed(witness)
