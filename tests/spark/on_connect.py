@@ -208,6 +208,28 @@ def test_the_format_and_the_stream_writer_work(
     assert spark.sql("SELECT * FROM a JOIN b USING (id)").count() == 3
 
 
+def test_a_query_from_table_to_tables_runs_on_the_server(
+    spark: SparkSession, lake: Catalog, tmp_path: Path
+) -> None:
+    for number in range(4):
+        with lake.begin() as tx:
+            tx.write("source", pa.table({"id": [number]}))
+    deltasql.spark.register(spark, lake, views=False)
+    write = deltasql.spark.stream_writer({"a": None, "b": None}, app_id="s", catalog=lake)
+    reader = spark.readStream.format("deltasql").options(startingVersion=2, maxFilesPerTrigger=1)
+    query = (
+        reader.load(lake.table("source").uri)
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(300)
+    with lake.begin() as tx:
+        assert [sorted(tx.read(name)["id"].to_pylist()) for name in ("a", "b")] == [[2, 3]] * 2
+    assert lake.table("a").version() == 1
+
+
 def test_a_bucket_is_reached_with_the_options_of_the_client(
     spark: SparkSession, sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:
