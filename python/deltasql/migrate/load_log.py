@@ -318,7 +318,7 @@ class LogLoader:
         if told is None and self._times == "commit":
             told = info.timestamp
         # After a moment that no calendar has there would be none for the next commit.
-        return told if told is not None and abs(told) <= LAST_MS else modified_ms
+        return told if isinstance(told, int) and abs(told) <= LAST_MS else modified_ms
 
     def _recall(self, head: Head | None) -> _Place:
         if head is None:
