@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: help demo test checks lint types layers rust-test python-test test-everything bench compat docs audit screenshots lock clean setup jars browser
+.PHONY: help demo test checks lint types layers rust-test python-test test-everything bench history compat docs audit screenshots lock clean setup jars browser
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -75,6 +75,9 @@ test-everything: setup jars browser  ## every Python test on every database, and
 bench: setup  ## benchmarks beside deltalake, DuckLake and the bare-SQL floor
 	$(BIN)/python -m benchmarks
 	$(BIN)/python docs/build.py
+
+history: setup  ## an hour of many clients at once, and a proof that one order explains what each saw
+	$(BIN)/python tests/server.py $(BIN)/python -m tests.history --minutes 60
 
 compat: setup  ## what other releases of deltalake make of our tables, and we of theirs
 	$(BIN)/python -m tests.compat

@@ -1,0 +1,4 @@
+"""Many clients write what they saw; a checker proves that one order of transactions explains it.
+
+`python -m tests.history --minutes 60` runs it for long.
+"""

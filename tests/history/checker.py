@@ -1,0 +1,217 @@
+"""Is there one order of transactions that explains what every client saw?
+
+A table is the set of its live files: every version adds and removes some. What must hold:
+
+- what was acknowledged is in the log, once, in every table of the transaction, as it was meant;
+  what was refused is nowhere; what was never answered is everywhere or nowhere;
+- a read of a table at a version is what the log has at that version;
+- a transaction that read a table and changes it follows what it read: nothing got in between, but
+  blind appends where the table's isolation level lets them;
+- across tables, all that a transaction read is of one moment, and no older than what had been
+  acknowledged when it began (strict snapshot isolation). Said of the graph "must come before": no
+  cycle has fewer than two edges of the kind "did not see".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.history.record import COMMITTED, READ, REFUSED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tests.history.record import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a table, as its log tells it."""
+
+    txn_id: str
+    adds: frozenset[str]
+    removes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The versions of one table from 0, and whether blind appends may come in between."""
+
+    versions: Sequence[Version]
+    serializable: bool
+
+    def states(self) -> list[frozenset[str]]:
+        """Return the live files of every version."""
+        live: frozenset[str] = frozenset()
+        states = []
+        for version in self.versions:
+            live = (live - version.removes) | version.adds
+            states.append(live)
+        return states
+
+
+def problems(transactions: Sequence[Transaction], logs: Mapping[str, Log]) -> list[str]:
+    """Return everything that contradicts the promises; empty when all is well."""
+    found = [*_outcomes(transactions, logs)]
+    found += _reads(transactions, logs)
+    if not found:  # the graph is made of what the checks before it assure
+        found += _follows(transactions, logs)
+        found += _Order(transactions, logs).problems()
+    return found
+
+
+def _outcomes(transactions: Sequence[Transaction], logs: Mapping[str, Log]) -> Iterator[str]:
+    places: dict[str, dict[str, int]] = defaultdict(dict)
+    for name, log in logs.items():
+        for number, version in enumerate(log.versions):
+            if name in places[version.txn_id]:
+                yield f"{version.txn_id} is twice in {name}"
+            places[version.txn_id][name] = number
+    for each in transactions:
+        there = places.get(each.txn_id, {})
+        if each.outcome == REFUSED and there:
+            yield f"{each.txn_id} was refused and is in {sorted(there)}"
+        if each.outcome == COMMITTED and there != each.versions:
+            yield f"{each.txn_id} was told {each.versions}, the log has {there}"
+        if there and there.keys() != each.tables:
+            yield f"{each.txn_id} changes {sorted(each.tables)} and is only in {sorted(there)}"
+        for name, number in there.items():
+            version = logs[name].versions[number]
+            meant = (each.adds.get(name, frozenset()), each.removes.get(name, frozenset()))
+            if (version.adds, version.removes) != meant:
+                yield f"{each.txn_id} is not in {name} as it was meant"
+
+
+def _reads(transactions: Sequence[Transaction], logs: Mapping[str, Log]) -> Iterator[str]:
+    states = {name: log.states() for name, log in logs.items()}
+    for each in transactions:
+        for name, (version, paths) in each.reads.items():
+            if version >= len(states[name]):
+                yield f"{each.txn_id} read {name} at {version}, which the log does not have"
+            elif states[name][version] != paths:
+                yield f"{each.txn_id} did not read {name} as version {version} has it"
+
+
+def _follows(transactions: Sequence[Transaction], logs: Mapping[str, Log]) -> Iterator[str]:
+    """A reader that writes the same table comes right behind what it read, blind appends aside."""
+    known = {each.txn_id: each for each in transactions}
+    for name, log in logs.items():
+        for number, version in enumerate(log.versions):
+            each = known.get(version.txn_id)
+            if each is None or name not in each.reads:
+                continue
+            for between in log.versions[each.reads[name][0] + 1 : number]:
+                other = known.get(between.txn_id)
+                is_blind = other is not None and name not in other.reads and not between.removes
+                if log.serializable or not is_blind:
+                    yield f"{each.txn_id} did not see {between.txn_id}, before it in {name}"
+
+
+@dataclass(slots=True)
+class _Order:
+    """The graph "must come before"; an edge "did not see" is kept apart from the others.
+
+    A reader saw all versions up to one and none after: two chains of helper nodes per table say
+    that with two edges a read. A chain of moments says the same of real time.
+    """
+
+    transactions: Sequence[Transaction]
+    logs: Mapping[str, Log]
+    after: dict[object, list[object]] = field(default_factory=lambda: defaultdict(list))
+    unseen: list[tuple[Transaction, str, int]] = field(default_factory=list)
+
+    def problems(self) -> Iterator[str]:
+        """Yield the cycles."""
+        self._draw()
+        order = self._sorted()
+        if order is None:
+            yield "transactions saw each other in a circle"
+            return
+        # What comes after each node, as bits: a transaction has one each.
+        bit = {each.txn_id: 1 << number for number, each in enumerate(self.transactions)}
+        reach: dict[object, int] = {}
+        for node in reversed(order):
+            bits = bit.get(node, 0) if isinstance(node, str) else 0
+            for follower in self.after[node]:
+                bits |= reach[follower]
+            reach[node] = bits
+        rest = {name: self._rest(log, reach) for name, log in self.logs.items()}
+        for each, name, version in self.unseen:
+            versions = self.logs[name].versions
+            own = self._own(each, name)
+            between = () if own is None else versions[version + 1 : own]
+            unseen = rest[name][version + 1 if own is None else own + 1]
+            for other in between:
+                unseen |= reach[other.txn_id]
+            if unseen & bit[each.txn_id]:
+                yield (
+                    f"{each.txn_id} read {name} at {version} and did not see a later version, "
+                    "but something that came after that one"
+                )
+
+    @staticmethod
+    def _rest(log: Log, reach: Mapping[object, int]) -> list[int]:
+        """Return for every version what comes after it or after a later one."""
+        bits = [0]
+        for version in reversed(log.versions):
+            bits.append(bits[-1] | reach[version.txn_id])
+        return bits[::-1]
+
+    def _own(self, each: Transaction, name: str) -> int | None:
+        """Return the version that a transaction made of a table, told or not."""
+        if each.outcome == COMMITTED:
+            return each.versions.get(name)
+        ids = [version.txn_id for version in self.logs[name].versions]
+        return ids.index(each.txn_id) if each.txn_id in ids else None
+
+    def _draw(self) -> None:
+        written = {v.txn_id for log in self.logs.values() for v in log.versions}
+        for name, log in self.logs.items():
+            for number, version in enumerate(log.versions):
+                self.after[version.txn_id].append((name, number))
+                self.after[name, number - 1].append((name, number))
+        moments: list[tuple[int, int, Transaction]] = []
+        for each in self.transactions:
+            if each.outcome == REFUSED or (each.outcome is None and each.txn_id not in written):
+                continue  # its reads are checked one by one
+            self.after[each.txn_id]  # every transaction is a node
+            for name, (version, _) in each.reads.items():
+                self.after[name, version].append(each.txn_id)
+                self.unseen.append((each, name, version))
+            moments.append((each.start_ns, 1, each))
+            if each.end_ns is not None:
+                moments.append((each.end_ns, 0, each))
+        moments.sort(key=lambda moment: moment[:2])
+        for number, (_, is_start, each) in enumerate(moments):
+            self.after["moment", number - 1].append(("moment", number))
+            if is_start:
+                self.after["moment", number].append(each.txn_id)
+            else:
+                self.after[each.txn_id].append(("moment", number))
+
+    def _sorted(self) -> list[object] | None:
+        """Return the nodes so that every edge leads forward; None if there is a circle."""
+        waits: dict[object, int] = dict.fromkeys(self.after, 0)
+        for followers in list(self.after.values()):
+            for follower in followers:
+                waits[follower] = waits.get(follower, 0) + 1
+        ready = [node for node, count in waits.items() if count == 0]
+        order = []
+        while ready:
+            node = ready.pop()
+            order.append(node)
+            for follower in self.after.get(node, ()):
+                waits[follower] -= 1
+                if waits[follower] == 0:
+                    ready.append(follower)
+        return order if len(order) == len(waits) else None
+
+
+def counts(transactions: Sequence[Transaction]) -> dict[str, int]:
+    """Return how many transactions ended how."""
+    said = {COMMITTED: 0, REFUSED: 0, READ: 0, "unanswered": 0}
+    for each in transactions:
+        said[each.outcome or "unanswered"] += 1
+    return said

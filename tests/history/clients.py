@@ -1,0 +1,118 @@
+"""Clients that read and change tables at random and write down what they saw."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltasql
+from deltasql import ReadSet, RemoveFile
+from deltasql.exceptions import CommitConflictError
+from tests.commit.support import SCHEMA, file
+from tests.history.checker import Log, Version
+from tests.history.record import COMMITTED, READ, REFUSED, Recorder, Transaction
+
+if TYPE_CHECKING:
+    from deltasql import Catalog
+    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.uri import DeltaSqlUri
+
+# Half of the tables take blind appends in between, as Delta does unless it is told otherwise.
+LEVELS = {
+    "a": "Serializable",
+    "b": "Serializable",
+    "c": "WriteSerializable",
+    "d": "WriteSerializable",
+}
+_MANY_FILES = 30
+SOME = 10
+"""Transactions of a client, however slow the machine."""
+
+
+def open_lake(uri: DeltaSqlUri, folder: Path) -> Catalog:
+    """Open the catalog with a mirror, whose log the checker reads."""
+    settings = {"data_root": str(folder / "lake")}
+    return deltasql.connect(uri, mirror={"mode": "sync"}, table=settings)
+
+
+def create(catalog: Catalog) -> None:
+    """Create the tables, each with its isolation level."""
+    for name, level in LEVELS.items():
+        catalog.create_table(name, SCHEMA, properties={"delta.isolationLevel": level})
+
+
+def logs(catalog: Catalog) -> dict[str, Log]:
+    """Read the tables' logs as files, without asking SQL or our own reader."""
+    found = {}
+    for name, level in LEVELS.items():
+        paths = sorted((Path(catalog.table(name).location) / "_delta_log").glob("*[0-9].json"))
+        versions = [_version(path.read_text()) for path in paths]
+        assert [int(path.stem) for path in paths] == list(range(len(paths)))
+        found[name] = Log(versions, serializable=level == "Serializable")
+    return found
+
+
+def _version(text: str) -> Version:
+    actions = [json.loads(line) for line in text.splitlines()]
+    [txn_id] = [each["commitInfo"]["txnId"] for each in actions if "commitInfo" in each]
+    return Version(
+        txn_id,
+        frozenset(each["add"]["path"] for each in actions if "add" in each),
+        frozenset(each["remove"]["path"] for each in actions if "remove" in each),
+    )
+
+
+def work(catalog: Catalog, out: Path, seed: str, end: float) -> None:
+    """Run transactions until the clock says so, some in any case, or until it is killed."""
+    rng = random.Random(seed)
+    with out.open("a") as lines:
+        recorder = Recorder(lines)
+        for number in count():
+            if number >= SOME and time.monotonic() > end:
+                return
+            _one(catalog, recorder, rng, f"{out.stem}-{number}")
+
+
+def _one(catalog: Catalog, recorder: Recorder, rng: random.Random, name: str) -> None:
+    tx = catalog.begin()
+    done = Transaction(tx.txn_id, time.monotonic_ns())
+    read = rng.sample(list(LEVELS), rng.choice((0, 1, 1, 2, 3, 4)))
+    for table in read:
+        snapshot = tx.snapshot(table)
+        paths = frozenset(snapshot.file_paths()["path"].to_pylist())
+        done.reads[table] = (snapshot.version, paths)
+        if rng.random() < 0.2:
+            time.sleep(rng.random() / 200)  # others come in between two reads
+    changed = rng.sample(
+        list(LEVELS), rng.choice((0, 1, 1, 1, 2, 3)) if read else rng.choice((1, 2))
+    )
+    for table in changed:
+        _stage(tx, done, table, rng, name)
+    recorder.intends(done)
+    try:
+        versions = tx.commit()
+    except CommitConflictError:
+        recorder.ended(tx.txn_id, REFUSED, {})
+    else:
+        recorder.ended(tx.txn_id, COMMITTED if changed else READ, versions)
+
+
+def _stage(
+    tx: MultiTableTransaction, done: Transaction, table: str, rng: random.Random, name: str
+) -> None:
+    adds = [f"{name}-{table}-{number}" for number in range(rng.choice((1, 1, 2)))]
+    actions: list[Any] = [file(path) for path in adds]
+    done.adds[table] = frozenset(adds)
+    if table not in done.reads:
+        tx.stage_table(table, actions)
+        return
+    version, paths = done.reads[table]
+    ends = rng.choice((0, 1, 2)) if len(paths) < _MANY_FILES else len(paths) // 2
+    removes = rng.sample(sorted(paths), min(ends, len(paths)))
+    done.removes[table] = frozenset(removes)
+    actions += [RemoveFile(path=path, data_change=True) for path in removes]
+    tx.stage_table(table, actions, read_version=version, reads=ReadSet(whole_table=True))

@@ -1,0 +1,85 @@
+"""What a client saw: one line when a transaction is about to commit, one when it has ended."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+COMMITTED, REFUSED, READ = "committed", "refused", "read"
+
+
+@dataclass(slots=True)
+class Transaction:
+    """A transaction as its client knows it; `end_ns` and `outcome` are None if it never heard."""
+
+    txn_id: str
+    start_ns: int
+    reads: dict[str, tuple[int, frozenset[str]]] = field(default_factory=dict)
+    adds: dict[str, frozenset[str]] = field(default_factory=dict)
+    removes: dict[str, frozenset[str]] = field(default_factory=dict)
+    outcome: str | None = None
+    versions: dict[str, int] = field(default_factory=dict)
+    end_ns: int | None = None
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The tables it changes, if it does."""
+        return frozenset(name for name in self.adds.keys() | self.removes.keys())
+
+
+class Recorder:
+    """Appends to a client's file, a line at a time, so that a killed client leaves whole lines."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def intends(self, transaction: Transaction) -> None:
+        """Write down what is about to be committed."""
+        self._write(
+            {
+                "txn": transaction.txn_id,
+                "start": transaction.start_ns,
+                "reads": {
+                    name: [version, sorted(paths)]
+                    for name, (version, paths) in transaction.reads.items()
+                },
+                "adds": {name: sorted(paths) for name, paths in transaction.adds.items()},
+                "removes": {name: sorted(paths) for name, paths in transaction.removes.items()},
+            }
+        )
+
+    def ended(self, txn_id: str, outcome: str, versions: dict[str, int]) -> None:
+        """Write down what the client was told."""
+        end = time.monotonic_ns()
+        self._write({"txn": txn_id, "outcome": outcome, "versions": versions, "end": end})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._out.write(json.dumps(line) + "\n")
+        self._out.flush()
+
+
+def load(files: Iterable[Path]) -> list[Transaction]:
+    """Read what all clients wrote."""
+    found: dict[str, Transaction] = {}
+    for path in files:
+        for text in path.read_text().splitlines():
+            line = json.loads(text)
+            if "start" in line:
+                found[line["txn"]] = Transaction(
+                    line["txn"],
+                    line["start"],
+                    {n: (v, frozenset(paths)) for n, (v, paths) in line["reads"].items()},
+                    {n: frozenset(paths) for n, paths in line["adds"].items()},
+                    {n: frozenset(paths) for n, paths in line["removes"].items()},
+                )
+            else:
+                transaction = found[line["txn"]]
+                transaction.outcome, transaction.versions = line["outcome"], line["versions"]
+                transaction.end_ns = line["end"]
+    return list(found.values())

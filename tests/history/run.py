@@ -1,0 +1,117 @@
+"""Let clients loose on a catalog for a while, kill some of them, and judge what they wrote."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+from tests.commit.support import audit
+from tests.history.checker import counts, problems
+from tests.history.clients import SOME, create, logs, open_lake, work
+from tests.history.record import load
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+    from pathlib import Path
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+_context = get_context("forkserver")
+_context.set_forkserver_preload(["tests.history.clients", "deltasql.store.sqlite"])
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found, and how much there was to look at."""
+
+    problems: list[str]
+    transactions: dict[str, int]
+    killed: int
+
+
+def in_processes(
+    uri: DeltaSqlUri, folder: Path, *, seed: str, seconds: float, clients: int = 4
+) -> Verdict:
+    """Run clients in processes of their own; some are killed, and succeeded by others."""
+    with open_lake(uri, folder) as catalog:
+        create(catalog)
+    rng = random.Random(seed)
+    lives = [0] * clients
+    end = time.monotonic() + seconds
+
+    def start(client: int) -> BaseProcess:
+        lives[client] += 1
+        name = f"{client}-{lives[client]}"
+        process = _context.Process(target=_client, args=(uri, folder, seed, name, end), daemon=True)
+        process.start()
+        return process
+
+    processes = [start(client) for client in range(clients)]
+    while time.monotonic() < end - 2:
+        time.sleep(rng.uniform(0.5, 2))
+        victim = rng.randrange(clients)
+        if not _has_begun(folder, f"{victim}-{lives[victim]}"):
+            continue
+        processes[victim].kill()
+        processes[victim].join()
+        processes[victim] = start(victim)
+    for process in processes:
+        process.join(timeout=120)
+        assert process.exitcode in (0, -signal.SIGKILL), f"a client ended with {process.exitcode}"
+    with open_lake(uri, folder) as catalog:
+        return _judge(catalog, folder, sum(lives) - clients)
+
+
+def _has_begun(folder: Path, name: str) -> bool:
+    out = folder / f"{name}.jsonl"
+    return out.exists() and len(out.read_bytes().splitlines()) >= SOME
+
+
+def in_threads(
+    uri: DeltaSqlUri, folder: Path, *, seed: str, seconds: float, clients: int = 4
+) -> Verdict:
+    """Run clients as threads, for a database that belongs to one process."""
+    with open_lake(uri, folder) as catalog:
+        create(catalog)
+        end = time.monotonic() + seconds
+        failures: list[BaseException] = []
+
+        def client(name: str) -> None:
+            try:
+                work(
+                    catalog,
+                    folder / f"{name}.jsonl",
+                    f"{seed}-{name}",
+                    end,
+                )
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [
+            threading.Thread(target=client, args=(str(number),)) for number in range(clients)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+        return _judge(catalog, folder, 0)
+
+
+def _client(uri: DeltaSqlUri, folder: Path, seed: str, name: str, end: float) -> None:
+    with open_lake(uri, folder) as catalog:
+        work(catalog, folder / f"{name}.jsonl", f"{seed}-{name}", end)
+
+
+def _judge(catalog: Catalog, folder: Path, killed: int) -> Verdict:
+    catalog.mirror.run(once=True)  # finishes what the dead left
+    audit(catalog)
+    transactions = load(sorted(folder.glob("*.jsonl")))
+    return Verdict(problems(transactions, logs(catalog)), counts(transactions), killed)

@@ -1,0 +1,110 @@
+"""What many clients saw is explained by one order; and the checker knows what is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.history.checker import Log, Version, problems
+from tests.history.record import COMMITTED, READ, REFUSED, Transaction
+from tests.history.run import in_processes, in_threads
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltasql.uri import DeltaSqlUri
+
+_SECONDS = 12.0
+NOTHING: frozenset[str] = frozenset()
+
+
+@pytest.mark.heavy
+def test_what_clients_saw_has_an_order(
+    backend: str, catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    run = in_threads if backend == "duckdb" else in_processes
+    verdict = run(catalog_uri, tmp_path, seed="fixed", seconds=_SECONDS)
+    assert verdict.problems == []
+    assert verdict.transactions[COMMITTED] > 0
+    assert verdict.transactions[READ] > 0
+
+
+# The checker finds what is wrong
+
+
+def test_an_order_is_found() -> None:
+    assert problems([WRITER, reader(a=1, b=1)], LOGS) == []
+    assert problems([WRITER, reader(a=0, b=0, start=0)], LOGS) == []
+
+
+def test_a_lost_commit_is_found() -> None:
+    lost = told("lost", {"a": 2}, start=5, end=6, adds={"a": {"z"}})
+    assert "was told" in problems([WRITER, lost], LOGS)[0]
+
+
+def test_a_refused_commit_that_happened_is_found() -> None:
+    refused = Transaction("w", 1, adds={"a": frozenset({"x"}), "b": frozenset({"y"})})
+    refused.outcome = REFUSED
+    assert "was refused" in problems([refused], LOGS)[0]
+
+
+def test_half_a_commit_is_found() -> None:
+    logs = {**LOGS, "b": Log(LOGS["b"].versions[:1], serializable=True)}
+    unanswered = Transaction("w", 1, adds=WRITER.adds)
+    assert "only in ['a']" in problems([unanswered], logs)[0]
+
+
+def test_a_commit_that_happened_twice_is_found() -> None:
+    twice = [*LOGS["a"].versions, LOGS["a"].versions[1]]
+    logs = {**LOGS, "a": Log(twice, serializable=True)}
+    assert any("twice" in problem for problem in problems([WRITER], logs))
+
+
+def test_rows_that_never_were_are_found() -> None:
+    seen = reader(a=1)
+    seen.reads["a"] = (1, frozenset({"other"}))
+    assert "did not read a as version 1" in problems([WRITER, seen], LOGS)[0]
+
+
+def test_two_tables_of_two_moments_are_found() -> None:
+    [problem] = problems([WRITER, reader(a=0, b=1)], LOGS)
+    assert "did not see a later version" in problem
+
+
+def test_a_read_older_than_what_was_acknowledged_is_found() -> None:
+    [problem] = problems([WRITER, reader(a=0, start=10)], LOGS)
+    assert "did not see a later version" in problem
+
+
+def test_a_change_upon_a_state_that_was_gone_is_found() -> None:
+    late = told("late", {"a": 2}, start=1, end=9, adds={"a": {"z"}})
+    late.reads["a"] = (0, NOTHING)
+    versions = [*LOGS["a"].versions, Version("late", frozenset({"z"}), NOTHING)]
+    logs = {**LOGS, "a": Log(versions, serializable=True)}
+    assert any("before it in a" in problem for problem in problems([WRITER, late], logs))
+    logs["a"] = Log(versions, serializable=False)
+    assert problems([WRITER, late], logs) == []
+
+
+def told(
+    txn_id: str, versions: dict[str, int], *, start: int, end: int, adds: dict[str, set[str]]
+) -> Transaction:
+    meant = {name: frozenset(paths) for name, paths in adds.items()}
+    return Transaction(txn_id, start, adds=meant, outcome=COMMITTED, versions=versions, end_ns=end)
+
+
+def reader(*, start: int = 2, **versions: int) -> Transaction:
+    states = {"a": (NOTHING, frozenset({"x"})), "b": (NOTHING, frozenset({"y"}))}
+    reads = {name: (version, states[name][version]) for name, version in versions.items()}
+    return Transaction("r", start, reads, outcome=READ, end_ns=start + 5)
+
+
+WRITER = told("w", {"a": 1, "b": 1}, start=1, end=4, adds={"a": {"x"}, "b": {"y"}})
+LOGS = {
+    name: Log(
+        [Version(f"made {name}", NOTHING, NOTHING), Version("w", frozenset({path}), NOTHING)],
+        serializable=True,
+    )
+    for name, path in (("a", "x"), ("b", "y"))
+}
