@@ -177,3 +177,19 @@ def test_the_menu_has_named_pages_first_and_new_ones_by_themselves() -> None:
         {"Guides": ["guides/spark.md", "guides/a.md"]},
         {"Reference": [{"Python": ["reference/api/aio.md"]}]},
     ]
+
+
+def test_a_page_of_a_new_folder_is_in_the_menu_by_itself() -> None:
+    pages = ["guides/deep/a.md", "how-we-test/b.md", "new.md", "repository/x.py.md"]
+    assert menu(pages) == [
+        {"Guides: deep": ["guides/deep/a.md"]},
+        {"How we test": ["how-we-test/b.md"]},
+        {"More": ["new.md"]},
+    ]
+
+
+def test_every_page_of_the_repository_is_in_the_menu() -> None:
+    docs = build.ROOT / "docs"
+    pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
+    entries = str(menu(pages))
+    assert not [page for page in pages if f"'{page}'" not in entries]

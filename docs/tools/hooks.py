@@ -36,6 +36,7 @@ MENU: dict[str, tuple[Any, ...]] = {
     ),
     "How to": ("how-to/",),
     "Explanation": ("explanation/architecture", "explanation/commits", "explanation/"),
+    "Reliability": ("reliability/",),
     "Reference": (
         (
             "Python",
@@ -96,8 +97,28 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def menu(pages: list[str]) -> list[dict[str, Any]]:
-    """The menu over these pages, without what is not there."""
-    return [{title: found} for title, wanted in MENU.items() if (found := _entries(wanted, pages))]
+    """The menu over these pages: what is not there is left out, a new folder comes last."""
+    known = [(title, _entries(wanted, pages)) for title, wanted in MENU.items()]
+    named = set(_flat([found for _, found in known]))
+    new: dict[str, list[Any]] = {}
+    for page in pages:
+        # Files outside `docs/` are in the menu by name alone.
+        if page not in named and not page.startswith(f"{OUTSIDE}/"):
+            new.setdefault(_title(posixpath.dirname(page)), []).append(page)
+    return [{title: found} for title, found in [*known, *new.items()] if found]
+
+
+def _flat(entries: list[Any]) -> Iterator[str]:
+    for each in entries:
+        if isinstance(each, str):
+            yield each
+        else:
+            yield from _flat(list(each.values()) if isinstance(each, dict) else each)
+
+
+def _title(folder: str) -> str:
+    words = folder.replace("-", " ").split("/")
+    return ": ".join(words).capitalize() or "More"
 
 
 def _entries(wanted: tuple[Any, ...], pages: list[str]) -> list[Any]:
