@@ -40,6 +40,15 @@ def test_no_other_numbers_are_claimed() -> None:
     assert re.findall(r"over \d+ times[^;\n]*", README) == list(CLAIMS)
 
 
+def test_each_row_of_the_comparison_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "explanation" / "comparison.md").read_text("utf-8")
+    backed = dict(re.findall(r"^\| ([a-z][^|]*) \| ([^|]*) \|", page, re.M))
+    assert [*backed] == re.findall(r"^\| ([a-z][^|]*) \| yes", README, re.M)
+    assert all("::" in cell or "](" in cell for cell in backed.values())
+    for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page):
+        assert f"def {name}(" in (ROOT / file).read_text("utf-8")
+
+
 def measured(target: str) -> float:
     found = re.search(rf"^\| {re.escape(target)} \| [^|]* \| ([\d,.]+)× \|", RESULTS, re.M)
     assert found is not None, target
