@@ -83,6 +83,7 @@ _LONG = (
     "tests/spark/on_connect.py::test_tables_are_read_and_written",
     "tests/spark/on_connect.py::test_a_bucket_is_reached",
     "tests/spark/on_connect.py::test_the_format_and_the_stream_writer_work",
+    "tests/spark/on_connect.py::test_a_query_from_table_to_tables_runs_on_the_server",
     "tests/test_examples.py::test_the_pipeline_can_be_submitted",
     "tests/test_examples.py::test_tables_of_the_pipeline_hold_what_the_raw_data_says[postgres",
 )

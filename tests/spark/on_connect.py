@@ -44,6 +44,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.extraClassPath", f"{JARS}/s3/*")
+        .config("spark.python.authenticate.socketTimeout", "300s")
         .getOrCreate()
     )
     yield session
