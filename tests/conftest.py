@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import uuid
 import zlib
@@ -34,6 +35,9 @@ hypothesis.settings.load_profile("steady")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 JARS = Path(__file__).parents[1] / "build" / "jars"
 BACKENDS = ("sqlite", "duckdb", "postgres")
+# A shell starts what runs in the background deaf to Ctrl-C, and so would be every process of ours.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
