@@ -153,7 +153,7 @@ def test_a_field_that_the_message_tells_is_not_repeated() -> None:
 
 def test_a_missing_driver_gives_the_command() -> None:
     error = errors.MissingDriverError(driver="psycopg", extra="postgres")
-    assert error.help == "pip install 'deltasql[postgres]'"
+    assert error.help == "in a clone of the repository: pip install '.[postgres]'"
     assert isinstance(error, ImportError)
 
 

@@ -283,7 +283,7 @@ def test_a_missing_package_gives_the_command(package: str, call: str) -> None:
         "except MissingDriverError as error: print(error.help)\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "pip install 'deltasql[console]'"
+    assert run.stdout.strip() == "in a clone of the repository: pip install '.[console]'"
 
 
 def test_exporters_are_not_imported_until_asked_for() -> None:

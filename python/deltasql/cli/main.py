@@ -8,7 +8,9 @@ from dataclasses import replace
 try:
     import click
 except ImportError:  # pragma: no cover - the console script of an installation without the extra
-    sys.exit("the command line needs click and rich: pip install 'deltasql[cli]'")
+    sys.exit(
+        "the command line needs click and rich: in a clone of the repository, pip install '.[cli]'"
+    )
 
 from deltasql._core import __version__
 from deltasql.cli.commands import LazyCommands

@@ -68,11 +68,11 @@ class MissingDriverError(TxnLogStoreError, ImportError):
 
     >>> print(MissingDriverError(driver="psycopg", extra="postgres"))
     psycopg is not installed (extra: postgres)
-    Help: pip install 'deltasql[postgres]'
+    Help: in a clone of the repository: pip install '.[postgres]'
     """
 
     default_message = "an optional package is not installed"
-    default_help = "pip install 'deltasql[all]'"
+    default_help = "in a clone of the repository: pip install '.[all]'"
 
     driver: str | None = None
     extra: str | None = None
@@ -81,5 +81,6 @@ class MissingDriverError(TxnLogStoreError, ImportError):
         if self.driver:
             self.message = self.message or f"{self.driver} is not installed"
         if self.extra:
-            self.help = self.help or f"pip install 'deltasql[{self.extra}]'"
+            own = f"in a clone of the repository: pip install '.[{self.extra}]'"
+            self.help = self.help or own
         super().__post_init__()

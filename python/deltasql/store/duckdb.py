@@ -25,9 +25,7 @@ from deltasql.store.statements import (
 try:
     import duckdb
 except ImportError as error:
-    raise MissingDriverError(
-        "DuckDB needs the package duckdb", help="pip install 'deltasql[duckdb]'"
-    ) from error
+    raise MissingDriverError("DuckDB needs the package duckdb", extra="duckdb") from error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

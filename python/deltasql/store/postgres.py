@@ -35,7 +35,7 @@ try:
 except ImportError as error:
     raise MissingDriverError(
         "PostgreSQL needs the packages psycopg and psycopg-pool",
-        help="pip install 'deltasql[postgres]'",
+        extra="postgres",
     ) from error
 
 if TYPE_CHECKING:
