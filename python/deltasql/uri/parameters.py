@@ -94,7 +94,7 @@ PARAMETERS: dict[str, Parameter] = {
         ),
         Parameter(
             "location",
-            "an absolute path or a file:// URL",
+            "an absolute path, a file:// URL or a URL of a bucket",
             "where the data of a new table goes",
             str,
             _is_text,
