@@ -7,7 +7,7 @@ looked at before the connection is used again.
 from __future__ import annotations
 
 import logging
-import select
+import selectors
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _TYPES: dict[type, int] = {str: 25, int: 20, list: 1009}  # text, bigint, text[]
 _DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+# Not `select` where there is another: it knows no socket above 1,023. Epoll needs one of its own.
+_Selector: type[selectors.BaseSelector] = getattr(
+    selectors, "PollSelector", selectors.SelectSelector
+)
 
 
 def hand_over(pgconn: PGconn, name: str, params: dict[str, Any]) -> bool:
@@ -30,13 +34,13 @@ def hand_over(pgconn: PGconn, name: str, params: dict[str, Any]) -> bool:
 
     False, and nothing was sent, when the server has something to say first: a farewell perhaps.
     """
-    if select.select([pgconn.socket], [], [], 0)[0]:
+    if _wait(pgconn, selectors.EVENT_READ, 0):
         return False
     text, names = _numbered(name)
     values = [params[each] for each in names]
     pgconn.send_query_params(text, [_text(v) for v in values], [_TYPES[type(v)] for v in values])
     while pgconn.flush():  # more than the socket takes at once
-        select.select([pgconn.socket], [pgconn.socket], [])
+        _wait(pgconn, selectors.EVENT_READ | selectors.EVENT_WRITE)
         pgconn.consume_input()
     return True
 
@@ -44,7 +48,7 @@ def hand_over(pgconn: PGconn, name: str, params: dict[str, Any]) -> bool:
 def collect(pgconn: PGconn) -> None:
     """Wait for the answer; a refusal is only logged, a lost connection is an OperationalError."""
     while pgconn.is_busy():
-        select.select([pgconn.socket], [], [])
+        _wait(pgconn, selectors.EVENT_READ)
         pgconn.consume_input()
     while (result := pgconn.get_result()) is not None:
         if result.status not in _DONE:
@@ -52,6 +56,13 @@ def collect(pgconn: PGconn) -> None:
                 raise psycopg.OperationalError("the connection was lost")
             refusal = result.get_error_message()
             telemetry.log(_log, logging.WARNING, "a note was refused", error=refusal)
+
+
+def _wait(pgconn: PGconn, events: int, timeout_s: float | None = None) -> bool:
+    """Wait until the socket is ready; False when it was not in time."""
+    with _Selector() as selector:
+        selector.register(pgconn.socket, events)
+        return bool(selector.select(timeout_s))
 
 
 @cache

@@ -35,6 +35,14 @@ _PROBE_AFTER_S = 1.0
 _inherited: list[object] = []
 
 
+class _Note:
+    """A statement that was handed over: by whom, and whether its answer was taken."""
+
+    def __init__(self) -> None:
+        self.sender = threading.get_ident()
+        self.settled = threading.Event()
+
+
 class _Home:
     """The connection at hand, and whether somebody has it."""
 
@@ -42,25 +50,19 @@ class _Home:
         self.taken = threading.Lock()
         self.connection: Connection | None = None
         self.born = 0.0
-        self.settled = threading.Event()
-        self.settled.set()
-
-    def settle(self) -> None:
-        """Take the answer to what was handed over; a connection that is lost is closed."""
-        if self.settled.is_set() or self.connection is None:
-            return
-        try:
-            if not self.connection.closed:
-                collect(self.connection.pgconn)
-        except psycopg.OperationalError:
-            self.connection.close()
-        finally:
-            self.settled.set()
+        self.note: _Note | None = None
 
     def close(self) -> None:
         if self.connection is not None:
             self.connection.close()
         self.connection = None
+        self.forget_note()
+
+    def forget_note(self) -> None:
+        """Let go on whoever waits for the answer to what was handed over."""
+        if self.note is not None:
+            self.note.settled.set()
+        self.note = None
 
 
 class PostgresPool:
@@ -84,12 +86,19 @@ class PostgresPool:
         if not home.taken.acquire(timeout=self._settings.timeout_s if alone else 0):
             if alone:
                 raise self._too_busy()
-            home.settled.wait(self._settings.timeout_s)  # what was handed over comes first
+            note = home.note
+            # What this thread handed over comes first; whoever has the connection settles it.
+            if (
+                note is not None
+                and note.sender == threading.get_ident()
+                and not note.settled.wait(self._settings.timeout_s)
+            ):
+                raise self._too_busy()
             with self._lend_from_pool() as connection:
                 yield connection
             return
         try:
-            home.settle()
+            self._settle(home)
             at_hand = self._at_home(home)
             if at_hand is None:
                 with self._lend_from_pool() as connection:
@@ -111,25 +120,46 @@ class PostgresPool:
         if not home.taken.acquire(blocking=False):
             return False
         try:
-            home.settle()
+            self._settle(home)
             connection = self._at_home(home)
             if connection is None:
                 return False
             connection.__dict__["_deltasql_used"] = time.monotonic()
-            home.settled.clear()
+            home.note = _Note()
             is_sent = False
             try:
                 is_sent = hand_over(connection.pgconn, name, params)
             except psycopg.OperationalError:
-                connection.close()  # the next who asks for one finds out why
+                self._lose(connection)  # the next who asks for one finds out why
+            except BaseException:
+                self._lose(connection)  # half of it may be sent
+                raise
             finally:
                 if not is_sent:
-                    home.settled.set()
+                    home.forget_note()
             return is_sent
         finally:
             home.taken.release()
             if self._closed:
                 self._close_home(home)
+
+    def _settle(self, home: _Home) -> None:
+        """Take the answer to what was handed over; a connection without it is of no more use."""
+        connection = home.connection
+        try:
+            if home.note is not None and connection is not None and not connection.closed:
+                collect(connection.pgconn)
+        except BaseException as error:
+            if connection is not None:
+                self._lose(connection)
+            if not isinstance(error, psycopg.OperationalError):
+                raise
+        finally:
+            home.forget_note()
+
+    def _lose(self, connection: Connection) -> None:
+        connection.close()
+        self._lost_at = time.monotonic()
 
     @contextmanager
     def _lend_from_pool(self) -> Iterator[Connection]:
