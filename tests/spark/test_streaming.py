@@ -158,7 +158,24 @@ def test_a_stream_needs_a_name_and_a_function_its_own_arguments() -> None:
 
 
 def run(spark: SparkSession, checkpoint: Path, uri: str, writer: Any, **options: object) -> None:
-    """Run a stream from `source` until nothing is new."""
+    """Run a stream from `source` until nothing is new.
+
+    Spark gives a Python worker ten seconds to start, and fails; the checkpoint says where the
+    stream goes on when it is started again.
+    """
+    for attempt in range(3):
+        try:
+            _run_once(spark, checkpoint, uri, writer, options)
+        except Exception as error:
+            if attempt == 2 or "failed to connect back" not in str(error):
+                raise
+        else:
+            return
+
+
+def _run_once(
+    spark: SparkSession, checkpoint: Path, uri: str, writer: Any, options: dict[str, Any]
+) -> None:
     reader = spark.readStream.format("deltasql").options(**options)
     query = (
         reader.load(f"{uri}?table=source")
