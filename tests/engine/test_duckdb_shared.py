@@ -94,3 +94,15 @@ def test_error_that_is_not_fatal_leaves_an_instance_in_use(
     assert again._instance is lent._instance
     for each in (again, lent):
         each.give_back()
+
+
+@pytest.mark.parametrize("limit", ["1.99GiB", "1999MB", None])
+def test_memory_is_given_back_any_number_of_times_and_the_limit_stays(limit: str | None) -> None:
+    lent = lend(EngineSettings(memory_limit=limit, threads=3))
+    if limit is None:
+        lent.give_back_memory()  # what DuckDB chose itself is told in round figures, once
+    before = lent.connection.execute("SELECT current_setting('memory_limit')").fetchone()
+    for _ in range(5):
+        lent.give_back_memory()
+    assert lent.connection.execute("SELECT current_setting('memory_limit')").fetchone() == before
+    lent.give_back()

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import threading
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ _numbers = count(1)
 class _Instance:
     root: duckdb.DuckDBPyConnection
     folder: str
+    memory_limit: str
+    """As it was given, or as DuckDB told it first: in round figures, each time a bit less."""
     users: int = 0
 
 
@@ -63,13 +66,9 @@ class Lent:
         import duckdb
 
         # DuckDB does so whenever its limit is set, be it to what it is; nothing else asks for it.
-        try:
-            [(limit,)] = self.connection.execute(
-                "SELECT current_setting('memory_limit')"
-            ).fetchall()
-            self.connection.execute(f"SET GLOBAL memory_limit = {literal(limit)}")
-        except duckdb.OutOfMemoryException:  # it is told in round figures
-            return
+        limit = literal(self._instance.memory_limit)
+        with suppress(duckdb.Error):  # it may hold more than that just now
+            self.connection.execute(f"SET GLOBAL memory_limit = {limit}")
 
     def give_back(self) -> None:
         """Forget all that is in the database."""
@@ -106,7 +105,7 @@ def lend(settings: EngineSettings) -> Lent:
                 _take_out(_instances[key])
         # DuckDB makes it when it has to put something there.
         folder = os.path.join(tempfile.gettempdir(), f"deltasql-{uuid.uuid4()}")
-        _instances[key] = _Instance(connect(folder, settings), folder)
+        _instances[key] = _start(settings, folder)
         return _lend(_instances[key])
 
 
@@ -114,12 +113,20 @@ def lend_confined(settings: EngineSettings, folders: Sequence[str]) -> Lent:
     """Lend a DuckDB that nobody else has and that opens files only in some folders."""
     folder = os.path.join(tempfile.gettempdir(), f"deltasql-{uuid.uuid4()}")
     with told():
-        instance = _Instance(connect(folder, settings), folder)
+        instance = _start(settings, folder)
         allowed = ", ".join(map(literal, folders))
         instance.root.execute(f"SET GLOBAL allowed_directories = [{allowed}]")
         # It cannot be turned on again. What is put on disk for want of memory is still allowed.
         instance.root.execute("SET GLOBAL enable_external_access = false")
         return _lend(instance)
+
+
+def _start(settings: EngineSettings, folder: str) -> _Instance:
+    root = connect(folder, settings)
+    limit = settings.memory_limit
+    if limit is None:
+        [(limit,)] = root.execute("SELECT current_setting('memory_limit')").fetchall()
+    return _Instance(root, folder, str(limit))
 
 
 def _lend(instance: _Instance) -> Lent:
