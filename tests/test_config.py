@@ -132,6 +132,7 @@ def test_an_unknown_catalog_is_told_with_the_nearest() -> None:
         ({"mirror__mode": "late"}, "mirror.mode", "'late'", "one of sync, async, off"),
         ({"retry__jitter": 2}, "retry.jitter", "2", "a number from 0 to 1"),
         ({"engine__memory_limit": "lots"}, "engine.memory_limit", "'lots'", "or unset"),
+        ({"engine__memory_limit": "60%"}, "engine.memory_limit", "'60%'", "or unset"),
         ({"engine__threads": 0}, "engine.threads", "0", "a whole number from 1 to 1024, or unset"),
         ({"table__isolation_level": "Snapshot"}, "table.isolation_level", "'Snapshot'", "one of"),
         ({"pool": 4}, "pool", "4", "a section with min_size"),

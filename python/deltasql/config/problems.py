@@ -117,7 +117,7 @@ def _limits(metadata: list[Any]) -> str:
     if "max_length" in limits:
         words.append(f"of 1 to {limits['max_length']} characters")
     if "pattern" in limits:
-        words.append("such as 512MB, 4GiB or 60%")
+        words.append("such as 512MB or 4GiB")
     return f" {' '.join(words)}" if words else ""
 
 

@@ -174,8 +174,8 @@ class EngineSettings(Section):
     )
     memory_limit: str | None = Field(
         default=None,
-        pattern=r"^[0-9]+(\.[0-9]+)? ?(%|([KMGT]i?)?B)$",
-        description="DuckDB spills to disk above this, for example `4GB` or `60%`.",
+        pattern=r"^[0-9]+(\.[0-9]+)? ?([KMGT]i?)?B$",
+        description="DuckDB spills to disk above this, for example `4GB`.",
     )
     threads: int | None = Field(
         default=None, ge=1, le=1024, description="DuckDB threads; unset is all."
