@@ -1,5 +1,7 @@
 //! decode(encode(x)) = x, for every action and every field, known or not.
 #![allow(clippy::unwrap_used)]
+mod cases;
+
 use std::sync::Arc;
 
 use deltasql_core::actions::*;
@@ -9,6 +11,8 @@ use proptest::collection::{hash_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Map, Number, Value};
+
+use cases::cases;
 
 fn text() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z0-9=/._-]{0,12}", any::<String>()]
@@ -240,7 +244,7 @@ fn rank(action: &Action) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(cases(500))]
 
     #[test]
     fn decode_of_encode_is_the_same_commit(actions in vec(action(), 0..8)) {

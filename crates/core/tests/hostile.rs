@@ -1,5 +1,7 @@
 //! What nobody honest writes: it is read as what it says, or refused; nothing ends the process.
 #![allow(clippy::unwrap_used)]
+mod cases;
+
 use deltasql_core::actions::Action;
 use deltasql_core::codec::{encode, parse};
 use deltasql_core::decimal::parse_scaled;
@@ -11,6 +13,8 @@ use deltasql_core::stats::{num_records, StatsColumns};
 use deltasql_core::time::{parse_date, parse_timestamp};
 use proptest::collection::vec;
 use proptest::prelude::*;
+
+use cases::cases;
 
 const VALID: [&str; 8] = [
     r#"{"add":{"path":"a%20b/c.parquet","partitionValues":{"p":null},"size":10,"modificationTime":1,"dataChange":true,"stats":"{\"numRecords\":3,\"minValues\":{\"a\":{\"b\":1}},\"nullCount\":{}}","tags":{"k":"v"},"deletionVector":{"storageType":"u","pathOrInlineDv":"ab^-aqEH.-t@S}K{vb[*k^","offset":4,"sizeInBytes":40,"cardinality":6}}}"#,
@@ -92,7 +96,7 @@ fn reads_and_replays(data: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(cases(2000))]
 
     #[test]
     fn any_bytes_are_read_or_refused(data in vec(any::<u8>(), 0..300)) {
@@ -107,7 +111,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(cases(300))]
 
     #[test]
     fn values_of_any_text_have_a_place_in_the_order_or_none(text in odd()) {

@@ -1,10 +1,14 @@
 //! The layout of a commit's files for the skipping index.
 #![allow(clippy::unwrap_used)]
+mod cases;
+
 use deltasql_core::index::{lay_out, FileInput, IndexColumn, Layout};
 use deltasql_core::keys::{KeyType, HIGHEST, LOWEST};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+
+use cases::cases;
 
 const KEY: KeyType = KeyType::Integer;
 
@@ -102,6 +106,8 @@ fn unknown_bound_makes_the_range_unknown_and_nulls_add_nothing() {
 }
 
 proptest! {
+    #![proptest_config(cases(256))]
+
     /// Every range holds the bounds of all its files, whatever the order became.
     #[test]
     fn ranges_cover_their_files(

@@ -1,9 +1,13 @@
 //! Keys sort as the values do.
 #![allow(clippy::unwrap_used)]
+mod cases;
+
 use deltasql_core::decimal::parse_scaled;
 use deltasql_core::keys::{cut_high, cut_low, path_key, Key, KeyType, HIGHEST, LOWEST};
 use deltasql_core::time::{parse_date, parse_timestamp};
 use proptest::prelude::*;
+
+use cases::cases;
 
 fn key(delta_type: &str, text: &str) -> Key {
     KeyType::of(delta_type)
@@ -23,6 +27,8 @@ fn decimal_text(unscaled: i128, scale: usize) -> String {
 }
 
 proptest! {
+    #![proptest_config(cases(256))]
+
     #[test]
     fn integers(a in any::<i64>(), b in any::<i64>()) {
         prop_assert_eq!(key("long", &a.to_string()).cmp(&key("long", &b.to_string())), a.cmp(&b));

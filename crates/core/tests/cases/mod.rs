@@ -1,0 +1,18 @@
+//! How many inputs a property is tried on, and which.
+use std::env;
+
+use proptest::test_runner::{Config, RngSeed};
+
+/// The same inputs in every run; `DELTASQL_EXPLORE` looks for new ones, ten times as many.
+pub fn cases(count: u32) -> Config {
+    let explores = env::var_os("DELTASQL_EXPLORE").is_some_and(|value| !value.is_empty());
+    let (cases, rng_seed) = match explores {
+        true => (count * 10, RngSeed::Random),
+        false => (count, RngSeed::Fixed(1)),
+    };
+    Config {
+        cases,
+        rng_seed,
+        ..Config::default()
+    }
+}
