@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 from typing import TYPE_CHECKING
@@ -22,25 +23,31 @@ def backend() -> str:
     return "sqlite"
 
 
-RAW = [
-    b"GET / HTTP/1.1\r\n\r\n",
-    b"GET /tables/%ff%fe HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    b"GET /static/../../console.py HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    b"GET /static/%2e%2e/%2e%2e/console.py HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    b"GET /static/..%2fconsole.py HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    b"POST /sql HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
-    b"POST /sql HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999999999\r\n\r\nx",
-    b"POST /sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data\r\n"
+HOST = b"Host: localhost\r\nConnection: close\r\n"
+# Whoever gets these has all there is to get, and answers.
+WHOLE = [
+    b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
+    b"GET /tables/%ff%fe HTTP/1.1\r\n" + HOST + b"\r\n",
+    b"GET /../../etc/passwd HTTP/1.1\r\n" + HOST + b"\r\n",
+    b"GET /static/../../console.py HTTP/1.1\r\n" + HOST + b"\r\n",
+    b"GET /static/%2e%2e/%2e%2e/console.py HTTP/1.1\r\n" + HOST + b"\r\n",
+    b"GET /static/..%2fconsole.py HTTP/1.1\r\n" + HOST + b"\r\n",
+    b"POST /sql HTTP/1.1\r\n" + HOST + b"Content-Type: multipart/form-data\r\n"
     b"Content-Length: 4\r\n\r\nabcd",
-    b"POST /sql HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n",
-    b"\0\0\0\0\r\n\r\n",
-    b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 5000 + b"\r\n",
-    b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
-    b"GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET / HTTP/1.1\r\n" + HOST + b"Host: evil.example\r\n\r\n",
+    b"GET http://evil.example/ HTTP/1.1\r\n" + HOST + b"\r\n",
 ]
+# To these an end of the connection is an answer, too, even before all is sent.
+BROKEN = [
+    b"POST /sql HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\n",
+    b"POST /sql HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"GET / HTTP/9.9\r\n" + HOST + b"\r\n",
+    b"\0\0\0\0\r\n\r\n",
+    b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n",
+    b"GET / HTTP/1.1\r\n" + HOST + b"X: y\r\n" * 5000 + b"\r\n",
+]
+# Here more was promised than comes.
+CUT = b"POST /sql HTTP/1.1\r\n" + HOST + b"Content-Length: 9999999999999\r\n\r\nx"
 
 
 @pytest.fixture
@@ -49,15 +56,41 @@ def address(read_only: Site) -> Iterator[tuple[str, int]]:
     assert read_only.get("/").status_code == 200, "the console still answers"
 
 
-@pytest.mark.parametrize("request_bytes", RAW, ids=range(len(RAW)))
+@pytest.mark.parametrize("request_bytes", WHOLE, ids=range(len(WHOLE)))
+def test_odd_requests_are_answered(address: tuple[str, int], request_bytes: bytes) -> None:
+    answer = ask(address, request_bytes)
+    assert answer.startswith(b"HTTP/1.1 "), answer[:500]
+    check(answer)
+
+
+@pytest.mark.parametrize("request_bytes", BROKEN, ids=range(len(BROKEN)))
 def test_bytes_that_are_no_proper_request(address: tuple[str, int], request_bytes: bytes) -> None:
-    with socket.create_connection(address, timeout=60) as connection:
-        connection.sendall(request_bytes)
-        connection.shutdown(socket.SHUT_WR)
-        answer = b""
+    check(ask(address, request_bytes))
+
+
+def test_a_body_that_ends_too_early(address: tuple[str, int]) -> None:
+    check(ask(address, CUT, ends=True))
+
+
+def ask(address: tuple[str, int], request: bytes, *, ends: bool = False) -> bytes:
+    """Send, and read to the end; whoever refuses may hang up at any moment."""
+    answer = b""
+    with (
+        contextlib.suppress(ConnectionError),
+        socket.create_connection(address, timeout=60) as connection,
+    ):
+        # What was refused halfway has an answer all the same.
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(request)
+        if ends:
+            connection.shutdown(socket.SHUT_WR)
         while piece := connection.recv(65_536):
             answer += piece
-    assert not answer or not re.match(rb"HTTP/1.1 5\d\d", answer), answer[:500]
+    return answer
+
+
+def check(answer: bytes) -> None:
+    assert not re.match(rb"HTTP/1.1 5\d\d", answer), answer[:500]
     assert b"Traceback" not in answer
     assert b"root:" not in answer
     assert b"def " not in answer
