@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import socket
 import ssl
 import struct
@@ -137,16 +138,15 @@ class TlsFront:
             server.connect(f"{self._host}/.s.PGSQL.{self._port}")
         else:
             server = socket.create_connection((self._host, self._port))
-        with server:
-            back = threading.Thread(target=_copy, args=(server, secure), daemon=True)
-            back.start()
-            _copy(secure, server)
-            back.join(60)
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while piece := source.recv(65_536):
-            target.sendall(piece)
-    with contextlib.suppress(OSError):
-        target.shutdown(socket.SHUT_WR)
+        with server, selectors.DefaultSelector() as selector:
+            other: dict[object, socket.socket] = {secure: server, server: secure}
+            for each in (secure, server):
+                selector.register(each, selectors.EVENT_READ)
+            while True:
+                # What is decrypted already does not make the socket ready.
+                waiting: list[socket.socket] = [secure] if secure.pending() else []
+                for source in waiting or [key.fileobj for key, _ in selector.select()]:
+                    piece = source.recv(65_536)
+                    if not piece:
+                        return
+                    other[source].sendall(piece)
