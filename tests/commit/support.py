@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
 SCHEMA = pa.schema([("id", pa.int64())])
 # Processes of their own, forked from a server that has only imported: clean as spawn, but fast.
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(
+# There is one server, so its list is for all tests.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
     [
         "pytest",
         "tests.commit.support",
+        "tests.history.clients",
         "deltasql.store.sqlite",
         "deltasql.store.duckdb",
         "deltasql.store.postgres",
@@ -110,11 +112,11 @@ class Outcome:
 
 def run(work: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Outcome]:
     """Run work in one process per tuple of arguments, all released at once."""
-    barrier = _context.Barrier(len(arguments))
+    barrier = PROCESSES.Barrier(len(arguments))
     started = []
     for each in arguments:
-        receiver, sender = _context.Pipe(duplex=False)
-        process = _context.Process(target=_child, args=(sender, barrier, work, each), daemon=True)
+        receiver, sender = PROCESSES.Pipe(duplex=False)
+        process = PROCESSES.Process(target=_child, args=(sender, barrier, work, each), daemon=True)
         process.start()
         sender.close()
         started.append((process, receiver))

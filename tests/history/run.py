@@ -7,10 +7,9 @@ import signal
 import threading
 import time
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
-from tests.commit.support import audit
+from tests.commit.support import PROCESSES, audit
 from tests.history.checker import counts, problems
 from tests.history.clients import SOME, create, logs, open_lake, work
 from tests.history.record import load
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
-
-_context = get_context("forkserver")
-_context.set_forkserver_preload(["tests.history.clients", "deltasql.store.sqlite"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +44,9 @@ def in_processes(
     def start(client: int) -> BaseProcess:
         lives[client] += 1
         name = f"{client}-{lives[client]}"
-        process = _context.Process(target=_client, args=(uri, folder, seed, name, end), daemon=True)
+        process = PROCESSES.Process(
+            target=_client, args=(uri, folder, seed, name, end), daemon=True
+        )
         process.start()
         return process
 

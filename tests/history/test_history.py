@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.history.checker import Log, Version, problems
-from tests.history.record import COMMITTED, READ, REFUSED, Transaction
+from tests.history.record import COMMITTED, READ, REFUSED, Recorder, Transaction, load
 from tests.history.run import in_processes, in_threads
 
 if TYPE_CHECKING:
@@ -28,6 +28,21 @@ def test_what_clients_saw_has_an_order(
     assert verdict.problems == []
     assert verdict.transactions[COMMITTED] > 0
     assert verdict.transactions[READ] > 0
+
+
+def test_half_a_line_of_a_killed_client_is_no_line(tmp_path: Path) -> None:
+    out = tmp_path / "client.jsonl"
+    with out.open("w") as lines:
+        recorder = Recorder(lines)
+        recorder.intends(Transaction("first", 1))
+        recorder.ended("first", COMMITTED, {})
+        recorder.intends(Transaction("second", 2))
+    whole = out.read_bytes()
+    for cut in range(1, len(whole) + 1):
+        out.write_bytes(whole[:cut])
+        found = load([out])
+        ended = [each.outcome for each in found]
+        assert ended == [[], [None], [COMMITTED], [COMMITTED, None]][whole[:cut].count(b"\n")]
 
 
 # The checker finds what is wrong
