@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from deltasql.config import Config, MirrorSettings, PoolSettings
 from deltasql.config.problems import allowed_values, field_at, known_keys
+from deltasql.config.sources import fingerprint
 from deltasql.exceptions import MissingDriverError, TxnLogConfigError
 
 
@@ -273,3 +275,22 @@ def test_every_key_is_described_and_has_a_range() -> None:
         assert found is not None
         assert allowed_values(found)
         assert "." not in key or found.description, key
+
+
+def test_an_environment_that_is_a_plain_dict(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, plain = fingerprint(), dict(os.environ)
+    monkeypatch.setattr(os, "environ", plain)
+    assert fingerprint() == real
+    plain["DELTASQL_POOL__MAX_SIZE"] = "3"
+    assert fingerprint() != real
+
+
+def test_a_variable_that_comes_and_goes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint()
+    monkeypatch.setenv("DELTASQL_POOL__MAX_SIZE", "3")
+    changed = fingerprint()
+    assert changed != before
+    monkeypatch.setenv("DELTASQL_POOL__MAX_SIZE", "4")
+    assert fingerprint() not in (before, changed)
+    monkeypatch.delenv("DELTASQL_POOL__MAX_SIZE")
+    assert fingerprint() == before

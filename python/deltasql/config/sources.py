@@ -87,18 +87,23 @@ def _of_variables() -> tuple[object, list[str]]:
     """Return the variables that matter, and the files that they and we name."""
     global _seen
     # To ask for every name costs more than all the rest: unchanged as a whole is unchanged.
-    everything = vars(os.environ).get("_data")
+    # A test may have put a plain dict in the place of the environment, which has no such part.
+    everything = getattr(os.environ, "_data", None)
     if _seen is not None and everything is not None and _seen[0] == everything:
         return _seen[1:]
-    names = [name for name in os.environ if name[: len(PREFIX)].upper() == PREFIX]
-    variables = tuple((name, os.environ[name]) for name in [*names, *_HOMES] if name in os.environ)
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    asked = os.environ.get("DELTASQL_CONFIG")
+    # All from one copy: what another thread changes from here on is found at the next call.
+    before = dict(os.environ if everything is None else everything)
+    told = {os.fsdecode(name): os.fsdecode(value) for name, value in before.items()}
+    names = [name for name in told if name[: len(PREFIX)].upper() == PREFIX]
+    known = {name: told.get(name) for name in [*names, *_HOMES]}
+    variables = tuple((name, value) for name, value in known.items() if value is not None)
+    home = known["XDG_CONFIG_HOME"] or os.path.expanduser("~/.config")
+    asked = known.get("DELTASQL_CONFIG")
     places = [f"deltasql.{suffix}" for suffix in ("toml", "yaml", "yml")]
     places += ["pyproject.toml", f"{home}/deltasql/config.toml"]
     if asked:
         places.append(os.path.expanduser(asked))
-    _seen = (dict(everything or {}), variables, places)
+    _seen = None if everything is None else (before, variables, places)
     return variables, places
 
 
