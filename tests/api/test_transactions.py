@@ -173,6 +173,23 @@ def test_table_replaced_by_another_process_is_found_by_the_next_append(
         tx.stage_table("t", [add_file("c")])
 
 
+@pytest.mark.parametrize("read_version", [None, 0])
+def test_table_replaced_after_the_first_look_is_not_changed(
+    catalog: Catalog, read_version: int | None
+) -> None:
+    catalog.create_table("looked_at", SCHEMA)
+    catalog.create_table("t", SCHEMA)
+    tx = catalog.begin()
+    tx.snapshot("looked_at")  # every table is seen as of now
+    catalog.drop("t")
+    catalog.create_table("t", SCHEMA)
+    tx.stage_table("t", [add_file("late")], read_version=read_version)
+    assert tx.snapshot("t").table.table_id == tx._stage("t").table.table_id
+    with pytest.raises(TableChangedError):
+        tx.commit()
+    assert catalog.table("t").scan().paths() == []
+
+
 def test_handle_of_a_renamed_table_never_changes_the_one_with_its_name(
     catalog_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

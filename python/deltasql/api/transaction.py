@@ -382,6 +382,8 @@ class MultiTableTransaction(Verbs):
         if staged is None:
             # What was looked at is what is changed, whatever has its name by now.
             seen = self._snapshots.get(key)
+            if seen is None and self._moment is not None:
+                seen = self._seen_at_first(key)
             row = self.catalog.resolve(table) if seen is None else seen.table
             staged = self._staged[key] = Staged(row)
             self._names[key] = table
