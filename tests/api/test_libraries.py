@@ -89,6 +89,21 @@ def test_polars_writes_appends_overwrites_and_merges(uri: str) -> None:
     assert deltasql.DeltaTable(uri).version() == 3
 
 
+def test_rows_of_polars_are_merged_on_conditions_of_both_sides(uri: str) -> None:
+    with deltasql.connect(uri.partition("?")[0]) as catalog:
+        for turn in (1, 2):
+            rows = pl.DataFrame({"id": [1], "name": ["Ann"], "changed": [turn]})
+            with catalog.begin() as tx:
+                if turn == 1:
+                    tx.create_table("people", rows.to_arrow().schema)
+                merge = tx.merge("people", rows, "t.id = s.id", source_alias="s", target_alias="t")
+                merge = merge.when_matched_update_all("s.changed > t.changed")
+                merge.when_not_matched_insert_all().execute()
+        assert catalog.query("FROM people").read_all().to_pylist() == [
+            {"id": 1, "name": "Ann", "changed": 2}
+        ]
+
+
 def test_polars_creates_a_table(new_uri: str) -> None:
     pl.DataFrame({"id": [1]}).write_delta(new_uri)
     assert ids(pl.read_delta(new_uri)) == [1]

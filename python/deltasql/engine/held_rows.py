@@ -38,6 +38,9 @@ def held_rows(given: pa.RecordBatchReader) -> HeldRows | Iterator[pa.RecordBatch
     >>> isinstance(held_rows(pa.table({"id": [1]}).to_reader()), HeldRows)
     True
     """
+    # DuckDB leaves conditions on whole numbers to Arrow, which cannot filter the views of polars.
+    if any("_view" in str(field.type) for field in given.schema):
+        return chain(given)
     first: list[pa.RecordBatch] = []
     size = 0
     for batch in given:
