@@ -210,6 +210,52 @@ def test_a_commit_catches_up_only_so_far(catalog_uri: DeltaSqlUri, tmp_path: Pat
         assert published(catalog) == from_sql(catalog)
 
 
+def test_who_looks_on_changes_nothing(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    with open_mirrored(sqlite_uri, tmp_path / "lake", mirror={"mode": "off"}) as catalog:
+        for table in ("watched", "alone"):
+            catalog.create_table(table, SCHEMA)
+            for number in range(120):
+                append(catalog, str(number), table=table)
+        catalog.mirror.publish("watched", on_progress=lambda *step: told.append(step))
+        catalog.mirror.publish("alone")
+        checkpoints = [
+            sorted(
+                each.name for each in (location(catalog, table) / "_delta_log").glob("*.checkp*")
+            )
+            for table in ("watched", "alone")
+        ]
+    assert told == [(0, 121), (50, 121), (100, 121), (121, 121)]
+    assert checkpoints[0] == checkpoints[1] != []
+
+
+def test_who_looks_on_leaves_short_spans_short(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    short = {"mode": "off", "batch_versions": 3}
+    with open_mirrored(sqlite_uri, tmp_path / "lake", mirror=short) as catalog:
+        catalog.create_table("t", SCHEMA)
+        append(catalog, *map(str, range(6)))
+        catalog.mirror.publish("t", on_progress=lambda *step: told.append(step))
+    assert told == [(0, 7), (3, 7), (6, 7), (7, 7)]
+
+
+def test_what_a_listener_raises_is_no_failure_of_the_mirror(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    def listen(done: int, total: int) -> None:
+        if done:
+            raise BrokenPipeError
+
+    with open_mirrored(sqlite_uri, tmp_path / "lake", mirror={"mode": "off"}) as catalog:
+        catalog.create_table("t", SCHEMA)
+        append(catalog, *map(str, range(60)))
+        with pytest.raises(BrokenPipeError):
+            catalog.mirror.publish("t", on_progress=listen)
+        [status] = catalog.mirror.status("t")
+        assert (status.state, status.published_version, status.last_error) == ("ACTIVE", 49, None)
+        assert catalog.mirror.publish("t") == 11
+
+
 def test_a_renamed_table_goes_on_at_its_place(mirrored: Catalog) -> None:
     place = location(mirrored)
     append(mirrored, "a")

@@ -44,8 +44,32 @@ if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
 
-
 _TOLD = 50  # versions published between two words about it
+
+
+class _Told:
+    """Tells how far a span is without making it shorter: each ends with a checkpoint.
+
+    What a listener raises is no failure of the target: it ends the span and is raised after it.
+    """
+
+    def __init__(self, on_progress: Callable[[int, int], None], before: int, total: int) -> None:
+        self._on_progress, self._before, self._total = on_progress, before, total
+        self._asked = 0
+        self.error: Exception | None = None
+
+    def is_set(self) -> bool:
+        if self._asked and self._asked % _TOLD == 0:
+            self.tell(self._before + self._asked)
+        self._asked += 1
+        return self.error is not None
+
+    def tell(self, published: int) -> None:
+        try:
+            if self.error is None:
+                self._on_progress(published, max(self._total, published))
+        except Exception as error:
+            self.error = error
 
 
 class Mirror:
@@ -128,19 +152,21 @@ class Mirror:
         if target is not None:
             chosen = [targets.named(chosen, target)]
         total = sum(each.pending for each in chosen)
-        limit = None if on_progress is None else _TOLD
         if on_progress is not None:
             on_progress(0, total)
         for each in chosen:
             current, error = each, None
             while current.pending and error is None:
+                told = None if on_progress is None else _Told(on_progress, published, total)
                 outcome = self.publisher.advance(
-                    current, current.head_version, limit=limit, converge=True
+                    current, current.head_version, stop=told, converge=True
                 )
                 published, error = published + outcome.published, outcome.error
                 current = targets.moved(current, outcome.published)
-                if on_progress is not None:
-                    on_progress(published, max(total, published))
+                if told is not None:
+                    told.tell(published)
+                    if told.error is not None:
+                        raise told.error
                 if not outcome.published:
                     break
             failure = failure or error
