@@ -34,6 +34,7 @@ __all__ = [
     "encode_key",
     "index_files",
     "key_bounds",
+    "nests_too_deep",
     "parse_commit",
     "parse_commits",
     "path_key",
@@ -81,6 +82,7 @@ def parse_commit(data: bytes, *, version: int | None = None, path: str | None = 
 def parse_commits(
     contents: Sequence[bytes], first_version: int, paths: Sequence[str]
 ) -> list[Commit]: ...
+def nests_too_deep(stats: str | None) -> bool: ...
 def encode_commit(actions: Sequence[Action | File | Mapping[str, Any]]) -> bytes: ...
 
 @final

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltasql import AddFile
 from tests.hostile.logs import HostileTable, added, told, try_all, write_rows
 
 if TYPE_CHECKING:
@@ -246,10 +248,10 @@ def checkpoint(folder: Path, table: pa.Table | bytes, hint: str | None = None) -
     return source
 
 
-def good() -> pa.Table:
-    """What a checkpoint of an empty table holds."""
+def good(*actions: dict[str, Any]) -> pa.Table:
+    """What a checkpoint holds, of an empty table unless there are actions."""
     with tempfile.TemporaryDirectory() as folder:
-        source = HostileTable(Path(folder) / "t").write()
+        source = HostileTable(Path(folder) / "t", actions=actions).write()
         deltalake.DeltaTable(source).create_checkpoint()
         return pq.read_table(f"{source}/_delta_log/{0:020d}.checkpoint.parquet")
 
@@ -295,6 +297,44 @@ def test_checkpoints(catalog: Catalog, tmp_path: Path, name: str) -> None:
     source = checkpoint(tmp_path / "t", CHECKPOINTS[name])
     assert told(lambda: catalog.import_table(source, name="t")) is not None
     assert catalog.tables() == []
+
+
+def with_stats(table: pa.Table, stats: str) -> pa.Table:
+    """Every file of a checkpoint gets these statistics."""
+    adds = table["add"].combine_chunks()
+    fields = list(adds.type)
+    told_of = [adds.field(number) for number in range(len(fields))]
+    told_of[adds.type.get_field_index("stats")] = pa.array([stats] * len(adds))
+    column = pa.StructArray.from_arrays(told_of, fields=fields, mask=adds.is_null())
+    return table.set_column(table.schema.get_field_index("add"), "add", column)
+
+
+BOUND = "[{" * 600 + '\\"' + "{" * 600
+DEPTHS = {
+    "objects": ('{"a":' * 600 + "1" + "}" * 600, False),
+    "arrays": ("[" * 600 + "]" * 600, False),
+    "both": ('{"a":[' * 300 + "1" + "]}" * 300, False),
+    "text": (json.dumps({"numRecords": 3, "maxValues": {"s": BOUND}}), True),
+    "wide": ("[" + "{}," * 600 + "1]", True),
+}
+
+
+@pytest.mark.parametrize("name", DEPTHS)
+def test_statistics_are_as_deep_as_json_nests(catalog: Catalog, tmp_path: Path, name: str) -> None:
+    """In a commit, in a checkpoint and in a transaction of our own alike."""
+    stats, is_fine = DEPTHS[name]
+    action = added("real.parquet", stats=stats)
+    commit = HostileTable(tmp_path / "commit", actions=[action]).write()
+    folded = checkpoint(tmp_path / "folded", with_stats(good(added("real.parquet")), stats))
+    for source in (commit, folded):
+        refused = told(partial(catalog.import_table, source, name=Path(source).name, force=True))
+        assert ("nested" in str(refused)) != is_fine, (source, refused)
+    catalog.create_table("own", pa.schema([("id", pa.int64())]))
+    file = AddFile(path="a", partition_values={}, size=1, modification_time=1, stats=stats)
+    with catalog.begin() as tx:
+        tx.stage_table("own", [file])
+        refused = told(tx.commit)
+    assert ("nested" in str(refused)) != is_fine, refused
 
 
 HINTS = [

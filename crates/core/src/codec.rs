@@ -46,29 +46,36 @@ fn check_stats(action: &Action, line: usize) -> Result<(), Error> {
         Action::Remove(remove) => &remove.stats,
         _ => return Ok(()),
     };
-    let is_opening = |byte: &u8| matches!(byte, b'{' | b'[');
-    let Some(text) = stats.as_ref().filter(|text| text.len() > MAX_STATS_DEPTH) else {
-        return Ok(());
-    };
-    if text.bytes().filter(is_opening).count() <= MAX_STATS_DEPTH {
-        return Ok(());
+    if stats.as_deref().is_some_and(nests_too_deep) {
+        return Err(Error::Line {
+            line,
+            column: 0,
+            message: format!("statistics nested more than {MAX_STATS_DEPTH} levels deep"),
+        });
     }
-    let mut depth = 0_usize;
-    for byte in text.bytes() {
+    Ok(())
+}
+
+/// Whether the JSON text of statistics is nested deeper than it may be; texts within it are text.
+pub fn nests_too_deep(stats: &str) -> bool {
+    if stats.len() <= MAX_STATS_DEPTH {
+        return false;
+    }
+    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+    for byte in stats.bytes() {
         match byte {
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => depth += 1,
+            b'}' | b']' if !in_text => depth = depth.saturating_sub(1),
             _ => {}
         }
         if depth > MAX_STATS_DEPTH {
-            return Err(Error::Line {
-                line,
-                column: 0,
-                message: format!("statistics nested more than {MAX_STATS_DEPTH} levels deep"),
-            });
+            return true;
         }
     }
-    Ok(())
+    false
 }
 
 // In-commit timestamps require commitInfo to be the first action.

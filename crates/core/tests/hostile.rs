@@ -3,7 +3,7 @@
 mod cases;
 
 use deltasql_core::actions::Action;
-use deltasql_core::codec::{encode, parse};
+use deltasql_core::codec::{encode, nests_too_deep, parse};
 use deltasql_core::decimal::parse_scaled;
 use deltasql_core::index::{lay_out, FileInput, IndexColumn};
 use deltasql_core::keys::KeyType;
@@ -261,6 +261,19 @@ fn statistics_that_would_end_other_readers_are_refused() {
     let wide = "{\\\"a\\\":{}},".repeat(2000);
     let line = format!("{{\"add\":{{\"path\":\"a\",\"partitionValues\":{{}},\"size\":1,\"modificationTime\":1,\"stats\":\"[{wide}1]\"}}}}");
     assert!(parse(line.as_bytes()).is_ok());
+}
+
+#[test]
+fn brackets_in_the_texts_of_statistics_nest_nothing() {
+    for text in ["[", "{", "\\\"[{", "\\\\[", "\\\\\\\"{"] {
+        let bound = text.repeat(1000);
+        let told = |after: &str| format!("{{\"maxValues\":{{\"a\":\"{bound}\"{after}}}}}");
+        let fine = told("");
+        serde_json::from_str::<serde_json::Value>(&fine).unwrap();
+        assert!(!nests_too_deep(&fine), "{text}");
+        assert!(nests_too_deep(&told(&"[".repeat(600))), "{text}");
+        assert!(!nests_too_deep(&told(&"[]".repeat(600))), "{text}");
+    }
 }
 
 #[test]

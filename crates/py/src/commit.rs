@@ -78,6 +78,12 @@ pub fn encode_commit<'py>(
     Ok(PyBytes::new(py, &data))
 }
 
+/// Whether statistics are nested deeper than a log may have them.
+#[pyfunction]
+pub fn nests_too_deep(stats: Option<&str>) -> bool {
+    stats.is_some_and(codec::nests_too_deep)
+}
+
 impl Commit {
     pub fn actions(&self) -> &[Action] {
         &self.actions

@@ -41,6 +41,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<sqlite::SqliteLibrary>()?;
     m.add_class::<table::Table>()?;
     m.add_function(wrap_pyfunction!(commit::encode_commit, m)?)?;
+    m.add_function(wrap_pyfunction!(commit::nests_too_deep, m)?)?;
     m.add_function(wrap_pyfunction!(commit::parse_commit, m)?)?;
     m.add_function(wrap_pyfunction!(commit::parse_commits, m)?)?;
     m.add_function(wrap_pyfunction!(index::encode_key, m)?)?;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from deltasql._core import nests_too_deep
 from deltasql.exceptions import InvalidActionError, TxnLogTransactionError
 from deltasql.model.properties import check_properties
 from deltasql.model.protocol import check_lawful, check_writable, required_features, writer_features
@@ -12,7 +13,7 @@ from deltasql.model.schema import StructType
 from deltasql.model.schema_rules import validate_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from deltasql.commit.staged import Staged
     from deltasql.commit.state import TableState
@@ -28,6 +29,12 @@ def validate_staged(staged: Staged) -> None:
         "adds a file with a negative size or time",
         (f.path for f in staged.adds if f.size < 0 or f.modification_time < 0),
     )
+    _refuse(
+        table,
+        "has a file with statistics that are nested too deep",
+        (path for path, stats in _statistics(staged) if nests_too_deep(stats)),
+        help="Leave the statistics out: no reader of the log would take them.",
+    )
     if len(staged.adds) == 1 and staged.is_blind_append and not (staged.txns or staged.domains):
         return  # nothing that could be there twice
     paths = {f.path for f in staged.adds}
@@ -38,6 +45,11 @@ def validate_staged(staged: Staged) -> None:
     _refuse(table, "sets an application's version twice", (a for a, n in apps.items() if n > 1))
     domains = Counter(domain.domain for domain in staged.domains)
     _refuse(table, "sets a metadata domain twice", (d for d, n in domains.items() if n > 1))
+
+
+def _statistics(staged: Staged) -> Iterator[tuple[str, str | None]]:
+    yield from ((file.path, file.stats) for file in staged.adds)
+    yield from ((file.path, file.stats) for file in staged.removes)
 
 
 def _refuse_repeated(staged: Staged) -> None:
@@ -99,11 +111,17 @@ def validate_table(metadata: Metadata, protocol: Protocol) -> None:
         )
 
 
-def _refuse(table: str, what: str, paths: Iterable[str]) -> None:
+def _refuse(
+    table: str,
+    what: str,
+    paths: Iterable[str],
+    *,
+    help: str = "Each file, application and domain appears once in a commit.",
+) -> None:
     shown = sorted(paths)
     if shown:
         more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
         raise InvalidActionError(
             f"a commit to {table} {what}: {', '.join(shown[:3])}{more}",
-            help="Each file, application and domain appears once in a commit.",
+            help=help,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltasql._core import Table, encode_commit, parse_commit
+from deltasql._core import Table, encode_commit, nests_too_deep, parse_commit
 from deltasql.exceptions import LogParseError, TxnLogError
 from deltasql.mirror.file_tables import (
     FILES,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 SIDECARS = "_delta_log/_sidecars/"
 _PARSED = ("stats_parsed", "partitionValues_parsed")
 _BATCH_ROWS = 16_384
-_MAX_STATS_DEPTH = 500
+_FEW_OPENINGS = 100
 _BUFFER = 1 << 20
 
 Kind = Literal["add", "remove"]
@@ -179,16 +178,12 @@ def _columns(schema: pa.Schema, kinds: Collection[str]) -> list[str]:
 
 def _check_stats(name: str, files: pa.Table) -> None:
     """Refuse statistics that are nested so deep that other readers of the log end on them."""
-    openings = pc.max(pc.count_substring(files["stats"], "{")).as_py() or 0
-    if openings <= _MAX_STATS_DEPTH:
-        return
-    for text in files["stats"].to_pylist():
-        depth = deepest = 0
-        for mark in re.findall(r"[{}]", text or ""):
-            depth += 1 if mark == "{" else -1
-            deepest = max(deepest, depth)
-        if deepest > _MAX_STATS_DEPTH:
-            raise LogParseError(f"{name} has statistics {deepest} levels deep", path=name)
+    stats = files["stats"]
+    openings = pc.add(pc.count_substring(stats, "{"), pc.count_substring(stats, "["))
+    # What opens nothing much is not made a Python text.
+    suspects = stats.filter(pc.greater(openings, _FEW_OPENINGS)).to_pylist()
+    if any(map(nests_too_deep, suspects)):
+        raise LogParseError(f"{name} has statistics that are nested too deep", path=name)
 
 
 def _check_action(name: str, kind: str, body: dict[str, Any]) -> None:
