@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deltasql.config import Config
 from deltasql.model.progress import Meter
+from deltasql.operations.spark_listing import SparkListing
 from deltasql.operations.strays import StrayRule, Strays, find_strays, list_range, ranges_of
 from deltasql.storage import open_storage
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 PART = st.text("ab/-0é", min_size=1, max_size=4)
 
@@ -63,5 +64,64 @@ def test_what_is_new_needed_hidden_or_behind_a_link_is_no_stray(tmp_path: Path) 
     told: list[int] = []
     meter = Meter("t", lambda progress: told.append(progress.done))
     found = find_strays(StrayRule(str(root), 2000, ("_p",)), storage, {"needed"}, meter)
-    assert found == Strays({"_p=1/f": 1, "inner/f": 1, "old": 1}, {"inner/"})
+    assert found == Strays({"_p=1/f": 1, "old": 1}, {"inner/"})
     assert told[-1] == 8
+
+
+@pytest.mark.parametrize("log", ["../logs/inner", "../../elsewhere", "../nowhere"])
+def test_a_table_inside_whose_log_is_a_link_is_left_alone(tmp_path: Path, log: str) -> None:
+    root, storage = tmp_path / "t", open_storage(str(tmp_path / "t"))
+    for name in ("inner/f", "inner/p=1/f", "logs/inner/0.json", "old"):
+        storage.put(name, b"1")
+        os.utime(root / name, (1, 1))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "0.json").touch()
+    (root / "inner" / "_delta_log").symlink_to(log)
+    rule = StrayRule(str(root), 2000)
+    found = find_strays(rule, storage, set(), Meter("t", None))
+    spared = ("logs/inner/",) if log == "../logs/inner" else ()
+    assert found.tables.issuperset(spared)
+    assert {name for name in found.sizes if not name.startswith(tuple(found.tables))} == {
+        "old",
+        *(() if spared else ("logs/inner/0.json",)),
+    }
+    apart = Strays()  # as one who lists a part of the names alone
+    rule.sift(list_range(storage, ("inner/e", "inner/p=2/")), set(), apart)
+    assert not apart.sizes
+
+
+def test_a_log_of_the_table_itself_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path))
+    for name in ("log/0.json", "f"):
+        storage.put(name, b"1")
+        os.utime(tmp_path / name, (1, 1))
+    (tmp_path / "_delta_log").symlink_to("log")
+    found = find_strays(StrayRule(str(tmp_path), 2000), storage, set(), Meter("t", None))
+    assert found.tables == {"log/"}
+    assert "f" in found.sizes
+
+
+def test_links_in_a_ring_are_no_folders_to_divide_by(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path))
+    for number in range(3):
+        storage.put(f"p={number}/f", b"")
+    (tmp_path / "self").symlink_to(".")
+    (tmp_path / "p=1" / "up").symlink_to("..")
+    (tmp_path / "link").symlink_to("p=2")
+    assert storage.folders() == ["p=0/", "p=1/", "p=2/"]
+    found = [file for each in ranges_of(storage) for file in list_range(storage, each)]
+    assert found == [*storage.list()]
+
+
+def test_folders_whose_names_are_no_text_are_listed_by_the_driver(tmp_path: Path) -> None:
+    for number in range(20):
+        folder = os.fsencode(tmp_path) + b"/p=\xff" + str(number).encode()
+        os.mkdir(folder)
+        open(folder + b"/f", "w").close()
+        os.utime(folder + b"/f", (1, 1))
+    storage, rule = open_storage(str(tmp_path)), StrayRule(str(tmp_path), 2000)
+    here = find_strays(rule, storage, set(), Meter("t", None))
+    no_session = object()  # nothing is asked of it
+    there = SparkListing(no_session, Config().storage)(rule, storage, set(), Meter("t", None))
+    assert len(there.sizes) == 20
+    assert there == here

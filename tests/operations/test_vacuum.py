@@ -145,6 +145,12 @@ def test_full_finds_files_that_nobody_knows(lake: Catalog) -> None:
     agree(lake)
 
 
+def test_spark_as_the_default_engine_is_no_reason_to_need_a_session(lake: Catalog) -> None:
+    with deltasql.connect(lake.uri, engine={"default": "spark"}) as other:
+        lite, full = (other.vacuum("t", **NOW, full=each) for each in (False, True))
+    assert set(lite) == set(full) == reached(lake, 1)
+
+
 def test_full_respects_other_tables_databases_and_links(lake: Catalog, tmp_path: Path) -> None:
     root = Path(lake.table("t").location)
     outside = tmp_path / "outside"

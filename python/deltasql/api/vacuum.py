@@ -96,7 +96,7 @@ def _finder(catalog: Catalog, engine: str | None, session: Any) -> FindStrays:
     if wanted in ("auto", "duckdb"):
         return find_strays
     if wanted == "spark":
-        return SparkListing(session, catalog.config.storage)
+        return SparkListing(session, catalog.config.storage, needs_spark=engine is not None)
     raise TxnLogEngineError(
         f"there is no engine called {wanted!r}", engine=wanted, help="Use 'duckdb' or 'spark'."
     )

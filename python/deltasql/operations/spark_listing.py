@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deltasql import telemetry
 from deltasql.engine.spark_session import active_session, spark_errors
-from deltasql.exceptions import TxnLogEngineError
+from deltasql.exceptions import MissingDriverError, TxnLogEngineError
 from deltasql.operations.strays import Strays, find_strays, list_range, ranges_of
 from deltasql.storage import open_storage
 from deltasql.store.dialect import chunks
@@ -39,31 +39,51 @@ _OTHER_TABLE = -1
 
 
 class SparkListing:
-    """Finds strays on executors; a table of few folders is listed by the driver."""
+    """Finds strays on executors; a table of few folders is listed by the driver.
 
-    def __init__(self, session: Any, settings: StorageSettings) -> None:
-        self._spark = session if session is not None else active_session()
+    Unless it `needs_spark`, the driver lists as well where there is no session.
+    """
+
+    def __init__(
+        self, session: Any, settings: StorageSettings, *, needs_spark: bool = True
+    ) -> None:
+        self._session = session
         self._settings = settings
+        self._needs_spark = needs_spark
 
     def __call__(self, rule: StrayRule, storage: Storage, needed: Set[str], meter: Meter) -> Strays:
         """List the files below a location."""
+        session = self._session
+        if session is None:
+            try:
+                session = active_session()
+            except (TxnLogEngineError, MissingDriverError):
+                if self._needs_spark:
+                    raise
+                return find_strays(rule, storage, needed, meter)
         ranges = ranges_of(storage)
         if len(ranges) < _FEW_RANGES:
             return find_strays(rule, storage, needed, meter)
         try:
-            return self._on_executors(rule, ranges, sorted(needed), meter)
-        except TxnLogEngineError as error:  # this package need not be there, nor Python
+            return self._on_executors(session, rule, ranges, sorted(needed), meter)
+        # This package need not be there, nor Python; and Spark's text is UTF-8, names need not be.
+        except (TxnLogEngineError, UnicodeEncodeError) as error:
             telemetry.log(
                 _log,
                 logging.WARNING,
                 "listed by the driver",
                 location=rule.location,
-                reason=error.message,
+                reason=error.message if isinstance(error, TxnLogEngineError) else error.reason,
             )
         return find_strays(rule, storage, needed, meter)
 
     def _on_executors(
-        self, rule: StrayRule, ranges: Sequence[Range], needed: Sequence[str], meter: Meter
+        self,
+        session: Any,
+        rule: StrayRule,
+        ranges: Sequence[Range],
+        needed: Sequence[str],
+        meter: Meter,
     ) -> Strays:
         found, settings = Strays(), self._settings
 
@@ -80,7 +100,7 @@ class SparkListing:
         for wave in chunks(ranges, _WAVE):
             tasks = pa.Table.from_pylist([_task(each, needed) for each in wave], _TASKS)
             with spark_errors(f"list {rule.location}"):
-                frame = self._spark.createDataFrame(tasks).repartition(len(wave))
+                frame = session.createDataFrame(tasks).repartition(len(wave))
                 answer = frame.mapInArrow(look, _FOUND).toArrow()
             for name, size in zip(*answer.to_pydict().values(), strict=True):
                 if size == _OTHER_TABLE:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from deltasql.storage import FileInfo, Storage
 
 _CHANGE_DATA = "_change_data"
-_LOG_INSIDE = "/_delta_log/"
+_LOG = "_delta_log"
+_LOG_INSIDE = f"/{_LOG}/"
 _RANGES = 64
 
 
@@ -28,7 +29,7 @@ class Strays:
     """Names of files that may go, with their sizes."""
     tables: set[str] = field(default_factory=set)
     """Folders, with a slash at the end, that have a log of their own: they are other tables, also
-    if no catalog of ours knows them."""
+    if no catalog of ours knows them. And folders that are such a log, by a link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +42,18 @@ class StrayRule:
 
     def sift(self, files: Iterable[FileInfo], needed: Set[str], into: Strays) -> None:
         """Keep the old files that are not needed, and other tables."""
-        stays_inside = linked_nowhere(self.location)
+        stays_inside, is_own = linked_nowhere(self.location), in_no_table(self.location)
         for file in files:
             folder, log, _ = file.name.partition(_LOG_INSIDE)
             if log:
                 into.tables.add(f"{folder}/")
+            elif file.name.endswith(_LOG):
+                into.tables.update(linked_log(self.location, file.name))
             if file.modified_ms > self.before_ms or file.name in needed:
                 continue
             if is_hidden(file.name, self.partition_columns):
                 continue
-            if stays_inside(file.name):
+            if stays_inside(file.name) and is_own(file.name):
                 into.sizes[file.name] = file.size
 
 
@@ -118,3 +121,36 @@ def linked_nowhere(location: str) -> Callable[[str], bool]:
         return os.path.realpath(f"{root}/{folder}") == f"{root}/{folder}".rstrip("/")
 
     return lambda name: is_inside(os.path.dirname(name))
+
+
+def linked_log(location: str, name: str) -> list[str]:
+    """Return the folders of a name that may be a link to a log: the table, and the log."""
+    if name.rpartition("/")[2] != _LOG or not parse_location(location).is_local:
+        return []
+    root = os.path.realpath(local_path(location))
+    found = [os.path.dirname(name)]
+    target = os.path.realpath(f"{root}/{name}")
+    if target.startswith(f"{root}/"):
+        found.append(os.path.relpath(target, root))
+    return [f"{each}/" for each in found if each]
+
+
+def in_no_table(location: str) -> Callable[[str], bool]:
+    """Return a test whether no folder between a file and a location has a log of its own.
+
+    A log may be a link, which a listing need not follow.
+    """
+    if not parse_location(location).is_local:
+        return lambda name: True
+    root = local_path(location)
+
+    @cache
+    def has_log(folder: str) -> bool:
+        return os.path.lexists(f"{root}/{folder}/{_LOG}")
+
+    @cache
+    def is_free(folder: str) -> bool:
+        parts = folder.split("/") if folder else []
+        return not any(has_log("/".join(parts[:end])) for end in range(1, len(parts) + 1))
+
+    return lambda name: is_free(os.path.dirname(name))

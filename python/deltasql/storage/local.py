@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _UNNAMED = getattr(os, "O_TMPFILE", 0) if os.path.isdir("/proc/self/fd") else 0
 _KNOWS_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 _TEMPORARY = ".deltasql-"
+_LOG = "_delta_log"
 _BUFFER = 64 * 1024
 
 
@@ -114,7 +115,10 @@ class LocalStorage:
             yield from _walk(self._root, start, start_after or "", seen)
 
     def folders(self, prefix: str = "") -> Sequence[str]:
-        """Return the folders right below a folder, each with a slash at its end, sorted."""
+        """Return the folders right below a folder, each with a slash at its end, sorted.
+
+        Links are left out: they may lead in a ring.
+        """
         folder = folder_of(self.location, prefix)
         below = f"{folder}/" if folder else ""
         with (
@@ -122,7 +126,9 @@ class LocalStorage:
             suppress(FileNotFoundError, NotADirectoryError),
             os.scandir(f"{self._root}/{below}") as entries,
         ):
-            return sorted(f"{below}{each.name}/" for each in entries if each.is_dir())
+            return sorted(
+                f"{below}{each.name}/" for each in entries if each.is_dir(follow_symlinks=False)
+            )
         return []
 
     def exists(self, name: str) -> bool:
@@ -355,7 +361,7 @@ def _walk(root: str, folder: str, after: str, seen: set[str]) -> Iterator[FileIn
     """Yield the files below a folder (empty, or ending in a slash) whose names come after one.
 
     `seen` are the real folders that were entered so far. A link to one, or into it, or to what
-    holds it, shows nothing new: links in a ring would never end.
+    holds it, shows nothing new: links in a ring would never end. Of these a log is told by name.
     """
     try:
         with os.scandir(f"{root}/{folder}") as entries:
@@ -364,16 +370,21 @@ def _walk(root: str, folder: str, after: str, seen: set[str]) -> Iterator[FileIn
     except (FileNotFoundError, NotADirectoryError):
         return
     for name, entry in found:
-        if name.endswith("/"):
-            is_wanted = name > after or after.startswith(name)
-            if is_wanted and (not entry.is_symlink() or _leads_on(entry, seen)):
-                yield from _walk(root, name, after, seen)
-        elif name > after and not entry.name.startswith(_TEMPORARY):
+        is_folder = name.endswith("/")
+        if is_folder and not (name > after or after.startswith(name)):
+            continue
+        if is_folder and (not entry.is_symlink() or _leads_on(entry, seen)):
+            yield from _walk(root, name, after, seen)
+        elif entry.name == _LOG if is_folder else name > after and not _is_temporary(entry):
             try:
-                facts = entry.stat()
+                facts = entry.stat(follow_symlinks=not is_folder)
             except FileNotFoundError:  # deleted since the folder was read
                 continue
-            yield FileInfo(name, facts.st_size, facts.st_mtime_ns // 1_000_000)
+            yield FileInfo(name.rstrip("/"), facts.st_size, facts.st_mtime_ns // 1_000_000)
+
+
+def _is_temporary(entry: os.DirEntry[str]) -> bool:
+    return entry.name.startswith(_TEMPORARY)
 
 
 def _leads_on(link: os.DirEntry[str], seen: set[str]) -> bool:
