@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql.spark
-from deltasql.exceptions import TxnLogConfigError
+from deltasql.exceptions import StoreUnavailableError, TxnLogConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -148,6 +148,24 @@ def test_a_writer_that_travels_to_another_process_knows_its_catalog(
     assert found(lake, "all") == [0, 1, 2]
     assert lake.table("all").location.startswith(str(lake.config.table.data_root))
     assert lake.table("all").version() == 0
+
+
+def test_a_writer_makes_no_catalog_where_it_arrives(tmp_path: Path) -> None:
+    file = tmp_path / "meta.db"
+    with deltasql.connect(f"deltasql://sqlite/{file}") as catalog:
+        writer = deltasql.spark.stream_writer("t", app_id="s", catalog=catalog)
+        sent: Any = pickle.loads(pickle.dumps(writer))
+    file.unlink()
+    with pytest.raises(StoreUnavailableError, match="no catalog yet"):
+        sent(pa.table({"id": [1]}, IDS), 0)
+    assert not file.exists()
+
+
+def test_a_writer_to_a_catalog_in_memory_stays_where_it_is() -> None:
+    with deltasql.connect("deltasql://duckdb/:memory:") as catalog:
+        writer = deltasql.spark.stream_writer("t", app_id="s", catalog=catalog)
+        with pytest.raises(TxnLogConfigError, match="in the memory of this process"):
+            pickle.dumps(writer)
 
 
 def test_a_stream_needs_a_name_and_a_function_its_own_arguments() -> None:

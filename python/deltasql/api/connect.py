@@ -131,6 +131,16 @@ def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
     return kept
 
 
+def shared_existing(uri: DeltaSqlUri, config: Config) -> Catalog:
+    """Return the open catalog of a URI as `shared` does, but make none."""
+    place, text = _catalog_of(uri, os.getcwd())
+    with _guard:
+        is_open = f"{text} {_identity(config)}" in _shared
+    if _file_of(place) == "gone" or (not is_open and is_new(place, config)):
+        raise _no_catalog(place)
+    return shared(uri, config)
+
+
 def _file_of(uri: DeltaSqlUri) -> object:
     """Tell the file of a database from another one that is put in its place."""
     if uri.backend == "postgres" or uri.is_memory:

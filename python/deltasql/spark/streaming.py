@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltasql import telemetry
 from deltasql.api.catalog import Catalog
-from deltasql.api.connect import shared
+from deltasql.api.connect import shared, shared_existing
 from deltasql.config import Config
 from deltasql.engine.spark_session import require_pyspark
 from deltasql.exceptions import CommitConflictError, TxnLogConfigError
@@ -109,6 +109,13 @@ class StreamWriter:
         # Spark Connect runs it on the server, which opens the catalog for itself.
         place: object = self.catalog
         if isinstance(self.catalog, Catalog):
+            if self.catalog.uri.is_memory:
+                raise TxnLogConfigError(
+                    f"{self.catalog.uri} is in the memory of this process, "
+                    "a stream of another process cannot write to it",
+                    key="catalog",
+                    help="Use a catalog in a file that both can reach, or in PostgreSQL.",
+                )
             place = _Place(self.catalog.uri, self.catalog.config)
         given = (self.tables, self.app_id, place, self.persist, self.attempts, self.write)
         return StreamWriter, given
@@ -177,7 +184,8 @@ class StreamWriter:
         if isinstance(self.catalog, Catalog):
             return self.catalog
         if isinstance(self.catalog, _Place):
-            return shared(self.catalog.uri, self.catalog.config)
+            # A file of the sender's machine need not be here; a new one would be of no use.
+            return shared_existing(self.catalog.uri, self.catalog.config)
         if self.catalog is not None:
             return shared(self.catalog, Config.load())
         return required_catalog(df.sparkSession, f"the tables of the stream {self.app_id}")
