@@ -141,6 +141,19 @@ class Trouble:
         self.catalog.follow(place)
         deltasql.write_deltalake(f"{self.uri}?table=events", ROWS, mode="append")
 
+    def take_the_log_of_another_catalog(self) -> None:
+        with deltasql.connect(f"deltasql://sqlite/{self.folder}/other.db") as other:
+            other.import_table(self.catalog.table("sales").location)
+
+    def write_to_a_table_with_row_tracking(self) -> None:
+        place = f"{self.folder}/lake/tracked"
+        deltalake.write_deltalake(place, ROWS)
+        deltalake.DeltaTable(place).alter.add_feature(
+            deltalake.TableFeatures.RowTracking, allow_protocol_versions_increase=True
+        )
+        self.catalog.import_table(place)
+        deltasql.write_deltalake(f"{self.uri}?table=tracked", ROWS, mode="append")
+
     def use_it_again(self) -> None:
         with self.catalog.begin() as tx:
             tx.write("sales", ROWS)
@@ -183,6 +196,8 @@ MADE: dict[str, Callable[[Trouble], object]] = {
     "holds a Delta table already": Trouble.create_over_a_log,
     "A table already exists at": lambda t: deltasql.write_deltalake(t.table, ROWS),
     "cannot be changed: it follows the log": Trouble.write_to_a_followed_table,
+    "belongs to another catalog": Trouble.take_the_log_of_another_catalog,
+    "cannot write this table: it needs": Trouble.write_to_a_table_with_row_tracking,
     "Field … not found in schema": lambda t: t.append(pa.table({"id": [1], "amount": [2]})),
     "Cast error": lambda t: t.append(pa.table({"id": ["x"], "day": ["mon"]})),
     "rows failed validation check": Trouble.break_a_rule,
