@@ -66,8 +66,7 @@ class _Told:
 
     def tell(self, published: int) -> None:
         try:
-            if self.error is None:
-                self._on_progress(published, max(self._total, published))
+            self._on_progress(published, max(self._total, published))
         except Exception as error:
             self.error = error
 
@@ -157,16 +156,16 @@ class Mirror:
         for each in chosen:
             current, error = each, None
             while current.pending and error is None:
-                told = None if on_progress is None else _Told(on_progress, published, total)
+                told = on_progress and _Told(on_progress, published, total)
                 outcome = self.publisher.advance(
                     current, current.head_version, stop=told, converge=True
                 )
                 published, error = published + outcome.published, outcome.error
                 current = targets.moved(current, outcome.published)
-                if told is not None:
+                if told and not told.error:
                     told.tell(published)
-                    if told.error is not None:
-                        raise told.error
+                if told and told.error:
+                    raise told.error
                 if not outcome.published:
                     break
             failure = failure or error
