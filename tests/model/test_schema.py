@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as spark
 
 from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.column_paths import split_column_list, split_column_path
 from deltasql.model.schema import (
     ArrayType,
     DataType,
@@ -22,8 +23,6 @@ from deltasql.model.schema import (
     leaf_columns,
     resolve_column,
     skipping_columns,
-    split_column_list,
-    split_column_path,
 )
 from deltasql.model.schema_convert import schema_from_any, schema_to_arrow
 from deltasql.model.schema_rules import validate_schema

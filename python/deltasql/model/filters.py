@@ -6,12 +6,15 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlglot import exp
 
 from deltasql.exceptions import TxnLogSchemaError
-from deltasql.model.schema import StructType, split_column_path
+from deltasql.model.column_paths import split_column_path
+
+if TYPE_CHECKING:
+    from deltasql.model.schema import StructType
 
 Filter: TypeAlias = Sequence[Any]
 Filters: TypeAlias = Sequence[Filter] | Sequence[Sequence[Filter]]

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.column_paths import split_column_list, split_column_path
 from deltasql.model.json_text import load_json
 
 if TYPE_CHECKING:
@@ -253,24 +254,6 @@ def indexed_columns(
     return leaves
 
 
-def split_column_list(text: str) -> list[str]:
-    """Split a comma list of column paths; a comma inside backquotes does not split.
-
-    >>> split_column_list("a, b.c, `d,e`")
-    ['a', 'b.c', '`d,e`']
-    """
-    return [part for part in (p.strip() for p in _split(text, ",")) if part]
-
-
-def split_column_path(text: str) -> tuple[str, ...]:
-    """Split a column path at its dots; a dot inside backquotes does not split.
-
-    >>> split_column_path("a.`b.c`")
-    ('a', 'b.c')
-    """
-    return tuple(_unquoted(part.strip()) for part in _split(text, "."))
-
-
 def known_columns(schema: StructType, names: Sequence[str] | None, table: str) -> list[str]:
     """Return the columns that were asked for, all when none were; an unknown one is an error."""
     known = list(schema.names)
@@ -383,16 +366,6 @@ def _walk_leaves(
             yield from _walk_leaves(member.type, mode, here, there)
         else:
             yield LeafColumn(here, there, member.type, member.metadata)
-
-
-def _split(text: str, separator: str) -> list[str]:
-    pattern = rf"(?:`(?:[^`]|``)*`|[^`{re.escape(separator)}])+"
-    return re.findall(pattern, text)
-
-
-def _unquoted(name: str) -> str:
-    quoted = len(name) >= 2 and name[0] == name[-1] == "`"
-    return name[1:-1].replace("``", "`") if quoted else name
 
 
 def _folded(path: Sequence[str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from deltasql.model.column_mapping import (
     with_new_columns_mapped,
     without_mapping,
 )
+from deltasql.model.column_paths import split_column_list, split_column_path
 from deltasql.model.properties import TableProperties
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema import (
@@ -24,8 +25,6 @@ from deltasql.model.schema import (
     StructType,
     column_mapping_mode,
     nearest,
-    split_column_list,
-    split_column_path,
     type_name,
 )
 from deltasql.operations.info import tell
