@@ -23,7 +23,6 @@ from deltasql.engine.duckdb_scan import (
 )
 from deltasql.engine.duckdb_shared import Lent, lend
 from deltasql.engine.duckdb_types import delta_types
-from deltasql.engine.held_rows import HeldRows, held_rows
 from deltasql.engine.parquet import write_batches
 from deltasql.engine.ranks import rank_query
 from deltasql.engine.revisable import may_be_revised
@@ -124,20 +123,17 @@ class DuckDbEngine:
         return self._view("\nUNION ALL ".join(queries), columns, names)
 
     def rows(self, data: object) -> Relation:
-        """Return what a user handed in; a stream that is large is kept, on disk if need be."""
+        """Return what a user handed in; a stream is kept, on disk when it is large."""
         if isinstance(data, DuckDbRelation):
             return data
         if not is_stream(data):
             return self._source(batches(data).read_all())
         given = batches(data)
-        held = held_rows(given)
-        if isinstance(held, HeldRows):
-            return self._source(held)
         failed: list[BaseException] = []
 
         def read() -> Iterator[pa.RecordBatch]:
             try:
-                yield from held
+                yield from given
             except BaseException as error:
                 failed.append(error)
                 raise
@@ -169,9 +165,6 @@ class DuckDbEngine:
     def numbered(self, relation: Relation, name: str) -> Relation:
         """Give every row a number in a new column; what is a table already has one."""
         own = own_relation(relation)
-        source = self._sources.get(own.name)
-        if isinstance(source, HeldRows):
-            return self._source(source.numbered(name))
         if self._kinds.get(own.name) != "TABLE":
             return self.numbered(self.keep(own), name)
         query = f"FROM {own.name} SELECT *, rowid AS {identifier(name)}"
