@@ -108,6 +108,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         """Publish what waits for it, give back every connection; safe to call twice."""
         self.mirror.close()
         self.store.close()
+        self.cache.clear()  # what is remembered is not to be had from a closed catalog either
 
     # Tables
 
