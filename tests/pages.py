@@ -74,6 +74,7 @@ class Console:
             try:
                 found = _BLOCK.sub(self._block, text)
             finally:
+                deltasql.telemetry.disable()
                 deltasql.unregister()
                 close_all()
         self._refuse_unseen("the end")

@@ -323,6 +323,26 @@ def test_without_a_compiler_files_are_read_by_their_names(
     assert caplog.text.count("files are listed by name") == 1
 
 
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_where_no_file_can_be_handed_over_the_gateway_takes_the_list(
+    spark: SparkSession,
+    lake: Catalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_shared: bool,
+) -> None:
+    written = create(lake, "t", SCHEMA, partition_by=["part"])
+    for row in ROWS:
+        written.append([row])
+    monkeypatch.setattr(spark_index, "_SHORT", 0)
+    folder = tmp_path if is_shared else tmp_path / "gone"
+    monkeypatch.setattr(spark.sparkContext, "_temp_dir", str(folder))
+    with caplog.at_level(logging.WARNING, "deltasql.engine.spark_index"):
+        assert arrow_rows(frame_of(spark, written).toArrow()) == written.states[-1]
+    assert ("goes by the gateway" in caplog.text) != is_shared
+
+
 @given(st.lists(st.text("a.0/_~%2eF: ö", max_size=6), min_size=1))
 def test_names_that_look_plain_are_uris_as_they_are(names: list[str]) -> None:
     paths = pa.array(names, pa.string())

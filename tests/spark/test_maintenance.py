@@ -236,6 +236,23 @@ def test_where_executors_cannot_list_the_driver_does(
     assert "listed by the driver" in caplog.text
 
 
+def test_whoever_stops_an_optimize_while_it_tells_leaves_no_file_behind(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    fill(lake)
+    root = Path(lake.table("t").location)
+    before = {*root.rglob("*.parquet")}
+
+    def stop(done: int, total: int) -> None:
+        assert total > 1
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), lake.begin() as tx:
+        tx.optimize("t", engine="spark", on_progress=stop)
+    assert {*root.rglob("*.parquet")} == before
+
+
 @pytest.mark.parametrize("kind", ["compaction", "z-order"])
 def test_optimize_tells_how_far_it_is(spark: SparkSession, lake: Catalog, kind: str) -> None:
     fill(lake)

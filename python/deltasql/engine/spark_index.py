@@ -17,6 +17,7 @@ import tempfile
 import threading
 import uuid
 import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from importlib.resources import files as resources
@@ -151,13 +152,29 @@ def _hand_over(session: Any, index: Any, parts: Sequence[_Part]) -> None:
     if size <= _SHORT or context._encryption_enabled:
         index.take(bytearray(b"".join(parts)))
         return
-    number, name = tempfile.mkstemp(dir=context._temp_dir)
+    if not _handed_in_a_file(index, context._temp_dir, parts):
+        index.take(bytearray(b"".join(parts)))
+
+
+def _handed_in_a_file(index: Any, folder: str, parts: Sequence[_Part]) -> bool:
+    """Tell whether the JVM took a file; the folder may be full, or not the JVM's."""
+    name = None
+    failed: tuple[type[Exception], ...] = (OSError, *failures())
     try:
+        number, name = tempfile.mkstemp(dir=folder)
         with os.fdopen(number, "wb") as file:
             file.writelines(parts)
         index.takeFile(name)
+    except failed as error:
+        telemetry.log(
+            _log, logging.WARNING, "the list of files goes by the gateway", reason=reason(error)
+        )
+        return False
     finally:
-        os.unlink(name)
+        if name is not None:
+            with suppress(OSError):
+                os.unlink(name)
+    return True
 
 
 def _partitions(scan: IndexedScan, partitions: pa.Array) -> tuple[Any, bytes, pa.Array]:

@@ -7,6 +7,7 @@ import logging
 import re
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
@@ -21,7 +22,7 @@ from deltasql.operations.info import tell
 from deltasql.operations.target import STAGED_VERSION, names_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from deltasql.model.actions import AddFile
     from deltasql.operations.target import Target
@@ -142,14 +143,16 @@ def stage_bins(
         del plan.bins[: len(bins)]
         for files in bins:
             target.read(files=files)
-        for files, adds in zip(bins, _side_by_side(work, bins, written), strict=True):
-            target.remove(files, data_change=False)
-            target.add(adds)
-            for each in (plan, step):
-                each.added += [add.size for add in adds]
-                each.removed += files["size"].to_pylist()
-                each.rewritten.append(files)
-            on_progress(len(step.rewritten), total)
+        # Whatever is raised here waits for all writes, whose files are cleaned up then.
+        with closing(_side_by_side(work, bins, written)) as done_bins:
+            for files, adds in zip(bins, done_bins, strict=True):
+                target.remove(files, data_change=False)
+                target.add(adds)
+                for each in (plan, step):
+                    each.added += [add.size for add in adds]
+                    each.removed += files["size"].to_pylist()
+                    each.rewritten.append(files)
+                on_progress(len(step.rewritten), total)
         done = len(step.rewritten)
         telemetry.log(_log, logging.INFO, "bins rewritten", table=target.name, done=done, of=total)
         if is_enough():
@@ -167,7 +170,7 @@ def _side_by_side(
     work: Callable[[pa.Table, WriteOptions], list[AddFile]],
     bins: Sequence[pa.Table],
     options: WriteOptions,
-) -> Iterator[list[AddFile]]:
+) -> Generator[list[AddFile]]:
     """Rewrite bins at the same time, as many as an engine takes; they come in their order."""
     if len(bins) == 1:
         yield work(bins[0], options)
