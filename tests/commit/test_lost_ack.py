@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from deltasql.exceptions import (
     CommitOutcomeUnknownError,
+    RetriesExhaustedError,
     StoreUnavailableError,
     TableChangedError,
     TableExistsError,
@@ -150,6 +151,47 @@ def test_server_gone_after_commit_was_sent_leaves_the_outcome_unknown(
     assert caught.value.table == "default.t"
     # It did happen, and the id in the error is what tells.
     assert direct.table("t").history(1)[0].txn_id == tx.txn_id
+
+
+@pytest.fixture
+def impatient(direct: Catalog) -> Iterator[str]:
+    """A role that waits for no lock for long."""
+    name = f"impatient_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(os.environ["TEST_DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN SUPERUSER PASSWORD '{name}'")
+        connection.execute(f"ALTER ROLE {name} SET lock_timeout = 20")
+        yield name
+        connection.execute(f"DROP ROLE {name}")
+
+
+def test_lost_answer_that_nobody_gets_to_look_up_leaves_the_outcome_unknown(
+    direct: Catalog, proxy: Proxy, impatient: str
+) -> None:
+    """Whatever the attempts after it failed of: the one whose answer was lost may have happened."""
+    uri = replace(proxy.uri(direct.uri), user=impatient, password=impatient)
+    with (
+        psycopg.connect(os.environ["TEST_DATABASE_URL"]) as other,
+        open_catalog(uri, retry=QUICK) as far,
+        hooked(lambda _: None),
+    ):
+        heads = f"{direct.uri.search_path}.dl_table_heads"
+        commit(far, file("warm"))
+        proxy.arm(
+            "reply to COMMIT",
+            then=lambda: other.execute(f"SELECT FROM {heads} FOR UPDATE") and None,
+        )
+        tx = far.begin()
+        tx.stage_table("t", file("a"))
+        with pytest.raises(CommitOutcomeUnknownError) as caught:
+            tx.commit()
+        other.rollback()
+        assert caught.value.txn_id == tx.txn_id
+        assert direct.table("t").history(1)[0].txn_id == tx.txn_id
+        # A wait that was too long and nothing else: nothing was committed, and that is said.
+        other.execute(f"SELECT FROM {heads} FOR UPDATE")
+        with pytest.raises(RetriesExhaustedError):
+            commit(far, file("b"))
+    assert live(direct) == ["a", "warm"]
 
 
 def test_short_way_whose_answer_is_lost_is_applied_once(

@@ -108,10 +108,10 @@ def _one(
     recorder.intends(done)
     try:
         versions = tx.commit()
-    except CommitConflictError:
+    except (CommitConflictError, RetriesExhaustedError):
         recorder.ended(tx.txn_id, REFUSED, {})
-    except (RetriesExhaustedError, CommitOutcomeUnknownError):
-        pass  # nobody was told: an attempt before the last may have lost its answer
+    except CommitOutcomeUnknownError:
+        pass  # it was not told
     else:
         recorder.ended(tx.txn_id, COMMITTED if changed else READ, versions)
 

@@ -108,8 +108,10 @@ class Committer:
                     if done is not None:
                         return done
                     self._on_duplicate(staged, attempt, error)
+                lost_now = fault is Fault.LOST and attempt.sent
+                attempt.is_unknown |= lost_now
                 # Whatever the limit, an answer that was lost is asked for once.
-                if attempt.number >= limit + (fault is Fault.LOST and attempt.sent):
+                if attempt.number >= limit + lost_now:
                     raise self._give_up(staged, txn_id, attempt, fault) from error
                 telemetry.count("commit_retries_total", kind=fault.name.lower())
                 telemetry.log(
@@ -141,7 +143,8 @@ class Committer:
                 if done is not None:
                     return done
                 if ids:
-                    attempt.sent = False  # under the lock of a head the answer cannot change
+                    # Under the lock of a head the answer cannot change.
+                    attempt.sent = attempt.is_unknown = False
             timestamp_ms = max([now_ms(), *(head.committed_at_ms + 1 for head in heads.values())])
             # Names are taken in one order by everybody, as heads are locked: none can deadlock.
             built = {
@@ -346,7 +349,7 @@ class Committer:
         self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt, fault: Fault
     ) -> TxnLogTransactionError:
         names = ", ".join(each.table.full_name for each in staged)
-        if fault is Fault.LOST and attempt.sent:
+        if attempt.is_unknown:  # whatever came after it
             return CommitOutcomeUnknownError(
                 f"the database went away during COMMIT, {attempt.number} attempts to ask it failed",
                 table=names,
@@ -371,6 +374,7 @@ class _Attempt:
     has_intents: bool
     number: int = 0
     sent: bool = False
+    is_unknown: bool = False
     duplicates: int = 0
 
     def send(self) -> None:
