@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 import time
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
@@ -37,6 +36,7 @@ IMAGES = Path(__file__).parent / "images"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking", "--force-color-profile=srgb"]
 WIDTH, HEIGHT = 1280, 860
+PLACE = Path("/tmp/shop-catalog")
 TOKEN = "shown-on-no-picture"
 QUERY = """SELECT day,
   round(sum(amount)) AS revenue,
@@ -59,6 +59,7 @@ PAGES = {
     "sql": "/sql",
     "health": "/health",
 }
+QUIET = ("overview",)
 
 
 def main(names: list[str]) -> None:
@@ -67,30 +68,40 @@ def main(names: list[str]) -> None:
     if chromium is None:
         sys.exit("Chromium is needed for pictures: install the package chromium")
     IMAGES.mkdir(exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(prefix="shop-") as folder,
-        shop(Path(folder)) as catalog,
-        serving(catalog, allow_writes=True, token=TOKEN) as served,
-        sync_playwright() as playwright,
-    ):
+    wanted = [name for name in PAGES if not names or name in names]
+    with place() as folder, shop(folder) as catalog, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        for scheme in ("light", "dark"):
-            page = visit(browser, served.address, scheme)
-            for name in names or PAGES:
-                take(page, served.address, name, IMAGES / f"console-{name}-{scheme}.png")
+        # The first picture that people see is of a quiet day, as a reader sees it.
+        with serving(catalog) as served:
+            take_all(browser, served.address, [name for name in wanted if name in QUIET])
+        with (
+            unwritable(folder / "lake" / "audit" / "events" / "_delta_log", catalog),
+            serving(catalog, allow_writes=True, token=TOKEN) as served,
+        ):
+            take_all(browser, served.address, [n for n in wanted if n not in QUIET], TOKEN)
         browser.close()
 
 
-def visit(browser: Browser, address: str, scheme: str) -> Page:
-    """Open the console as somebody who has the token."""
+def take_all(browser: Browser, address: str, names: list[str], token: str = "") -> None:
+    """Take pictures in both colours."""
+    for scheme in ("light", "dark") if names else ():
+        page = visit(browser, address, scheme, token)
+        for name in names:
+            take(page, address, name, IMAGES / f"console-{name}-{scheme}.png")
+        page.close()
+
+
+def visit(browser: Browser, address: str, scheme: str, token: str) -> Page:
+    """Open the console as somebody who has the token, or as a reader."""
     page = browser.new_page(
         viewport={"width": WIDTH, "height": HEIGHT},
         color_scheme=scheme,  # type: ignore[arg-type]
     )
-    page.goto(f"{address}/login")
-    page.fill("input[name=token]", TOKEN)
-    page.press("input[name=token]", "Enter")
-    page.wait_for_url(f"{address}/")
+    if token:
+        page.goto(f"{address}/login")
+        page.fill("input[name=token]", token)
+        page.press("input[name=token]", "Enter")
+        page.wait_for_url(f"{address}/")
     return page
 
 
@@ -112,21 +123,38 @@ def take(page: Page, address: str, name: str, path: Path) -> None:
 
 
 @contextmanager
+def place() -> Iterator[Path]:
+    """A folder whose name is on every picture: the same one each time."""
+    try:
+        PLACE.mkdir()
+    except FileExistsError:
+        sys.exit(f"{PLACE} is in the way: move it away, it is deleted after the pictures")
+    try:
+        yield PLACE
+    finally:
+        shutil.rmtree(PLACE)
+
+
+@contextmanager
 def shop(folder: Path) -> Iterator[Catalog]:
     """A catalog with two weeks behind it."""
     uri = f"deltasql://sqlite/{folder}/shop.db"
     with deltasql.connect(uri, table={"data_root": str(folder / "lake")}) as catalog:
         fill(catalog, datetime.now(UTC) - timedelta(days=14))
-        # The log of one table cannot be written for a while.
-        log = folder / "lake" / "audit" / "events" / "_delta_log"
-        hidden = log.rename(log.with_name("_delta_log_kept"))
-        log.write_text("not a folder")
-        for number in range(3):
-            with at(datetime.now(UTC) - timedelta(minutes=9 - number)), catalog.begin() as tx:
-                tx.write("audit.events", event(datetime.now(UTC), f"import {number}"))
         yield catalog
-        log.unlink()
-        hidden.rename(log)
+
+
+@contextmanager
+def unwritable(log: Path, catalog: Catalog) -> Iterator[None]:
+    """The log of one table cannot be written for a while."""
+    hidden = log.rename(log.with_name("_delta_log_kept"))
+    log.write_text("not a folder")
+    for number in range(3):
+        with at(datetime.now(UTC) - timedelta(minutes=9 - number)), catalog.begin() as tx:
+            tx.write("audit.events", event(datetime.now(UTC), f"import {number}"))
+    yield
+    log.unlink()
+    hidden.rename(log)
 
 
 def fill(catalog: Catalog, start: datetime) -> None:
