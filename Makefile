@@ -72,7 +72,7 @@ python-test: setup jars browser  ## all Python tests, with an embedded PostgreSQ
 test-everything: setup jars browser  ## every Python test on every database, and the longest Spark jobs (about an hour)
 	DELTASQL_EVERYTHING=1 $(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
 
-bench: setup  ## benchmarks beside deltalake, DuckLake and the bare-SQL floor
+bench: setup jars  ## benchmarks beside deltalake, DuckLake, delta-spark and the bare-SQL floor
 	$(BIN)/python -m benchmarks
 	$(BIN)/python docs/build.py
 
