@@ -80,7 +80,7 @@ _ABOVE_THE_STORE = tuple(
         "parity",
     )
 )
-_ONE_IN = {"postgres": 4, "duckdb": 12}
+_ONE_IN = {"postgres": 5, "duckdb": 16}
 _LONG = (
     "tests/spark/test_cluster.py",
     "tests/spark/on_connect.py::TestOnConnect",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from deltasql.uri import DeltaSqlUri
 
-_SECONDS = 12.0
+_SECONDS = 8.0
 NOTHING: frozenset[str] = frozenset()
 
 

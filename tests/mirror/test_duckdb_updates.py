@@ -295,7 +295,7 @@ def test_duckdb_missing_is_told_with_the_command(
     lake: Catalog, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(MissingDriverError, match=r"pip install 'deltasql\[duckdb\]'"):
+    with pytest.raises(MissingDriverError, match=r"pip install '\.\[duckdb\]'"):
         duckdb_file.CatalogFile.open(path)
 
 

@@ -299,5 +299,5 @@ def test_object_stores_are_called_as_hadoop_calls_them(spark: SparkSession) -> N
 
 def test_pyspark_missing_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(MissingDriverError, match=r"pip install 'deltasql\[spark\]'"):
+    with pytest.raises(MissingDriverError, match=r"pip install '\.\[spark\]'"):
         engine.scan(None, None)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ Sources are merged key by key. `Config(...)` alone reads neither variables nor f
 Traceback (most recent call last):
 deltasql.exceptions.TxnLogConfigError: unknown setting pool.max_sise (source: the call)
 Help: did you mean pool.max_size? docs/reference/config.md lists all keys.
+Docs: docs/reference/errors.md#txnlogconfigerror
 """
 
 from deltasql.config.settings import (

@@ -53,7 +53,7 @@ masked before they reach a message, a field or a repr.
 >>> error = VersionNotFoundError("sales has no version 9", table="sales", version=9, latest=4)
 >>> print(error)
 sales has no version 9 (latest: 4)
-Help: ask for a version from the oldest retained to the latest; history() lists them.
+Help: ask for a version from the oldest retained to the latest: the history has them.
 >>> error.latest
 4
 """

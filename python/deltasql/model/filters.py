@@ -40,7 +40,7 @@ def filters_to_condition(
 
     None means NULL; for a partition column so does "", as in deltalake.
 
-    >>> from deltasql.model.schema import StructField
+    >>> from deltasql.model.schema import StructField, StructType
     >>> table = StructType((StructField("day", "date"), StructField("n", "long")))
     >>> filters_to_condition([("day", "=", ""), ("n", ">", 3)], table, ["day"]).sql()
     '"day" IS NULL AND "n" > 3'
