@@ -36,7 +36,7 @@ MENU: dict[str, tuple[Any, ...]] = {
     ),
     "How to": ("how-to/",),
     "Explanation": ("explanation/architecture", "explanation/commits", "explanation/"),
-    "Reliability": ("reliability/",),
+    "Reliability": ("reliability/index", "reliability/"),
     "Reference": (
         (
             "Python",
