@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: help demo test checks lint types layers rust-test python-test test-everything bench history compat docs audit screenshots lock clean setup jars browser
+.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench history compat docs audit screenshots lock clean setup jars browser
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -16,16 +16,29 @@ help:  ## this list
 demo: setup  ## a PySpark pipeline, end to end, on the embedded default
 	@$(BIN)/python examples/pipeline/run.py
 
-test: setup checks python-test  ## everything CI checks
+test: parts checks python-test  ## everything CI checks
 
-checks: setup  # what does not wait for each other, side by side
-	@$(MAKE) --no-print-directory -j 2 -O lint types layers rust-test jars browser
+tools:  # said before minutes are spent on the rest
+	@command -v cargo >/dev/null || { echo "cargo (Rust 1.85 or newer) is needed to build the core: install it with rustup"; exit 1; }
+	@command -v java >/dev/null || { echo "Java 17 is needed for the Spark tests: install a JDK, for example openjdk-17-jre-headless"; exit 1; }
+	@command -v mvn >/dev/null || { echo "Maven is needed to fetch delta-spark for the tests: install it, for example the package maven"; exit 1; }
+
+# What does not wait for each other goes side by side: downloads beside compilers first.
+parts: tools
+	@$(MAKE) --no-print-directory -j 3 -O setup jars browser rust-lint rust-test
+
+checks: parts
+	@$(MAKE) --no-print-directory -j 2 -O python-lint types layers
 
 setup: $(VENV)/.built  ## environment in .venv and the Rust core in it
 
-lint: setup  ## ruff, rustfmt, clippy (warnings are errors)
+lint: python-lint rust-lint  ## ruff, rustfmt, clippy (warnings are errors)
+
+python-lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+rust-lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 
@@ -43,8 +56,7 @@ rust-test:  ## tests of the pure Rust core
 JARS := build/jars
 DELTA_SPARK := io.delta:delta-spark_4.2_2.13:4.4.0 io.delta:delta-storage:4.4.0
 
-$(JARS)/.fetched:
-	@command -v mvn >/dev/null || { echo "Maven is needed to fetch delta-spark for the tests: install it, for example the package maven"; exit 1; }
+$(JARS)/.fetched: | tools
 	@mkdir -p $(JARS)
 	@for jar in $(DELTA_SPARK); do mvn --quiet --batch-mode dependency:copy -Dartifact=$$jar -DoutputDirectory=$(CURDIR)/$(JARS) || exit 1; done
 	@touch $@
@@ -65,9 +77,9 @@ browser:  ## Chromium, installed if it is missing and this user may
 	    && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
 	  || echo "Chromium is missing: install the package chromium to have the console tested in a browser"
 
-python-test: setup jars browser  ## all Python tests, with an embedded PostgreSQL
-	@command -v java >/dev/null || { echo "Java 17 is needed for the Spark tests: install a JDK, for example openjdk-17-jre-headless"; exit 1; }
-	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
+# Two processes for two cores, and one more for the time that tests spend waiting for disks and servers.
+python-test: tools setup jars browser  ## all Python tests, with an embedded PostgreSQL
+	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 3 --dist loadgroup --durations 25
 
 test-everything: setup jars browser  ## every Python test on every database, and the longest Spark jobs (about an hour)
 	DELTASQL_EVERYTHING=1 $(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
