@@ -86,6 +86,7 @@ test-everything: setup jars browser  ## every Python test on every database, and
 
 bench: setup jars  ## benchmarks beside deltalake, DuckLake, delta-spark and the bare-SQL floor
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.profiles
 	$(BIN)/python docs/build.py
 
 history: setup  ## an hour of many clients at once, and a proof that one order explains what each saw

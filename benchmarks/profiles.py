@@ -1,0 +1,202 @@
+"""Where the time of the hottest paths goes: samples of the caller's thread, by room and function.
+
+python -m benchmarks.profiles [--quick] [--out DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import deltasql
+from benchmarks.harness import environment, say
+from benchmarks.ours import Deltasql
+from benchmarks.rows import DeltaRows, merge_source, rows
+from benchmarks.workload import batch
+from benchmarks.workspace import ROOT, Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+PACKAGE = Path(deltasql.__file__).parent
+PAGE = ROOT / "docs" / "benchmarks" / "profiles.md"
+RESULTS = ROOT / "benchmarks" / "results" / "profiles" / "hottest.json"
+EVERY_S = 0.0005
+SHOWN = 10
+
+
+@dataclass
+class Profile:
+    """What was seen while one path ran over and over."""
+
+    path: str
+    runs: int
+    milliseconds: float  # of one run, sampling included
+    samples: int
+    rooms: list[tuple[str, float]]  # shares of the time, the largest first
+    functions: list[tuple[str, float]]
+
+
+def profile(path: str, run: Callable[[], object], runs: int) -> Profile:
+    """Run something and look at this thread's stack from another one, again and again."""
+    thread = threading.get_ident()
+    rooms: Counter[str] = Counter()
+    functions: Counter[str] = Counter()
+    done = threading.Event()
+
+    def sample() -> None:
+        while not done.wait(EVERY_S):
+            frame = sys._current_frames().get(thread)
+            where = _innermost(frame)
+            if where is not None:
+                rooms[where[0]] += 1
+                functions[where[1]] += 1
+
+    run()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(EVERY_S / 5)  # else what never lets go of the interpreter is seen rarely
+    sampler = threading.Thread(target=sample, daemon=True)
+    sampler.start()
+    start = time.perf_counter()
+    for _ in range(runs):
+        run()
+    seconds = time.perf_counter() - start
+    done.set()
+    sampler.join()
+    sys.setswitchinterval(interval)
+    total = rooms.total()
+    return Profile(
+        path,
+        runs,
+        seconds / runs * 1000,
+        total,
+        [(name, seen / total) for name, seen in rooms.most_common()],
+        [(name, seen / total) for name, seen in functions.most_common(SHOWN)],
+    )
+
+
+def _innermost(frame: FrameType | None) -> tuple[str, str] | None:
+    """Return the room and the function of ours that the thread is in, by itself or by a library."""
+    called = ""
+    while frame is not None:
+        place = Path(frame.f_code.co_filename)
+        if place.is_relative_to(PACKAGE):
+            inside = place.relative_to(PACKAGE)
+            function = f"{inside.with_suffix('').as_posix()}: {frame.f_code.co_name}"
+            return inside.parts[0].removesuffix(".py"), f"{function}{called}"
+        # The first frame of a library above ours says what it was asked for.
+        called = f" → {frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}"
+        frame = frame.f_back
+    return None
+
+
+def profiles(workspace: Workspace, *, quick: bool) -> list[Profile]:
+    """Sample a small append on two databases, a cold plan and a merge."""
+    few = 20 if quick else 400
+    found = []
+    for backend in ("sqlite", "postgres"):
+        folder = workspace.new_folder("append")
+        place = {
+            "sqlite": f"deltasql://sqlite/{folder}/meta.db?table=t&mirror=sync",
+            "postgres": f"deltasql://postgres/{workspace.new_database()}/bench/t"
+            f"?mirror=sync&location={folder}/t",
+        }[backend]
+        table, small = DeltaRows("deltasql", backend, place), rows(0, 3)
+        append = f"three rows appended by `write_deltalake`, {backend}, mirror in step"
+        found.append(profile(append, lambda t=table, s=small: t.append(s), few))  # type: ignore[misc]
+    found.append(_plan(workspace, 5_000 if quick else 100_000, few // 4))
+    found.append(_merge(workspace, 100_000 if quick else 5_000_000, 2 if quick else 5))
+    return found
+
+
+def _plan(workspace: Workspace, files: int, runs: int) -> Profile:
+    table = Deltasql("sqlite", workspace.new_folder("plan"))
+    table.create()
+    for first in range(0, files, files // 10):
+        table.commit(0, table.native(batch(first, files // 10, files)))
+
+    def plan() -> None:
+        with deltasql.connect(table.uri) as catalog:
+            table.plan(catalog.table("t0").snapshot(), "id BETWEEN 1000 AND 2000")
+
+    return profile(f"connect, open and plan to a few of {files:,} files, SQLite", plan, runs)
+
+
+def _merge(workspace: Workspace, total: int, runs: int) -> Profile:
+    folder = workspace.new_folder("merge")
+    table = DeltaRows("deltasql", "sqlite", f"deltasql://sqlite/{folder}/meta.db?table=t")
+    for part in range(16):
+        table.append(rows(part * total // 16, total // 16))
+    version, source = table.version(), merge_source(total, total // 50)
+
+    def merge() -> None:
+        table.merge(source)
+        table.restore(version)
+
+    return profile(f"merge of {total // 50:,} rows into {total:,}, and its restore", merge, runs)
+
+
+def page(found: list[Profile]) -> str:
+    """Return the generated page."""
+    lines = [
+        "# Profiles",
+        "",
+        "Generated by `python -m benchmarks.profiles`, with which `make bench` ends; do not edit. "
+        f"The calling thread is looked at every {EVERY_S * 1000:g} ms. A share is that of the "
+        "samples in which lines of a room or of a function, or a library that they called, ran or "
+        "waited. What was done about each path is on the "
+        "[benchmark page](README.md#the-hottest-paths).",
+        "",
+    ]
+    for each in found:
+        lines += [
+            f"## {each.path[0].upper()}{each.path[1:]}",
+            "",
+            f"{each.runs} runs, {each.samples:,} samples.",
+            "",
+            "| room | share |",
+            "|---|---:|",
+            *(f"| {name} | {share:.0%} |" for name, share in each.rooms if share >= 0.01),
+            "",
+            "| function | share |",
+            "|---|---:|",
+            *(f"| `{name}` | {share:.0%} |" for name, share in each.functions if share >= 0.01),
+            "",
+        ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> None:
+    """Sample, save the JSON and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.profiles", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, few runs")
+    parser.add_argument("--out", type=Path, help="a folder instead of the repository's own")
+    options = parser.parse_args()
+    with Workspace() as workspace:
+        found = profiles(workspace, quick=options.quick)
+        settings = workspace.settings
+    document = {"environment": environment() | {"settings": settings}}
+    document["profiles"] = [asdict(each) for each in found]  # type: ignore[assignment]
+    result, text = RESULTS, PAGE
+    if options.out or options.quick:
+        folder = options.out or ROOT / "build" / "bench" / "quick"
+        folder.mkdir(parents=True, exist_ok=True)
+        result, text = folder / RESULTS.name, folder / PAGE.name
+    result.parent.mkdir(exist_ok=True)
+    result.write_text(json.dumps(document, indent=1) + "\n")
+    text.write_text(page(found))
+    for each in found:
+        say(f"{each.path}: {each.milliseconds:.1f} ms a run, sampled")
+    say(f"  {text}")
+
+
+if __name__ == "__main__":
+    main()
