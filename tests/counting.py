@@ -1,0 +1,107 @@
+"""The statements that a block of code sends, whatever the database and the number of catalogs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from deltasql.store import sqlite
+from deltasql.store.duckdb import DuckdbDialect
+from deltasql.store.postgres import PostgresDialect
+from deltasql.store.sqlite import SqliteDialect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_DIALECTS = (SqliteDialect, DuckdbDialect, PostgresDialect)
+_SENT = ("query", "execute", "insert", "insert_files", "insert_log", "begin", "commit", "script")
+
+
+class Statements(list[str]):
+    """The names of statements, in the order in which they were sent."""
+
+    def tally(self) -> dict[str, int]:
+        """Return how often each was sent."""
+        return dict(sorted(Counter(self).items()))
+
+
+class _Counted:
+    """A session that notes what is asked of it."""
+
+    def __init__(self, session: Any, sent: Statements) -> None:
+        self._session, self._sent = session, sent
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._session, name)
+        if name not in _SENT:
+            return found
+
+        def counted(*args: Any, **params: Any) -> Any:
+            self._sent.append(args[0] if args and isinstance(args[0], str) else name)
+            return found(*args, **params)
+
+        return counted
+
+
+@contextmanager
+def counting() -> Iterator[Statements]:
+    """Note every statement of every store while the block runs, connecting included."""
+    sent = Statements()
+    with _patched(sent):
+        yield sent
+
+
+@contextmanager
+def _patched(sent: Statements) -> Iterator[None]:
+    patches = [patch.object(sqlite, "chunks", _counted_chunks(sent))]
+    for dialect in _DIALECTS:
+        patches += [
+            patch.object(dialect, "session", _counted_session(dialect, sent)),
+            patch.object(dialect, "arrow", _counted_call(dialect, "arrow", sent)),
+            patch.object(dialect, "hand_over", _counted_call(dialect, "hand_over", sent)),
+        ]
+    for each in patches:
+        each.start()
+    try:
+        yield
+    finally:
+        for each in patches:
+            each.stop()
+
+
+def _counted_session(dialect: Any, sent: Statements) -> Any:
+    session = dialect.session
+
+    @contextmanager
+    def counted(self: Any) -> Iterator[_Counted]:
+        with session(self) as borrowed:
+            yield _Counted(borrowed, sent)
+
+    return counted
+
+
+def _counted_call(dialect: Any, method: str, sent: Statements) -> Any:
+    call = getattr(dialect, method)
+
+    def counted(self: Any, name: str, /, **params: Any) -> Any:
+        answer = call(self, name, **params)
+        if method != "hand_over" or answer:  # refused: it is sent another way, and counted there
+            sent.append(name)
+        return answer
+
+    return counted
+
+
+def _counted_chunks(sent: Statements) -> Any:
+    """SQLite takes a long list in pieces: each after the first is one statement more."""
+    split = sqlite.chunks
+
+    def counted(items: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
+        for number, piece in enumerate(split(items, size)):
+            if number:
+                sent.append("(another piece of a list)")
+            yield piece
+
+    return counted

@@ -1,0 +1,145 @@
+"""What grows with a catalog and what does not: statements and memory."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import deltasql
+from tests.conftest import BACKENDS, add_file, new_catalog_uri
+from tests.counting import counting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+    from tests.counting import Statements
+
+SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string())])
+_new = itertools.count()
+
+
+def files(number: int, days: int) -> list[deltasql.AddFile]:
+    return [
+        add_file(
+            f"{next(_new)}.parquet", i * 10, i * 10 + 9, partition_values={"day": f"d{i % days}"}
+        )
+        for i in range(number)
+    ]
+
+
+class Grown:
+    """A catalog of `scale` times 10 tables; one of them has as many commits, of files and removals.
+
+    Every operation is counted in a catalog that was opened for it: nothing is remembered.
+    """
+
+    def __init__(self, uri: DeltaSqlUri, folder: Path, scale: int) -> None:
+        self.uri, self.scale = uri, scale
+        self.settings = {"mirror": {"mode": "off"}, "table": {"data_root": str(folder)}}
+        with self.open() as catalog:
+            with catalog.begin() as tx:
+                for number in range(10 * scale):
+                    tx.create_table(f"t{number}", SCHEMA, partition_by="day")
+            for _ in range(8 * scale):
+                with catalog.begin() as tx:
+                    tx.stage_table("t0", files(10, 3 * scale))
+            paths = catalog.table("t0").snapshot().file_paths()["path"].to_pylist()
+            gone = [deltasql.RemoveFile(path, deletion_timestamp=1) for path in paths[: 20 * scale]]
+            with catalog.begin() as tx:
+                tx.stage_table("t0", gone, operation="DELETE")
+
+    def open(self) -> Catalog:
+        return deltasql.connect(self.uri, **self.settings)
+
+    def count(self, operate: Callable[[Catalog], object]) -> Statements:
+        """Return what an operation sends, connecting included."""
+        with counting() as sent, self.open() as catalog:
+            operate(catalog)
+        return sent
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def grown(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Grown, Grown]]:
+    """Two catalogs, one ten times as large as the other."""
+    places = [tmp_path_factory.mktemp(name) for name in ("small", "large")]
+    small, large = (new_catalog_uri(request.param, place) for place in places)
+    yield (
+        Grown(next(small), places[0] / "lake", 1),
+        Grown(next(large), places[1] / "lake", 10),
+    )
+    for each in (small, large):
+        next(each, None)
+
+
+def open_table(catalog: Catalog) -> object:
+    snapshot = catalog.table("t0").snapshot()
+    return snapshot.schema, snapshot.protocol
+
+
+def append(catalog: Catalog, tables: int = 1) -> None:
+    with catalog.begin() as tx:
+        for number in range(tables):
+            tx.stage_table(f"t{number}", files(1, 1))
+
+
+def append_rows(catalog: Catalog) -> None:
+    with catalog.begin() as tx:
+        tx.write("t0", pa.table({"id": [1], "day": ["d0"]}, SCHEMA))
+
+
+NOW: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}
+# In this order on both catalogs: what one leaves, the next one finds. The number is the most that
+# it may take on any database; two of them look at the migrations that were applied.
+OPERATIONS: dict[str, tuple[int, Callable[[Catalog], object]]] = {
+    "open": (6, open_table),
+    "plan by partition": (8, lambda catalog: catalog.table("t0").scan("day = 'd1'").paths()),
+    "plan by range": (10, lambda catalog: catalog.table("t0").scan("id < 30").paths()),
+    "list all files": (6, lambda catalog: catalog.table("t0").files()),
+    "append": (15, append),
+    "append rows": (20, append_rows),
+    "history page": (4, lambda catalog: catalog.inspect.history("t0", limit=5)),
+    "list tables": (3, lambda catalog: catalog.tables()),
+    "page of tables": (4, lambda catalog: catalog.inspect.tables(limit=10)),
+    "describe": (7, lambda catalog: catalog.describe("t0")),
+    "page of files": (8, lambda catalog: catalog.inspect.files("t0", limit=10)),
+    "figures": (10, lambda catalog: catalog.inspect.stats("t0")),
+    "publish": (40, lambda catalog: catalog.mirror.publish("t0")),
+    "publish nothing": (4, lambda catalog: catalog.mirror.publish("t0")),
+    "checkpoint": (15, lambda catalog: catalog.mirror.checkpoint("t0")),
+    "mirror status": (3, lambda catalog: catalog.mirror.status()),
+    "vacuum, dry run": (12, lambda catalog: catalog.vacuum("t0", **NOW)),
+    "vacuum": (37, lambda catalog: catalog.vacuum("t0", dry_run=False, **NOW)),
+    "advice": (10, lambda catalog: catalog.inspect.advice("t0")),
+}
+
+
+def test_an_operation_takes_as_many_statements_in_a_catalog_ten_times_as_large(
+    grown: tuple[Grown, Grown],
+) -> None:
+    small, large = grown
+    for name, (most, operate) in OPERATIONS.items():
+        few, many = small.count(operate), large.count(operate)
+        assert len(few) == len(many) <= most, (name, few.tally(), many.tally())
+
+
+def test_each_table_of_a_transaction_takes_a_few_statements(grown: tuple[Grown, Grown]) -> None:
+    sent = {}
+    with grown[1].open() as catalog:
+        append(catalog, 100)  # what never changes is known then
+        for tables in (1, 2, 10, 100):
+            with counting() as counted:
+                append(catalog, tables)
+            sent[tables] = len(counted)
+    # Begin, the lock and COMMIT are shared; one table alone may go a shorter way.
+    each, rest = divmod(sent[10] - sent[2], 8)
+    assert (each <= 5, rest) == (True, 0), sent
+    assert sent[100] == sent[10] + 90 * each, sent
+    assert sent[1] <= sent[2] <= 3 + 2 * each, sent
