@@ -378,7 +378,7 @@ def test_builders_create_replace_and_leave_alone(
         (lambda b: b.addColumns([StructField("1", IntegerType()), 1]), TypeError),
         (lambda b: b.partitionedBy(1), TypeError),
         (lambda b: b.partitionedBy([1]), TypeError),
-        (lambda b: b.clusterBy("a"), AnalysisException),
+        (lambda b: b.clusterBy(1), TypeError),
         (lambda b: b.property(1, "1"), TypeError),
         (lambda b: b.property("1", 1), TypeError),
         (lambda b: b.addColumn("a", "int").execute(), AnalysisException),

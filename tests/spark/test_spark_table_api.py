@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import inspect
+from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import AnalysisException
 
-from deltasql.spark import tables
+import deltasql.spark
+from deltasql.exceptions import ConcurrentAppendError
+from deltasql.phases import hooked
+from deltasql.spark import exceptions, tables
+from deltasql.spark.session import set_catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from deltasql import Catalog
 
 DELTA_SPARK: dict[str, dict[str, str]] = {
     "DeltaTable": {
@@ -91,3 +102,43 @@ def test_methods_and_arguments_are_those_of_delta_spark(kind: str) -> None:
 
 def test_the_module_offers_every_class_of_the_other() -> None:
     assert {*DELTA_SPARK, "IdentityGenerator"} <= set(tables.__all__)
+
+
+def test_a_conflict_is_caught_by_the_names_of_delta_spark(
+    lake: Catalog, table: tables.DeltaTable
+) -> None:
+    others = iter(["key = 'a'"])
+
+    def delete_meanwhile(phase: str) -> None:
+        if phase == "staged" and (rows := next(others, None)):
+            with lake.begin() as tx:
+                tx.delete("t", rows)
+
+    with (
+        pytest.raises(exceptions.ConcurrentAppendException) as caught,
+        hooked(delete_meanwhile),
+    ):
+        table.update(set={"value": "value + 1"})
+    assert isinstance(caught.value, exceptions.DeltaConcurrentModificationException)
+    assert isinstance(caught.value, ConcurrentAppendError)
+    assert caught.value.getCondition() == "DELTA_CONCURRENT_APPEND"
+
+
+def test_a_clustered_table_is_one_for_delta_spark(spark: SparkSession, lake: Catalog) -> None:
+    set_catalog(spark, lake)
+    builder = tables.DeltaTable.create(spark).tableName("c").addColumn("id", "bigint")
+    made = builder.addColumn("day", "date").clusterBy("day", "id").execute()
+    for first in (0, 50):
+        rows = spark.range(first, first + 50).selectExpr(
+            "id", "date_add('2026-01-01', int(id % 7)) day"
+        )
+        deltasql.spark.write(rows, lake.table("c").uri)
+    [told] = made.optimize().executeCompaction().collect()
+    assert told.metrics.clusteringStats.inputOtherFiles.numFiles == told.metrics.numFilesRemoved
+    with pytest.raises(AnalysisException, match="ZORDER BY"):
+        made.optimize().executeZOrderBy("id")
+    place = lake.table("c").location
+    [theirs] = spark.sql(f"DESCRIBE DETAIL delta.`{place}`").collect()
+    [ours] = made.detail().collect()
+    assert theirs.clusteringColumns == ours.clusteringColumns == ["day", "id"]
+    assert spark.read.format("delta").load(place).count() == 100

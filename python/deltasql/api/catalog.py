@@ -134,12 +134,13 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         partition_by: Sequence[str] | str | None = None,
         properties: Mapping[str, str] | None = None,
         description: str | None = None,
+        cluster_by: Sequence[str] = (),
         if_exists: str = "error",
     ) -> CatalogTable:
         """Create an empty table at version 0.
 
-        `schema` is a pyarrow, deltalake or Spark schema. `if_exists="ignore"` returns the
-        table that is there.
+        `schema` is a pyarrow, deltalake or Spark schema. OPTIMIZE keeps rows together that are near
+        in the columns of `cluster_by`. `if_exists="ignore"` returns the table that is there.
         """
         if if_exists not in ("error", "ignore"):
             raise ValueError(f"if_exists is 'error' or 'ignore', got {if_exists!r}")
@@ -152,6 +153,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
                     partition_by=partition_by,
                     properties=properties,
                     description=description,
+                    cluster_by=cluster_by,
                 )
         except TableExistsError:
             if if_exists == "error":

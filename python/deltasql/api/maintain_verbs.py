@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
 from deltasql.model.clock import to_ms
 from deltasql.operations import repair, restore
-from deltasql.operations.optimize import plan_compaction, stage_bins
+from deltasql.operations.clustering import plan_optimize
+from deltasql.operations.optimize import stage_bins
 from deltasql.operations.verify_data import verify_data
 from deltasql.operations.zorder import plan_z_order
 from deltasql.snapshot.snapshot import open_snapshot
@@ -48,14 +49,18 @@ class MaintainVerbs:
     ) -> dict[str, Any]:
         """Make few large files of many small ones; returns deltalake's metrics.
 
+        A clustered table has the rows of files that are not clustered yet sorted, too.
+
         `on_progress` is told how many new files are done, and of how many. With `dry_run` nothing
         is staged; it returns what would be rewritten.
         """
         target = self.target(table, engine=engine)
-        plan = plan_compaction(target, partition_filters=partition_filters, target_size=target_size)
+        plan, rewrite = plan_optimize(
+            target, partition_filters=partition_filters, target_size=target_size
+        )
         if dry_run:
             return plan.forecast()
-        stage_bins(target, plan, options=options, on_progress=on_progress)
+        stage_bins(target, plan, options=options, rewrite=rewrite, on_progress=on_progress)
         return plan.metrics()
 
     def z_order(

@@ -25,6 +25,7 @@ from deltasql.exceptions import (
 from deltasql.mirror.maintain import PostCommit
 from deltasql.model.actions import CommitInfo, SetTransaction
 from deltasql.model.clock import now_ms
+from deltasql.operations import clustering
 from deltasql.operations.target import Target
 from deltasql.operations.write import is_rows
 from deltasql.snapshot.moment import Moment
@@ -138,10 +139,12 @@ class MultiTableTransaction(Verbs):
         properties: Mapping[str, str] | None = None,
         description: str | None = None,
         title: str | None = None,
+        cluster_by: Sequence[str] = (),
     ) -> None:
         """Stage a new table: it comes into being with the rest of the commit.
 
-        `title` is the name in its metadata, which is the table's own when it is left out.
+        `title` is the name in its metadata, which is the table's own when it is left out. OPTIMIZE
+        keeps rows together that are near in the columns of `cluster_by`.
         """
         self._check_open()
         key = split_table_name(name)
@@ -157,6 +160,8 @@ class MultiTableTransaction(Verbs):
             title=title,
         )
         self._names[key] = name
+        if cluster_by:
+            clustering.cluster_by(self.target(name), cluster_by)
 
     @property
     def tables(self) -> list[str]:

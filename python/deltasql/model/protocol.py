@@ -81,13 +81,13 @@ READABLE = frozenset(
     }
 )
 # What is missing here asks a writer for work that nobody does yet: row ids, identity values,
-# default values, clustering, Iceberg metadata.
+# default values, Iceberg metadata.
 WRITABLE = frozenset(
     {
         *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"),
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "domainMetadata"),
         *("inCommitTimestamp", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
-        *("variantType", "variantType-preview"),
+        *("variantType", "variantType-preview", "clustering"),
     }
 )
 _IDLE_UNTIL_USED = frozenset(

@@ -18,6 +18,7 @@ from deltasql.model.properties import check_properties, stored_properties
 from deltasql.model.protocol import protocol_for, upgraded_protocol
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.model.schema_rules import validate_schema
+from deltasql.operations.clustering import cluster_by
 from deltasql.operations.info import tell
 from deltasql.storage import open_storage
 from deltasql.storage.location import location_url
@@ -126,6 +127,7 @@ def replace_table(
         configuration=stored_properties(wanted),
         created_time=now_ms(),
     )
+    cluster_by(target, [])
     target.change_metadata(metadata, upgraded_protocol(target.protocol, columns, wanted))
 
 

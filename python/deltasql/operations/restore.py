@@ -11,6 +11,7 @@ from deltasql.exceptions import TxnLogError, VersionNotFoundError
 from deltasql.model.actions import AddFile
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.operations.change_data import tell_whole_files
+from deltasql.operations.clustering import restore_clustering
 from deltasql.operations.info import tell
 from deltasql.operations.presence import missing_files
 from deltasql.store.records import load, load_dv
@@ -64,6 +65,7 @@ def restore(
     metadata = _metadata(to.metadata, target.metadata)
     base = to.protocol if protocol_downgrade_allowed else target.protocol
     protocol = upgraded_protocol(base, to.schema, metadata.configuration)
+    restore_clustering(target, to)
     target.change_metadata(metadata, protocol)
     for files, kind in ((removed, "delete"), (restored, "insert")):
         tell_whole_files(target, files, kind)

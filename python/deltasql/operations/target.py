@@ -15,8 +15,10 @@ from deltasql.engine.base import WriteOptions, WritePlan
 from deltasql.engine.live_files import LiveFiles
 from deltasql.exceptions import TxnLogError, TxnLogTransactionError
 from deltasql.model.actions import RemoveFile
+from deltasql.model.clustering import DOMAIN, FEATURE, check_clustered, clustered_by
 from deltasql.model.file_stats import read_stats
 from deltasql.model.predicate import Predicate, parse_predicate
+from deltasql.model.protocol import writer_features
 from deltasql.model.schema import StructType, column_mapping_mode
 from deltasql.snapshot.files import SCHEMAS, from_arrow, to_arrow
 from deltasql.storage import open_storage
@@ -215,8 +217,18 @@ class Target:
         staged.adds[:] = [replace(add, data_change=True) for add in staged.adds]
         staged.removes[:] = [replace(gone, data_change=True) for gone in staged.removes]
 
+    def clustered_by(self) -> list[tuple[str, ...]]:
+        """Return the columns by which OPTIMIZE keeps rows together, as files name them."""
+        if FEATURE not in writer_features(self.protocol):
+            return []
+        found = {each.domain: each for each in self.staged.domains}
+        if DOMAIN not in found and self.snapshot is not None:
+            found = self.snapshot.domains()
+        return clustered_by(found.get(DOMAIN))
+
     def change_metadata(self, metadata: Metadata, protocol: Protocol | None = None) -> None:
         """Stage another metaData, and protocol, in the place of what was staged before."""
+        check_clustered(self.clustered_by(), metadata)
         self.staged.metadata = metadata
         if protocol is not None and protocol != self.protocol:
             self.staged.protocol = protocol

@@ -45,7 +45,7 @@ def plan_z_order(
     plan = plan_rewrite(
         target, "zOrder", partition_filters=partition_filters, target_size=target_size
     )
-    return plan, partial(_rewrite_sorted, paths)
+    return plan, partial(rewrite_sorted, paths)
 
 
 def z_value(ranks: Sequence[exp.Expr], bits: int) -> exp.Expr:
@@ -69,9 +69,10 @@ def z_value(ranks: Sequence[exp.Expr], bits: int) -> exp.Expr:
     return total
 
 
-def _rewrite_sorted(
+def rewrite_sorted(
     paths: Sequence[tuple[str, ...]], target: Target, files: pa.Table, options: WriteOptions
 ) -> list[AddFile]:
+    """Write the rows of files again, along the Z-curve of columns."""
     engine, names = target.engine, target.schema.names
     rows = engine.scan(target.live(files))
     bits = min(_MOST_BITS, _ALL_BITS // len(paths))
@@ -91,6 +92,11 @@ def _checked(target: Target, columns: Sequence[str]) -> list[tuple[str, ...]]:
     if not columns:
         raise TxnLogSchemaError(
             "Z-order requires at least one column", help="Name the columns to sort by."
+        )
+    if target.clustered_by():
+        raise TxnLogSchemaError(
+            "a clustered table has no other order",
+            help="Call compact() (deltasql optimize): it clusters the files that are not yet.",
         )
     partitions = set(target.partition_columns)
     found = [name for name in columns if name in partitions]

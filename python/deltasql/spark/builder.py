@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltasql.api.create import table_properties
+from deltasql.operations.clustering import cluster_by
 from deltasql.operations.create import replace_table, tell_created
 from deltasql.operations.info import tell
 from deltasql.spark.errors import analysis_error, spark_kinds
@@ -50,6 +51,7 @@ class DeltaTableBuilder:
         self._comment: str | None = None
         self._fields: list[StructField] = []
         self._partitions: list[str] = []
+        self._clustered: list[str] = []
         self._properties: dict[str, str] = {}
 
     def tableName(self, identifier: str) -> DeltaTableBuilder:
@@ -137,13 +139,9 @@ class DeltaTableBuilder:
         return self
 
     def clusterBy(self, *cols: str | list[str] | tuple[str, ...]) -> DeltaTableBuilder:
-        """Refused: rows are brought together by partitions or by executeZOrderBy."""
-        named = ", ".join(_names(cols, "Clustering column must be str."))
-        raise analysis_error(
-            f"this table cannot be clustered by {named}: liquid clustering is not offered here",
-            "DELTA_CLUSTERING_NOT_SUPPORTED",
-            help="Use partitionedBy(), or optimize().executeZOrderBy() from time to time.",
-        )
+        """Have OPTIMIZE bring rows that are near in columns into the same files."""
+        self._clustered += _names(cols, "Clustering column must be str.")
+        return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder:
         """Set a property of the table."""
@@ -186,10 +184,12 @@ class DeltaTableBuilder:
                     partition_by=self._partitions,
                     properties=properties,
                     description=self._comment,
+                    cluster_by=self._clustered,
                 )
                 return
             target = tx.target(name)
             replace_table(target, schema, self._partitions, properties, description=self._comment)
+            cluster_by(target, self._clustered)
             tell_created(target, "Overwrite", replaces=True)
             if not self._creates:
                 info = target.staged.info

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.addresses import address_url, data_address
 from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.operations.clustering import cluster_by, clustering_columns
 from deltasql.operations.create import replace_table
 from deltasql.operations.info import tell
 from deltasql.operations.restore import add_file
@@ -75,7 +76,7 @@ def _stage_shape(
     *,
     exists: bool,
 ) -> None:
-    metadata = source.metadata
+    metadata, clustered = source.metadata, clustering_columns(source)
     if exists:
         replace_table(
             tx.target(name),
@@ -84,6 +85,7 @@ def _stage_shape(
             properties,
             description=metadata.description,
         )
+        cluster_by(tx.target(name), clustered)
         return
     tx.create_table(
         name,
@@ -92,6 +94,7 @@ def _stage_shape(
         partition_by=metadata.partition_columns,
         properties=properties,
         description=metadata.description,
+        cluster_by=clustered,
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.engine.addresses import root_address
 from deltasql.model.clock import from_ms
 from deltasql.model.protocol import reader_features, writer_features
+from deltasql.operations.clustering import clustering_columns
 from deltasql.spark.session import spark_location
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def detail(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
         ),
         snapshot.committed_at,
         list(metadata.partition_columns),
-        [],
+        clustering_columns(snapshot),
         totals.num_files,
         totals.size_bytes,
         dict(metadata.configuration),

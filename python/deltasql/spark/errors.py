@@ -16,7 +16,14 @@ from pyspark.errors import (
 from pyspark.errors.exceptions import base
 
 from deltasql.exceptions import (
+    CommitConflictError,
+    ConcurrentAppendError,
+    ConcurrentDeleteDeleteError,
+    ConcurrentDeleteReadError,
+    ConcurrentTransactionError,
     MergeAmbiguityError,
+    MetadataChangedError,
+    ProtocolChangedError,
     TableExistsError,
     TxnLogConfigError,
     TxnLogEngineError,
@@ -25,7 +32,9 @@ from deltasql.exceptions import (
     TxnLogSchemaError,
     TxnLogTableNotFoundError,
     VersionNotFoundError,
+    VersionTakenError,
 )
+from deltasql.spark import exceptions as conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,11 +47,26 @@ _KINDS: tuple[tuple[type[TxnLogError], type[PySparkException]], ...] = (
     (VersionNotFoundError, AnalysisException),
     (TxnLogProtocolError, AnalysisException),
     (TxnLogConfigError, IllegalArgumentException),
+    (ConcurrentAppendError, conflicts.ConcurrentAppendException),
+    (ConcurrentDeleteReadError, conflicts.ConcurrentDeleteReadException),
+    (ConcurrentDeleteDeleteError, conflicts.ConcurrentDeleteDeleteException),
+    (ConcurrentTransactionError, conflicts.ConcurrentTransactionException),
+    (MetadataChangedError, conflicts.MetadataChangedException),
+    (ProtocolChangedError, conflicts.ProtocolChangedException),
+    (VersionTakenError, conflicts.ConcurrentWriteException),
+    (CommitConflictError, conflicts.DeltaConcurrentModificationException),
 )
 _CONDITIONS: tuple[tuple[type[TxnLogError], str], ...] = (
     (MergeAmbiguityError, "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"),
     (TxnLogTableNotFoundError, "DELTA_MISSING_DELTA_TABLE"),
     (TableExistsError, "TABLE_OR_VIEW_ALREADY_EXISTS"),
+    (ConcurrentAppendError, "DELTA_CONCURRENT_APPEND"),
+    (ConcurrentDeleteReadError, "DELTA_CONCURRENT_DELETE_READ"),
+    (ConcurrentDeleteDeleteError, "DELTA_CONCURRENT_DELETE_DELETE"),
+    (ConcurrentTransactionError, "DELTA_CONCURRENT_TRANSACTION"),
+    (MetadataChangedError, "DELTA_METADATA_CHANGED"),
+    (ProtocolChangedError, "DELTA_PROTOCOL_CHANGED"),
+    (VersionTakenError, "DELTA_CONCURRENT_WRITE"),
 )
 _UNREADABLE = "sql parser error"
 

@@ -10,10 +10,12 @@ from sqlglot import exp
 
 from deltasql.engine.addresses import root_address
 from deltasql.model.clock import now_ms
+from deltasql.model.clustering import logical_paths
 from deltasql.model.predicate import PredicateDialect
+from deltasql.operations.clustering import plan_optimize
 from deltasql.operations.expressions import Scope
 from deltasql.operations.info import tell
-from deltasql.operations.optimize import plan_compaction, stage_bins
+from deltasql.operations.optimize import stage_bins
 from deltasql.operations.zorder import plan_z_order
 from deltasql.spark.errors import analysis_error, argument_error
 from deltasql.spark.session import spark_location
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from deltasql.operations.clustering import Rewrite
     from deltasql.operations.optimize import Compaction
     from deltasql.operations.target import Target
 
@@ -87,18 +90,19 @@ class DeltaOptimizeBuilder:
         began_ms = now_ms()
 
         def stage(target: Target) -> tuple[Any, ...]:
-            filters = self._checked(target)
-            if columns:
-                _check_order(target, columns)
-                plan, rewrite = plan_z_order(target, columns, partition_filters=filters)
-                stage_bins(target, plan, rewrite=rewrite, on_progress=self._on_progress)
-            else:
-                plan = plan_compaction(target, partition_filters=filters)
-                stage_bins(target, plan, on_progress=self._on_progress)
+            plan, rewrite = self._planned(target, columns)
+            stage_bins(target, plan, rewrite=rewrite, on_progress=self._on_progress)
             _tell(target, plan, columns, self._filter)
             return _row(target, plan, bool(columns), began_ms)
 
         return self._spark.createDataFrame([self._operate(stage)], _RESULT)
+
+    def _planned(self, target: Target, columns: list[str]) -> tuple[Compaction, Rewrite | None]:
+        filters = self._checked(target)
+        if not columns:
+            return plan_optimize(target, partition_filters=filters)
+        _check_order(target, columns)
+        return plan_z_order(target, columns, partition_filters=filters)
 
     def _checked(self, target: Target) -> Any:
         if self._filter is None:
@@ -120,6 +124,13 @@ class DeltaOptimizeBuilder:
 
 def _check_order(target: Target, columns: list[str]) -> None:
     """Refuse columns to sort by with the words and the kind of error of delta-spark."""
+    if target.clustered_by():
+        raise analysis_error(
+            f"OPTIMIZE of a table that is clustered by ({', '.join(_clustered(target))}) takes no "
+            "ZORDER BY",
+            "DELTA_CLUSTERING_WITH_ZORDER_BY",
+            help="Call executeCompaction(): it clusters the files that are not yet.",
+        )
     scope = Scope.of(target.schema)
     for name in columns:
         if name in target.partition_columns:
@@ -136,6 +147,10 @@ def _check_order(target: Target, columns: list[str]) -> None:
             )
 
 
+def _clustered(target: Target) -> list[str]:
+    return [".".join(path) for path in logical_paths(target.clustered_by(), target.metadata)]
+
+
 def _tell(target: Target, plan: Compaction, columns: list[str], chosen: str | None) -> None:
     """Add what delta-spark's history has of it."""
     info = target.staged.info
@@ -145,7 +160,7 @@ def _tell(target: Target, plan: Compaction, columns: list[str], chosen: str | No
         **(info.operation_parameters or {}),
         "predicate": json.dumps([] if chosen is None else [_shown(chosen)], ensure_ascii=False),
         "zOrderBy": json.dumps(columns, ensure_ascii=False),
-        "clusterBy": "[]",
+        "clusterBy": json.dumps(_clustered(target), ensure_ascii=False),
         "auto": "false",
     }
     tell(target, "OPTIMIZE", parameters, info.operation_metrics)
@@ -172,6 +187,7 @@ def _row(target: Target, plan: Compaction, is_z_order: bool, began_ms: int) -> t
     metrics, zero = plan.metrics(), (0, 0)
     removed = (len(plan.removed), sum(plan.removed))
     z_order = ("all", zero, removed, 0, removed, plan.partitions, None) if is_z_order else None
+    clustered = (zero, removed, 0, removed, 1) if plan.rewritten and target.clustered_by() else None
     width = len(target.schema.fields)
     figures = (
         metrics["numFilesAdded"],
@@ -180,12 +196,12 @@ def _row(target: Target, plan: Compaction, is_z_order: bool, began_ms: int) -> t
         _sizes(plan.removed),
         plan.partitions,
         z_order,
-        None,
+        clustered,
         len(plan.rewritten),
         1,
         metrics["totalConsideredFiles"],
         metrics["totalFilesSkipped"],
-        not is_z_order,
+        metrics["preserveInsertionOrder"],
         0,
         0,
         began_ms,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from deltasql.api.raw.base import RawBase
 from deltasql.api.raw.properties import write_options
 from deltasql.api.vacuum import vacuum
-from deltasql.operations.optimize import plan_compaction, stage_bins
+from deltasql.operations.clustering import plan_optimize
+from deltasql.operations.optimize import stage_bins
 from deltasql.operations.zorder import plan_z_order
 
 if TYPE_CHECKING:
@@ -48,10 +49,9 @@ class MaintainSide(RawBase):
         """
 
         def plan(target: Target) -> tuple[Compaction, Rewrite | None]:
-            made = plan_compaction(
+            return plan_optimize(
                 target, partition_filters=partition_filters, target_size=target_size
             )
-            return made, None
 
         return self._rewrite(
             plan,

@@ -1,0 +1,111 @@
+"""Clustered tables: which columns their rows are kept together by, as a metadata domain says.
+
+The domain names columns as files do, so that a renamed column stays one of them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.actions import DomainMetadata
+from deltasql.model.schema import (
+    StructType,
+    column_mapping_mode,
+    leaf_columns,
+    nearest,
+    skipping_columns,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.model.actions import Metadata
+    from deltasql.model.schema import LeafColumn
+
+FEATURE = "clustering"
+DOMAIN = "delta.clustering"
+_MOST_COLUMNS = 4
+
+ColumnPath = tuple[str, ...]
+
+
+def clustered_by(domain: DomainMetadata | None) -> list[ColumnPath]:
+    """Return the physical paths that a domain holds; none without one.
+
+    >>> clustered_by(DomainMetadata(DOMAIN, '{"clusteringColumns":[["day"],["place","city"]]}'))
+    [('day',), ('place', 'city')]
+    """
+    if domain is None or domain.removed:
+        return []
+    return [tuple(path) for path in json.loads(domain.configuration)["clusteringColumns"]]
+
+
+def clustering_domain(paths: Sequence[ColumnPath]) -> DomainMetadata:
+    """Return the domain that says so.
+
+    >>> clustering_domain([("day",)]).configuration
+    '{"clusteringColumns":[["day"]],"domainName":"delta.clustering"}'
+    """
+    held = {"clusteringColumns": [list(path) for path in paths], "domainName": DOMAIN}
+    text = json.dumps(held, separators=(",", ":"), ensure_ascii=False)
+    return DomainMetadata(DOMAIN, text, removed=not paths)
+
+
+def logical_paths(physical: Sequence[ColumnPath], metadata: Metadata) -> list[ColumnPath]:
+    """Return the paths of columns as their users know them."""
+    known = {leaf.physical_path: leaf.path for leaf in _leaves(metadata)}
+    return [known[path] for path in physical]
+
+
+def physical_paths(columns: Sequence[str], metadata: Metadata) -> list[ColumnPath]:
+    """Find columns by name, or by the path through structs, and check that they can be used."""
+    known = {leaf.path: leaf.physical_path for leaf in _leaves(metadata)}
+    found = []
+    for name in columns:
+        path = next((p for p in ((name,), tuple(name.split("."))) if p in known), None)
+        if path is None:
+            shown = [".".join(each) for each in known]
+            raise TxnLogSchemaError(
+                f"the table cannot be clustered by {name!r}: it has no such column",
+                column=name,
+                help=f"{nearest(name, shown)}The table has: {', '.join(shown)}.",
+            )
+        found.append(known[path])
+    if len(found) > _MOST_COLUMNS or len(set(found)) < len(found):
+        raise TxnLogSchemaError(
+            f"a table is clustered by one to {_MOST_COLUMNS} different columns, not by "
+            f"{', '.join(columns)}",
+            help="Name the columns that queries filter by most.",
+        )
+    check_clustered(found, metadata)
+    return found
+
+
+def check_clustered(physical: Sequence[ColumnPath], metadata: Metadata) -> None:
+    """Refuse a table whose files would not tell the bounds of what it is clustered by."""
+    if not physical:
+        return
+    if metadata.partition_columns:
+        raise TxnLogSchemaError(
+            "a table is either partitioned or clustered",
+            help="Leave out the partition columns: clustering does what they are for.",
+        )
+    schema = StructType.from_json(metadata.schema_string)
+    told = {path for path, _ in skipping_columns(schema, (), metadata.configuration)}
+    for path in physical:
+        if path not in told:
+            names = {leaf.physical_path: leaf.path for leaf in _leaves(metadata)}
+            shown = ".".join(names.get(path, path))
+            raise TxnLogSchemaError(
+                f"a clustering column must be there and have statistics, which {shown} would not",
+                column=shown,
+                help="Keep the column, of a type with an order, among the first 32 ones or in "
+                "delta.dataSkippingStatsColumns.",
+            )
+
+
+def _leaves(metadata: Metadata) -> list[LeafColumn]:
+    schema = StructType.from_json(metadata.schema_string)
+    return list(leaf_columns(schema, column_mapping_mode(metadata.configuration)))
