@@ -108,6 +108,8 @@ OPERATIONS: dict[str, tuple[int, Callable[[Catalog], object]]] = {
     "history page": (4, lambda catalog: catalog.inspect.history("t0", limit=5)),
     "list tables": (3, lambda catalog: catalog.tables()),
     "page of tables": (4, lambda catalog: catalog.inspect.tables(limit=10)),
+    "catalog overview": (6, lambda catalog: catalog.inspect.overview(limit=10)),
+    "health": (4, lambda catalog: catalog.health()),
     "describe": (7, lambda catalog: catalog.describe("t0")),
     "page of files": (8, lambda catalog: catalog.inspect.files("t0", limit=10)),
     "figures": (10, lambda catalog: catalog.inspect.stats("t0")),

@@ -43,6 +43,18 @@ def damage(catalog: Catalog, *statements: str) -> None:
         session.commit()
 
 
+def add(path: str, size: int, **partition: str) -> dict[str, Any]:
+    return {
+        "add": {
+            "path": path,
+            "partitionValues": partition,
+            "size": size,
+            "modificationTime": 0,
+            "dataChange": True,
+        }
+    }
+
+
 def problems(report: DoctorReport) -> dict[str, str]:
     return {each.name: each.status for each in report.checks if each.status != "ok"}
 
@@ -119,18 +131,7 @@ def test_overdue_vacuum_and_small_files_are_told(catalog: Catalog) -> None:
     with catalog.begin() as tx:
         tx.stage_table(
             "sales",
-            [
-                {
-                    "add": {
-                        "path": f"{n}.parquet",
-                        "partitionValues": {},
-                        "size": 10,
-                        "modificationTime": 0,
-                        "dataChange": True,
-                    }
-                }
-                for n in range(200)
-            ],
+            [add(f"{n}.parquet", 10) for n in range(200)],
         )
     with catalog.begin() as tx:
         tx.stage_table(
@@ -139,6 +140,25 @@ def test_overdue_vacuum_and_small_files_are_told(catalog: Catalog) -> None:
         )
     found = problems(catalog.inspect.doctor())
     assert (found["small files"], found["vacuum"]) == ("warning", "warning")
+
+
+def test_small_files_beside_large_ones_are_told(catalog: Catalog) -> None:
+    catalog.create_table("sales", ROWS.schema)
+    files = [add(f"{n}.parquet", 1000 if n else 2**40) for n in range(300)]
+    with catalog.begin() as tx:
+        tx.stage_table("sales", files)
+    (found,) = [each for each in catalog.inspect.doctor().checks if each.name == "small files"]
+    assert found.status == "warning"
+    assert "299 of 300 files have 1,000 bytes on average" in found.detail
+    assert found.table == "sales"
+
+
+def test_small_files_that_no_compaction_puts_together_are_well(catalog: Catalog) -> None:
+    schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
+    catalog.create_table("sales", schema, partition_by="day")
+    with catalog.begin() as tx:
+        tx.stage_table("sales", [add(f"{n}.parquet", 10, day=str(n)) for n in range(300)])
+    assert "small files" not in problems(catalog.inspect.doctor())
 
 
 def test_a_location_that_cannot_be_read_is_told(sales: Catalog, tmp_path: Path) -> None:

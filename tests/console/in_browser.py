@@ -131,6 +131,11 @@ def test_figures_of_a_large_table_come_after_its_page(
     browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "LARGE", 1)
+    with watched(browser, site) as page:
+        page.goto("/")
+        page.get_by_role("heading", name="Tables").wait_for()
+        page.get_by_role("searchbox").fill("stock")
+        assert page.locator("#table-list tbody tr:visible").count() == 1
     assert "Growth" not in site.get("/tables/orders").text
     with watched(browser, site) as page:
         for path, title in (

@@ -131,6 +131,34 @@ def test_a_part_of_a_large_table_is_added_up_when_it_is_asked_for(
     assert "Would free" in shown.text
 
 
+def test_a_catalog_that_nobody_added_up_is_shown_in_two_steps(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "LARGE", 1)
+    first = site.get("/?hours=168").text
+    assert "Adding up" in first
+    assert "Commits per hour" not in first
+    assert 'data-load="/?hours=168&amp;part=1"' in first
+    part = site.get("/?hours=168&part=1").text
+    assert "Commits per hour" in part
+    assert "/tables/orders" in part
+    assert "<html" not in part
+    assert "part=1" not in part, "links lead to whole pages"
+    whole = site.get("/?hours=168").text
+    assert "Adding up" not in whole, "known from now on"
+    assert "Commits per hour" in whole
+
+
+def test_without_scripts_a_link_shows_what_is_added_up(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "LARGE", 1)
+    assert "/?figures=1" in site.get("/").text
+    shown = site.get("/?figures=1").text
+    assert "<html" in shown
+    assert "/tables/orders" in shown
+
+
 def test_a_list_that_takes_too_long_says_what_is_left(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import (
     AnalysisException,
@@ -18,7 +19,8 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from deltasql.exceptions import TxnLogError
 from deltasql.spark import DeltaTable
-from deltasql.spark.session import set_catalog
+from deltasql.spark.session import known_name, set_catalog
+from tests.counting import counting
 from tests.spark.support import ROWS, settings
 
 if TYPE_CHECKING:
@@ -328,10 +330,16 @@ def test_partition_columns_that_are_never_null_are_told_so(
 
 
 def test_capitals_in_a_name_make_no_other_table_unless_the_session_says_so(
-    spark: SparkSession, table: DeltaTable
+    spark: SparkSession, lake: Catalog, table: DeltaTable
 ) -> None:
     assert rows(DeltaTable.forName(spark, "T")) == ROWS
     assert rows(DeltaTable.forName(spark, "Default.T")) == ROWS
+    with counting() as sent:
+        assert known_name(spark, lake, "T") == "t"
+    assert "list_tables" not in sent, "of many tables, one is looked for"
+    lake.create_table("Äpfel", pa.schema([("id", pa.int64())]))
+    assert known_name(spark, lake, "äPFEL") == "Äpfel"
+    assert known_name(spark, lake, "U") == "U"
     with pytest.raises(AnalysisException, match="already exists"):
         DeltaTable.create(spark).tableName("T").addColumn("x", "int").execute()
     with settings(spark, {"spark.sql.caseSensitive": "true"}):

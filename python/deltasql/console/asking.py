@@ -70,8 +70,11 @@ class Ask:
         return self.text("cursor") or None
 
     def with_parameters(self, **changes: object) -> str:
-        """Return the address of this page with other parameters; None takes one away."""
-        kept = {**self.request.query_params, **changes}
+        """Return the address of this page with other parameters; None takes one away.
+
+        What is shown in a part of a page leads to whole pages.
+        """
+        kept = {**self.request.query_params, "part": None, **changes}
         written = urlencode({key: value for key, value in kept.items() if value is not None})
         path: str = self.request.scope["raw_path"].decode("latin-1")
         return f"{path}?{written}" if written else path

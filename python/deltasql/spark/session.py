@@ -117,9 +117,14 @@ def known_name(spark: SparkSession, catalog: Catalog, name: str) -> str:
     """
     if catalog.exists(name) or str(spark.conf.get(_CASE_SENSITIVE)).lower() == "true":
         return name
-    wanted = [part.casefold() for part in split_table_name(name)]
-    known = [(each.row.namespace, each.row.name) for each in catalog.tables()]
-    alike = [each for each in known if [part.casefold() for part in each] == wanted]
+    namespace, short = wanted = tuple(part.casefold() for part in split_table_name(name))
+    # Databases agree on the case of ASCII letters alone.
+    known = (
+        catalog.store.query("names_alike", namespace=namespace, name=short)
+        if "".join(wanted).isascii()
+        else [(each.row.namespace, each.row.name) for each in catalog.tables()]
+    )
+    alike = [each for each in known if tuple(part.casefold() for part in each) == wanted]
     return join_table_name(*alike[0]) if len(alike) == 1 else name
 
 

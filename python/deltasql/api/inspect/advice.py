@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _HOUR = timedelta(hours=1)
 # A compaction is worth a commit when it takes at least so many files away, and this share of all.
-_WORTHWHILE_FILES, _WORTHWHILE_SHARE = 8, 0.1
+_WORTHWHILE_FILES, WORTHWHILE_SHARE = 8, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def optimize_advice(measured: Measured) -> OptimizeAdvice:
         rewritten_files=count,
         rewritten_bytes=sum(group[1] for group in rewritten),
         partitions=len(rewritten),
-        worthwhile=count - made >= max(_WORTHWHILE_FILES, len(live) * _WORTHWHILE_SHARE),
+        worthwhile=count - made >= max(_WORTHWHILE_FILES, len(live) * WORTHWHILE_SHARE),
     )
 
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltasql.api.inspect import checks
-from deltasql.api.inspect.advice import vacuum_advice
+from deltasql.api.inspect.advice import WORTHWHILE_SHARE, vacuum_advice
 from deltasql.api.inspect.checks import FAILURE, OK, WARNING, Check
 from deltasql.api.inspect.page import Shown
 from deltasql.api.inspect.stats import SMALL_BELOW
 from deltasql.api.inspect.totals import TotalsCache
+from deltasql.engine.base import DEFAULT_FILE_SIZE
 from deltasql.exceptions import TxnLogError, redact
 from deltasql.mirror.checksum import checksum_file
 from deltasql.mirror.status import status_of
@@ -154,12 +155,24 @@ def _tables(catalog: Catalog, chosen: list[CatalogTable], cache: TotalsCache) ->
     )[:_CLOSELY]
     heads = {each.row.table_id: rows[each.row.table_id][8] for each in latest}
     totals = cache.of(heads) if heads else {}
+    small = _small_files(catalog, totals)  # by table
     shut: dict[str, int] = {}
     found = [
         check
         for each in latest
         if each.row.table_id in totals  # not discarded meanwhile
         for check in _table(catalog, each, totals[each.row.table_id], shut)
+    ]
+    found += [
+        Check(
+            "small files",
+            WARNING,
+            small[each.row.table_id],
+            f"deltasql optimize {each.full_name} makes fewer, larger ones.",
+            each.full_name,
+        )
+        for each in latest
+        if each.row.table_id in small
     ]
     yield from found
     for store, count in shut.items():
@@ -184,15 +197,7 @@ def _table(
         yield check
         if check.name == "storage" and store is not None:
             shut[store] = 0
-    sums, name = totals.sums, table.full_name
-    if sums.files >= _MANY_FILES and sums.bytes / sums.files < SMALL_BELOW / 4:
-        yield Check(
-            "small files",
-            WARNING,
-            f"{sums.files:,} files have {sums.bytes // sums.files:,} bytes on average",
-            f"deltasql optimize {name} makes fewer, larger ones.",
-            name,
-        )
+    name = table.full_name
     if not table.is_following:
         vacuum = vacuum_advice(open_snapshot(catalog.store, table.row, catalog.cache))
         if vacuum.overdue:
@@ -203,6 +208,27 @@ def _table(
                 f"deltasql vacuum {name} deletes them.",
                 name,
             )
+
+
+def _small_files(catalog: Catalog, totals: dict[int, TableTotals]) -> dict[int, str]:
+    """Tell of tables in which a compaction would leave far fewer files.
+
+    The average says nothing here: few large files hide any number of small ones.
+    """
+    many = [each for each, found in totals.items() if found.sums.files >= _MANY_FILES]
+    if not many:
+        return {}
+    told = {}
+    for row in catalog.store.query("small_files", table_ids=many, below=SMALL_BELOW):
+        table_id, small, size, partitions = map(int, row)
+        files = totals[table_id].sums.files
+        left = max(partitions, size // DEFAULT_FILE_SIZE)
+        if small - left >= max(_MANY_FILES, files * WORTHWHILE_SHARE):
+            told[table_id] = (
+                f"{small:,} of {files:,} files have {size // small:,} bytes on average, "
+                f"in {partitions:,} partitions"
+            )
+    return told
 
 
 def _store_of(location: str) -> str | None:

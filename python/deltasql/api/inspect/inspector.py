@@ -78,6 +78,10 @@ class Inspect:
             self._catalog, self._totals, hours=hours, namespace=namespace, limit=limit
         )
 
+    def files_to_add_up(self) -> int:
+        """Return how many files the next overview reads: nobody has added them up here before."""
+        return overview.files_to_add_up(self._catalog, self._totals)
+
     def tables(
         self, *, namespace: str | None = None, limit: int = 100, cursor: str | None = None
     ) -> Page[TableSummary]:

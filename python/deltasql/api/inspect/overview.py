@@ -18,7 +18,7 @@ from deltasql.api.inspect.page import (
 from deltasql.exceptions import redact
 from deltasql.mirror.targets import ACTIVE, FOLLOWING, QUARANTINED
 from deltasql.model.clock import from_ms, now_ms
-from deltasql.store.records import TableRow
+from deltasql.store.records import TableRow, load
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
@@ -93,31 +93,69 @@ def overview(
     catalog: Catalog, cache: TotalsCache, *, hours: int, namespace: str | None, limit: int
 ) -> Overview:
     """Show a catalog; the totals are of all its tables, also of those on later pages."""
-    summaries: list[TableSummary] = []
-    cursor: str | None = None
-    first: Page[TableSummary] | None = None
-    while first is None or cursor is not None:
-        size = limit if first is None else 1000
-        page = tables(catalog, cache, namespace=namespace, limit=size, cursor=cursor)
-        first = first or page
-        summaries += page.items
-        cursor = page.next
-    rows = [each.rows for each in summaries]
+    heads = _heads(catalog, namespace)
+    sums = cache.of({each.table_id: each.version for each in heads})
+    page = tables(catalog, cache, namespace=namespace, limit=limit, cursor=None)
     busy = activity(catalog, hours=hours, namespace=namespace)
-    alert = catalog.config.mirror.alert_lag_s
+    found = [each for each in heads if each.table_id in sums]  # not discarded meanwhile
+    rows = [each.rows for each in sums.values()]
+    alert_ms = catalog.config.mirror.alert_lag_s * 1000
+    lags = [each.lag_ms for each in found]
     totals = CatalogTotals(
-        tables=len(summaries),
-        files=sum(each.files for each in summaries),
-        bytes=sum(each.bytes for each in summaries),
+        tables=len(found),
+        files=sum(each.sums.files for each in sums.values()),
+        bytes=sum(each.sums.bytes for each in sums.values()),
         rows=None if None in rows else sum(each or 0 for each in rows),
         commits=sum(each.commits for each in busy),
-        pending=sum(each.pending for each in summaries),
-        worst_lag_s=max((each.lag_s for each in summaries), default=0.0),
-        unhealthy=sum(each.mirror_state == QUARANTINED or each.lag_s > alert for each in summaries),
+        pending=sum(each.pending for each in found),
+        worst_lag_s=max(lags, default=0) / 1000,
+        unhealthy=sum(each.is_shut or each.lag_ms > alert_ms for each in found),
     )
     return Overview(
-        catalog.store.dialect.name, str(catalog.uri), first.items, first.next, totals, busy
+        catalog.store.dialect.name, str(catalog.uri), page.items, page.next, totals, busy
     )
+
+
+def files_to_add_up(catalog: Catalog, cache: TotalsCache) -> int:
+    """Return how many files an overview has to read, for tables that were not looked at before."""
+    return cache.unseen({each.table_id: each.next_file_id for each in _heads(catalog, None)})
+
+
+@dataclass(frozen=True, slots=True)
+class _TableHead:
+    """A table in few numbers."""
+
+    table_id: int
+    version: int
+    next_file_id: int
+    pending: int
+    lag_ms: int
+    is_shut: bool
+
+
+def _heads(catalog: Catalog, namespace: str | None) -> list[_TableHead]:
+    moment = now_ms()
+    return [
+        _TableHead(
+            table_id,
+            version,
+            next_file_id,
+            max(0, version - published),
+            _lag_ms(version, published, waiting_since, moment),
+            # A table that follows a log of others has none of its own that could be shut.
+            state == QUARANTINED and TableRow.FOLLOWING not in (load(properties) or {}),
+        )
+        for table_id, version, next_file_id, properties, state, published, waiting_since in (
+            catalog.store.query("catalog_heads", namespace=namespace)
+        )
+    ]
+
+
+def _lag_ms(version: int, published: int, waiting_since: int | None, moment: int) -> int:
+    """Return how long the first version that is not published has waited."""
+    if waiting_since is None or version <= published:
+        return 0
+    return max(0, moment - waiting_since)
 
 
 def tables(
@@ -162,7 +200,7 @@ def _summary(row: Row, totals: TableTotals, moment: int) -> TableSummary:
     state, published, last_error, waiting_since = row[14:18]
     pending = max(0, version - published)
     sums = totals.sums
-    lag_ms = 0 if waiting_since is None or not pending else max(0, moment - waiting_since)
+    lag_ms = _lag_ms(version, published, waiting_since, moment)
     return TableSummary(
         name=join_table_name(found.namespace, found.name),
         namespace=found.namespace,

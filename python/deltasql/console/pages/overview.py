@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from deltasql.console.pages import table
+
 if TYPE_CHECKING:
     from starlette.responses import Response
 
@@ -15,9 +17,13 @@ HOURS = {"24": "24 hours", "168": "7 days", "720": "30 days"}
 
 
 def show(ask: Ask) -> Response:
-    """The first page."""
+    """The first page; of a catalog that nobody looked at, what takes long comes after it."""
     hours = ask.choice("hours", *HOURS)
     inspect = ask.catalog.inspect
+    is_part = ask.text("part") == "1"
+    files = 0 if is_part or ask.text("figures") == "1" else inspect.files_to_add_up()
+    if files > table.LARGE:
+        return ask.page("overview.html", seen=None, uri=str(ask.catalog.uri), files=files)
     seen = inspect.overview(hours=int(hours), limit=PER_PAGE)
     cursor = ask.cursor()
     if cursor is None:
@@ -26,8 +32,9 @@ def show(ask: Ask) -> Response:
         later = inspect.tables(limit=PER_PAGE, cursor=cursor)
         tables, following = later.items, later.next
     return ask.page(
-        "overview.html",
+        "overview_body.html" if is_part else "overview.html",
         seen=seen,
+        uri=seen.uri,
         tables=tables,
         following=following,
         hours=hours,

@@ -6,20 +6,23 @@ const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 const isTyping = (node) => node && (node.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(node.tagName));
 
 // Filter the rows of a table by what is typed.
-for (const input of all("[data-filter]")) {
-  const table = document.querySelector(input.dataset.filter);
-  input.addEventListener("input", () => {
-    const wanted = input.value.toLowerCase();
-    for (const row of all("tbody tr", table)) row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
-  });
-  input.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") { input.value = ""; input.dispatchEvent(new Event("input")); input.blur(); }
-    if (event.key === "Enter") {
-      const first = all("tbody tr", table).find((row) => !row.hidden);
-      if (first) { event.preventDefault(); first.querySelector("a").click(); }
-    }
-  });
-}
+const filter = (root) => {
+  for (const input of all("[data-filter]", root)) {
+    const table = document.querySelector(input.dataset.filter);
+    input.addEventListener("input", () => {
+      const wanted = input.value.toLowerCase();
+      for (const row of all("tbody tr", table)) row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
+    });
+    input.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") { input.value = ""; input.dispatchEvent(new Event("input")); input.blur(); }
+      if (event.key === "Enter") {
+        const first = all("tbody tr", table).find((row) => !row.hidden);
+        if (first) { event.preventDefault(); first.querySelector("a").click(); }
+      }
+    });
+  }
+};
+filter(document);
 
 // Choices that are sent as soon as they are made.
 for (const input of all("[data-submit]")) input.addEventListener("change", () => input.form.requestSubmit());
@@ -60,11 +63,11 @@ const ask = async (address) => {
   return answer;
 };
 
-// Figures of a large table come when they are added up.
+// Figures of large tables come when they are added up.
 for (const part of all("[data-load]")) {
   ask(part.dataset.load)
     .then((answer) => (answer.ok ? answer.text() : Promise.reject(answer.status)))
-    .then((text) => { part.innerHTML = text; })
+    .then((text) => { part.innerHTML = text; filter(part); })
     .catch(() => { part.querySelector("p").textContent = "They could not be added up. Reload to try again."; });
 }
 

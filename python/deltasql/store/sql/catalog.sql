@@ -2,6 +2,21 @@
 SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties
 FROM dl_tables t WHERE t.live_name = $live_name;
 
+-- name: names_alike
+-- Names that differ at most in the case of ASCII letters.
+SELECT namespace, name FROM dl_tables
+WHERE dropped_at_ms IS NULL AND lower(name) = $name AND lower(namespace) = $namespace
+ORDER BY namespace, name;
+
+-- name: names_alike [postgres]
+-- What else is a letter depends on the collation of the database.
+SELECT namespace, name FROM dl_tables
+WHERE dropped_at_ms IS NULL AND lower(name COLLATE "C") = $name AND lower(namespace COLLATE "C") = $namespace
+ORDER BY namespace, name;
+
+-- name: count_tables
+SELECT count(*) FROM dl_tables WHERE dropped_at_ms IS NULL;
+
 -- name: list_tables
 SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties
 FROM dl_tables t

@@ -82,3 +82,12 @@ WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = v.table_id);
 
 -- name: staged_count
 SELECT count(*), min(staged_at_ms) FROM dl_staged_files WHERE staged_at_ms < $before_ms;
+
+-- name: small_files
+-- Live files below a size, and in how many partitions they lie: those of one can be put together.
+SELECT g.table_id, sum(g.files), sum(g.bytes), count(*) FROM (
+  SELECT f.table_id, f.partition_id, count(*) AS files, sum(f.size) AS bytes
+  FROM dl_add_files f
+  WHERE f.table_id {in:table_ids} AND f.size < $below AND coalesce(f.removed_version, -1) = -1
+  GROUP BY f.table_id, f.partition_id
+) g GROUP BY g.table_id;

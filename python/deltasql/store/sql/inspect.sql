@@ -27,6 +27,15 @@ WHERE t.table_id = $table_id;
 count(*) AS files, sum(f.size) AS bytes, sum(f.num_records) AS records, count(f.num_records) AS counted,
     count(f.deletion_vector) AS vectors;
 
+-- name: catalog_heads
+-- Every live table in few numbers: its head, and how far its own log is published.
+SELECT t.table_id, h.version, h.next_file_id, t.properties, g.state, coalesce(g.published_version, -1),
+  w.committed_at_ms
+FROM dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
+  LEFT JOIN dl_mirror_targets g ON g.table_id = t.table_id AND g.target = 'table'
+  LEFT JOIN dl_table_versions w ON w.table_id = t.table_id AND w.version = coalesce(g.published_version, -1) + 1
+WHERE t.dropped_at_ms IS NULL AND (CAST($namespace AS TEXT) IS NULL OR t.namespace = $namespace);
+
 -- name: table_sums
 -- With the head in one statement: it says which version the sums are of. Files are read in the order
 -- of their ids: a condition that names the index of live files would have them in the order of a hash.
@@ -37,6 +46,17 @@ FROM dl_table_heads h LEFT JOIN (
   GROUP BY f.table_id
 ) g ON g.table_id = h.table_id
 WHERE h.table_id {in:table_ids};
+
+-- name: table_sums [sqlite]
+-- One statement for all tables of a catalog: a list of parameters would be sent in pieces.
+SELECT h.table_id, h.version, h.next_file_id, g.files, g.bytes, g.records, g.counted, g.vectors
+FROM dl_table_heads h LEFT JOIN (
+  SELECT f.table_id, {use:file_sums}
+  FROM dl_add_files f
+  WHERE f.table_id IN (SELECT value FROM json_each($table_ids)) AND coalesce(f.removed_version, -1) = -1
+  GROUP BY f.table_id
+) g ON g.table_id = h.table_id
+WHERE h.table_id IN (SELECT value FROM json_each($table_ids));
 
 -- name: table_sums_added
 SELECT h.table_id, h.version, h.next_file_id, g.files, g.bytes, g.records, g.counted, g.vectors
