@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, Transaction
 
+from deltasql import RemoveFile
 from deltasql.exceptions import TxnLogError, TxnLogUriError
 from deltasql.uri import join_table_name
+from tests.conftest import add_file
 from tests.hostile.logs import told
 
 if TYPE_CHECKING:
@@ -72,6 +76,35 @@ def test_texts_are_kept_as_they_are(witness: Catalog, text: str) -> None:
     assert found.to_pydict() == {"id": [2], f"c {text}": [text]}
     unharmed(witness, "t")
     witness.drop(name)
+    unharmed(witness)
+
+
+@pytest.mark.parametrize("text", INJECTIONS, ids=range(len(INJECTIONS)))
+def test_tags_and_commit_info_are_kept_as_they_are(
+    witness: Catalog, tmp_path: Path, text: str
+) -> None:
+    with witness.begin() as tx:
+        tx.stage_table("witness", [add_file("more", tags={f"k {text}": text})])
+        tx.set_commit_properties(
+            "witness",
+            CommitProperties(
+                custom_metadata={f"k {text}": text, "userMetadata": text, "deep": {text: [text]}},
+                app_transactions=[Transaction(text, 7)],
+            ),
+        )
+    snapshot = witness.table("witness").snapshot()
+    [tags] = [each for each in snapshot.files()["tags"].to_pylist() if each]
+    assert json.loads(tags) == {f"k {text}": text}
+    assert snapshot.transaction_version(text) == 7
+    witness.mirror.publish("witness")
+    published = (tmp_path / "lake/default/witness/_delta_log").glob("*1.json")
+    actions = [json.loads(line) for path in published for line in path.read_text().splitlines()]
+    [add] = [each["add"] for each in actions if "add" in each]
+    [info] = [each["commitInfo"] for each in actions if "commitInfo" in each]
+    assert add["tags"] == {f"k {text}": text}
+    assert (info[f"k {text}"], info["userMetadata"], info["deep"]) == (text, text, {text: [text]})
+    with witness.begin() as tx:
+        tx.stage_table("witness", [RemoveFile(path="more", data_change=True)])
     unharmed(witness)
 
 

@@ -85,7 +85,10 @@ class Gate:
         origin = request.headers.get("origin")
         if origin is None:
             return True
-        return urlsplit(origin).netloc == request.headers.get("host")
+        try:
+            return urlsplit(origin).netloc == request.headers.get("host")
+        except ValueError:  # an address that is none
+            return False
 
     def visitor(self, request: Request) -> Visitor:
         """Return who asks."""
