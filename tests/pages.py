@@ -146,6 +146,13 @@ def written_pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *pages]
 
 
+def place(text: str) -> str | None:
+    """The folder that the blocks of a page work in, if they run."""
+    ran = _BLOCK.sub(lambda match: match[0] if match["reason"] is None else "", text)
+    found = _PLACE.search(ran)
+    return None if found is None else found[0]
+
+
 def reasons(text: str) -> list[str]:
     """Why blocks of a page are not run."""
     return [match["reason"] for match in _BLOCK.finditer(text) if match["reason"] is not None]

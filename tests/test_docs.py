@@ -86,7 +86,7 @@ def test_the_front_page_prints_what_it_shows(
     page = (build.ROOT / "docs" / "index.md").read_text("utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     (shown,) = re.findall(r"^```text\n(.*?)^```", page, re.M | re.S)
-    exec(code.replace("/tmp/shop", str(tmp_path)), {})
+    exec(code.replace("/tmp/first", str(tmp_path)), {})
     assert capsys.readouterr().out == shown
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from codeop import compile_command
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pages import REASONS, ROOT, Console, reasons, steady, written_pages
+from tests.pages import REASONS, ROOT, Console, place, reasons, steady, written_pages
 from tests.s3 import new_bucket
 
 if TYPE_CHECKING:
@@ -54,6 +56,24 @@ def test_a_page_with_spark_can_be_followed(name: str, tmp_path: Path, spark: Spa
                 raise
     assert steady(followed) == steady(PAGES[name])
     assert console.names["spark"] is spark
+
+
+def test_each_page_works_in_a_folder_of_its_own_that_anybody_may_make() -> None:
+    """A reader of two pages would find the tables of the one in the way of the other."""
+    used = Counter(filter(None, map(place, PAGES.values())))
+    assert [folder for folder, pages in used.items() if pages > 1 or folder == "/srv"] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_python_of_a_page_can_be_pasted_into_an_interpreter(name: str) -> None:
+    """Before 3.13 it takes an indented block as ended by an empty line, and by nothing else."""
+    for body in re.findall(r"^```python\n(.*?)^```", PAGES[name], re.M | re.S):
+        typed: list[str] = []
+        for line in [*body.splitlines(), ""]:
+            typed.append(line)
+            if compile_command("\n".join(typed)) is not None:
+                typed.clear()
+        assert not typed
 
 
 def test_what_is_not_run_says_why() -> None:

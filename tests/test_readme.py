@@ -48,6 +48,11 @@ def test_no_other_numbers_are_claimed() -> None:
     assert re.findall(r"over \d+ times[^;\n]*", README) == list(CLAIMS)
 
 
+def test_merges_on_spark_are_as_fast_or_faster() -> None:
+    assert "over 5 times as fast as delta-spark's; merges as fast or faster" in README
+    assert measured("merge, 5,000,000: faster than delta-spark") >= 1
+
+
 def test_each_row_of_the_comparison_names_tests_that_exist() -> None:
     page = (ROOT / "docs" / "explanation" / "comparison.md").read_text("utf-8")
     backed = dict(re.findall(r"^\| ([a-z][^|]*) \| ([^|]*) \|", page, re.M))

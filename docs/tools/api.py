@@ -121,7 +121,8 @@ def own_names() -> list[str]:
 def _front_page() -> str:
     homes = {each: f"{name}.md" for name, page in PAGES.items() for each in page.own}
     rows = []
-    for name in sorted(own_names(), key=str.lower):
+    # Actions last: few need them, and they would stand before `begin`.
+    for name in sorted(own_names(), key=lambda each: (each in PAGES["actions"].own, each.lower())):
         page = homes.get(name, "")
         rows.append((f"[`{name}`]({page}#deltasql.{name})", first_line(getattr(deltasql, name))))
     functions = [f"deltasql.{name}" for name in own_names() if name not in homes]
@@ -142,7 +143,8 @@ def _front_page() -> str:
 
 def _room(module: Any) -> str:
     name = module.__name__
-    parts = [f"# {name}", *(_directive(f"{name}.{each}") for each in module.__all__)]
+    parts = [f"# {name}", as_markdown(module.__doc__ or "")]
+    parts += [_directive(f"{name}.{each}") for each in module.__all__]
     return "\n\n".join(parts)
 
 

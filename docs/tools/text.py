@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from inspect import cleandoc, getdoc
+from itertools import groupby
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,16 +26,29 @@ def as_markdown(docstring: str) -> str:
 
     >>> as_markdown("Two lines:\n\n    one\n\nEnd.")
     'Two lines:\n\n```text\none\n```\n\nEnd.'
+    >>> as_markdown("Do:\n\n    a = f()\n\n    g(a)\n\nEnd.")
+    'Do:\n\n```python\na = f()\n\ng(a)\n```\n\nEnd.'
     """
     out = []
-    for block in cleandoc(docstring).split("\n\n"):
-        if block.startswith(">>>"):
-            out.append(f"```python\n{block}\n```")
-        elif block.startswith("    "):
-            out.append("```text\n" + re.sub(r"^    ", "", block, flags=re.MULTILINE) + "\n```")
-        else:
-            out.append(block)
+    for is_indented, blocks in groupby(cleandoc(docstring).split("\n\n"), _is_indented):
+        if is_indented:
+            code = dedent("\n\n".join(blocks))
+            out.append(f"```{'python' if _is_python(code) else 'text'}\n{code}\n```")
+            continue
+        out += [f"```python\n{each}\n```" if each.startswith(">>>") else each for each in blocks]
     return "\n\n".join(out)
+
+
+def _is_indented(block: str) -> bool:
+    return block.startswith("    ")
+
+
+def _is_python(code: str) -> bool:
+    """Whether this is a program: a word alone would be one too, so something is called."""
+    try:
+        return any(isinstance(node, ast.Call) for node in ast.walk(ast.parse(code)))
+    except SyntaxError:
+        return False
 
 
 def first_line(thing: object) -> str:

@@ -1,5 +1,20 @@
 """The Delta Lake transaction log, in a database you already run.
 
+>>> import tempfile, deltasql, pyarrow as pa
+>>> folder = tempfile.TemporaryDirectory()
+>>> uri = f"deltasql://sqlite/{folder.name}/catalog.db"
+>>> with deltasql.begin(uri) as tx:  # both tables, or neither
+...     metrics = tx.write("orders", pa.table({"id": [1, 2]}))
+...     metrics = tx.write("stock", pa.table({"left": [99]}))
+>>> tx.versions
+{'orders': 0, 'stock': 0}
+>>> deltasql.DeltaTable(f"{uri}?table=orders").count()
+2
+
+`begin` starts a transaction, `connect` opens a catalog with all it can do; `DeltaTable`
+and `write_deltalake` do what those of deltalake do; `deltasql.spark` is for PySpark, `deltasql.aio`
+for async code, and `deltasql.exceptions` has every error. docs/quickstart.md goes on from here.
+
 What `deltalake` exports is here under the same names, so that `from deltasql import …` takes the
 place of `from deltalake import …`; only `Metadata` is the action of the log, as its neighbours are,
 and not the class that `DeltaTable.metadata()` returns, which is `deltalake.Metadata`.

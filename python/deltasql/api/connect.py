@@ -30,7 +30,15 @@ _IDENTITIES = 64
 def connect(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> Catalog:
     """Open a catalog by URI or by its name in the configuration; close it, or use `with`.
 
-    Keyword arguments are settings: `connect(uri, mirror={"mode": "off"})`.
+    Keyword arguments are settings: `connect(uri, mirror={"mode": "off"})`. The database and its
+    tables come into being at the first use.
+
+    >>> import tempfile, deltasql, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with deltasql.connect(f"deltasql://sqlite/{folder.name}/catalog.db") as catalog:
+    ...     made = catalog.create_table("orders", pa.schema([("id", pa.int64())]))
+    ...     print([table.name for table in catalog.tables()])
+    ['orders']
     """
     chosen = _config(config, settings)
     return Catalog(_resolve(uri, chosen), chosen)
@@ -103,10 +111,19 @@ def pending_migrations(
 def begin(
     catalog: str | DeltaSqlUri | Catalog, config: Config | None = None, **settings: Any
 ) -> MultiTableTransaction:
-    """Start a transaction over the tables of a catalog.
+    """Start a transaction over the tables of a catalog: a URI, a name, or one that is open.
 
-    With a URI the catalog stays open for the next call, so that a loop of transactions does not
-    connect each time; they are closed when the process ends, or by `close_all`.
+    >>> import tempfile, deltasql, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with deltasql.begin(f"deltasql://sqlite/{folder.name}/catalog.db") as tx:
+    ...     metrics = tx.write("orders", pa.table({"id": [1, 2]}))  # both tables, or neither
+    ...     metrics = tx.write("stock", pa.table({"left": [99]}))
+    >>> tx.versions
+    {'orders': 0, 'stock': 0}
+
+    An error inside of the block takes everything back. Keyword arguments are settings, as those of
+    `connect`. With a URI the catalog stays open for the next call, so that a loop of transactions
+    does not connect each time; they are closed when the process ends, or by `close_all`.
     """
     if isinstance(catalog, Catalog):
         return catalog.begin()

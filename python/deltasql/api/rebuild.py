@@ -31,6 +31,14 @@ def rebuild(
     The catalog may be empty, or restored from an older backup: what it has is kept, what it
     lacks is added. A run that was interrupted is simply repeated. Without roots it looks below
     `table.data_root`. A catalog that is open is used as it is, and stays open.
+
+    >>> import tempfile, deltasql, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with deltasql.begin(f"deltasql://sqlite/{folder.name}/lost.db") as tx:
+    ...     metrics = tx.write("orders", pa.table({"id": [1]}))
+    >>> report = rebuild(f"deltasql://sqlite/{folder.name}/new.db", f"{folder.name}/lost_data")
+    >>> deltasql.DeltaTable(f"deltasql://sqlite/{folder.name}/new.db?table=orders").count()
+    1
     """
     held = nullcontext(uri) if isinstance(uri, Catalog) else connect(uri, config, **settings)
     with held as catalog:

@@ -52,6 +52,19 @@ class MultiTableTransaction(Verbs):
 
     Nothing is locked before the commit, and nothing is visible to others until it is ratified.
     `one_table` spares a transaction that is known to stay with one table to look at the others.
+
+    >>> import tempfile, deltasql, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"deltasql://sqlite/{folder.name}/catalog.db"
+    >>> with deltasql.begin(uri) as tx:
+    ...     metrics = tx.write("stock", pa.table({"sku": ["pen"], "left": [9]}))
+    >>> with deltasql.begin(uri) as tx:
+    ...     metrics = tx.write("orders", pa.table({"sku": ["pen"]}))
+    ...     metrics = tx.update("stock", {"left": "left - 1"}, predicate="sku = 'pen'")
+    ...     tx.read("stock").to_pylist()  # as the transaction sees it
+    [{'sku': 'pen', 'left': 8}]
+    >>> tx.versions
+    {'orders': 0, 'stock': 1}
     """
 
     def __init__(self, catalog: Catalog, *, one_table: bool = False) -> None:

@@ -34,7 +34,16 @@ def write_deltalake(
 ) -> None:
     """Write rows to a table, creating it when it does not exist.
 
+    `data` is anything Arrow-compatible: Arrow tables, readers and datasets, pandas, polars, DuckDB.
     A table object that is passed moves to the new version.
+
+    - `mode`: `error`, the default, refuses a table that exists; `append`; `overwrite`; `ignore`
+    - `predicate`: the rows that an overwrite replaces, as SQL; all of them without it
+    - `schema_mode`: `merge` adds columns that the table lacks, `overwrite` takes those of the data
+    - `partition_by`, `name`, `description`, `configuration`: of a table that comes into being
+    - `commit_properties`: metadata of the commit, and `app_transactions` to write a batch only once
+    - `target_file_size`, `writer_properties`: how Parquet files are written
+    - `storage_options`: of the object store, on top of those of the configuration
 
     >>> import tempfile, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()

@@ -111,8 +111,8 @@ class MirrorDivergedError(TxnLogMirrorError):
 
     default_message = "_delta_log holds a commit that the database did not make"
     default_help = (
-        "someone wrote to the table by path; nothing was overwritten. "
-        "Import the foreign commit or move it away, then publish again."
+        "someone wrote to the table by path; nothing was overwritten. `deltasql mirror adopt` "
+        "takes those commits in, `deltasql mirror reject` moves them aside; either publishes again."
     )
 
 

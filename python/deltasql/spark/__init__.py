@@ -1,12 +1,21 @@
 """What a PySpark user imports; nothing but pyspark is needed, no jar.
 
-import deltasql.spark
+    import deltasql.spark
+    from pyspark.sql import SparkSession
 
-frame = deltasql.spark.read(spark, "deltasql://sqlite//lake/meta.db?table=sales")
-deltasql.spark.write(frame, "deltasql://sqlite//lake/meta.db?table=copy")
-deltasql.spark.register(spark, "deltasql://sqlite//lake/meta.db")
-spark.sql("SELECT * FROM sales")
-deltasql.spark.DeltaTable.forName(spark, "sales").delete("day < '2020-01-01'")
+    spark = SparkSession.builder.getOrCreate()
+    catalog = "deltasql://sqlite//tmp/docstrings/catalog.db"
+
+    sales = spark.sql("SELECT 1L AS id, DATE '2024-05-01' AS day")
+    deltasql.spark.write(sales, f"{catalog}?table=sales", partition_by="day")
+    deltasql.spark.read(spark, f"{catalog}?table=sales", predicate="day > '2024-01-01'").show()
+
+    deltasql.spark.register(spark, catalog)  # all tables by name
+    spark.sql("SELECT count(*) FROM sales").show()
+    deltasql.spark.DeltaTable.forName(spark, "sales").delete("day < '2020-01-01'")
+
+`deltasql.begin(catalog)` commits DataFrames to several tables at once. docs/guides/spark.md leads
+through all of it.
 """
 
 from typing import TYPE_CHECKING, Any

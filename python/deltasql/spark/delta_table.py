@@ -42,6 +42,17 @@ class DeltaTable(TableCare):
 
     Every call looks at the latest version. Work on rows runs on the session's executors, and each
     operation is one commit in the database.
+
+        table = deltasql.spark.DeltaTable.forPath(spark, f"{catalog}?table=sales")
+        table.update("id = 1", {"day": "DATE '2024-05-02'"})
+        (
+            table.alias("t")
+            .merge(sales.alias("s"), "t.id = s.id")
+            .whenMatchedUpdateAll()
+            .whenNotMatchedInsertAll()
+            .execute()
+        )
+        table.history(1).show()
     """
 
     def __init__(

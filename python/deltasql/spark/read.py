@@ -43,6 +43,12 @@ def read(
 
     With a transaction, give a table's name instead of a URI: the rows are those that the
     transaction sees, its own changes included, and can be used until it ends.
+
+        deltasql.spark.read(spark, f"{catalog}?table=sales", predicate="day >= '2024-05-01'")
+        deltasql.spark.read(spark, f"{catalog}?table=sales", version=0, columns=["id"])
+        with deltasql.begin(catalog) as tx:
+            tx.delete("sales", "id = 9")
+            deltasql.spark.read(spark, "sales", transaction=tx).count()
     """
     if transaction is not None:
         return _read_staged(spark, transaction, str(uri), columns, predicate)

@@ -23,6 +23,9 @@ def register(
     With a catalog, its tables are found by name in `format("deltasql")`, in `DeltaTable.forName`
     and in streams, and with `views` each of them becomes a temporary view for `spark.sql`, at the
     version of this moment: call again to see later commits.
+
+        deltasql.spark.register(spark, catalog)
+        spark.sql("SELECT max(id) FROM sales").show()
     """
     require_pyspark()
     from deltasql.spark.source import DeltaSqlSource, source_class

@@ -61,6 +61,14 @@ def stream_writer(
     left out. With `persist` a batch is computed once and kept while it is written; that is the
     default for more than one table. A batch that meets a conflict with another writer is tried
     `attempts` times.
+
+        write = deltasql.spark.stream_writer(
+            {"good": lambda df: df.where("id > 0"), "bad": lambda df: df.where("id <= 0")},
+            app_id="sales",
+            catalog=catalog,
+        )
+        stream = spark.readStream.format("rate").load().selectExpr("value AS id")
+        query = stream.writeStream.foreachBatch(write)  # .option("checkpointLocation", …).start()
     """
     if not app_id:
         raise TxnLogConfigError(

@@ -39,6 +39,12 @@ def write(
     `properties`. `schema_mode` is merge or overwrite. With overwrite, `replace_where` says which
     rows are replaced. With `app_id` and `app_version` a write that was committed before is left
     out, so that it can be repeated after a crash.
+
+        deltasql.spark.write(sales, f"{catalog}?table=copy", partition_by="day")
+        deltasql.spark.write(
+            sales, f"{catalog}?table=copy", mode="overwrite", replace_where="day = '2024-05-01'"
+        )
+        deltasql.spark.write(sales, f"{catalog}?table=copy", app_id="nightly", app_version=1)
     """
     if not is_spark_frame(df):
         raise TxnLogEngineError(
