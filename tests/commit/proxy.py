@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
     from deltasql.uri import DeltaSqlUri
 
-Cut = Literal["reply to COMMIT", "reply to SELECT", "request after BEGIN", "half of it"]
+Cut = Literal[
+    "reply to COMMIT",
+    "half of the reply to COMMIT",
+    "reply to SELECT",
+    "half of the reply to SELECT",
+    "request after BEGIN",
+    "half of it",
+]
 
 
 class Proxy:
@@ -31,6 +38,7 @@ class Proxy:
         self._open: list[socket.socket] = []
         self._armed: tuple[Cut, Callable[[], None]] | None = None
         self._refusing = False
+        self._spared = 0
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -46,9 +54,17 @@ class Proxy:
         port: int = self._listener.getsockname()[1]
         return replace(uri, host="127.0.0.1", port=port, sslmode="disable")
 
-    def arm(self, cut: Cut, then: Callable[[], None] = lambda: None) -> None:
-        """Cut the next conversation that gets so far; call `then` before the client can know."""
+    def arm(self, cut: Cut, then: Callable[[], None] = lambda: None, *, but_first: int = 0) -> None:
+        """Cut the next conversation that gets so far; call `then` before the client can know.
+
+        The first few replies of the kind can be spared.
+        """
+        self._spared = but_first
         self._armed = (cut, then)
+
+    def disarm(self) -> None:
+        """Cut nothing more."""
+        self._armed = None
 
     def refuse(self) -> None:
         """The server is gone for good: end every connection, accept no other."""
@@ -86,6 +102,15 @@ class Proxy:
 
     def is_armed(self, cut: Cut) -> bool:
         return self._armed is not None and self._armed[0] == cut
+
+    def cuts_reply(self, word: str) -> Cut | None:
+        """Tell whether, and how, the reply to this word is cut."""
+        with self._guard:
+            cut = None if self._armed is None else self._armed[0]
+            if cut is None or not cut.endswith(f"reply to {word}"):
+                return None
+            self._spared -= 1
+            return cut if self._spared < 0 else None
 
     def fire(self) -> None:
         """Do what was asked for at the cut; once."""
@@ -128,12 +153,11 @@ class _Conversation:
                 self._began |= message[:1] == b"C" and message[5:-1] == b"BEGIN"
                 if message[:1] == b"C" and message[5:-1] == b"COMMIT":
                     self._began = False
-                    if self._proxy.is_armed("reply to COMMIT"):
-                        self._cut()
-                        return
                 # The end of a statement that commits by itself is told after it has committed.
-                told = message[:1] == b"C" and message[5:11] == b"SELECT"
-                if told and self._proxy.is_armed("reply to SELECT"):
+                word = message[5:11].decode("ascii", "replace") if message[:1] == b"C" else ""
+                cut = self._proxy.cuts_reply(word) if word in ("COMMIT", "SELECT") else None
+                if cut is not None:
+                    _send(self._client, message[: len(message) // 2 if "half" in cut else 0])
                     self._cut()
                     return
                 _send(self._client, message)

@@ -186,12 +186,14 @@ def test_files_of_a_running_transaction_stay_and_abandoned_ones_go(lake: Catalog
     (root / "orphan.parquet").write_bytes(b"x")
     (root / "spark").mkdir()
     (root / "spark/orphan.parquet").write_bytes(b"x")
+    (root / "early/_temporary").mkdir(parents=True)  # its writer died before the first file
     day_ms = timedelta(days=1) // timedelta(milliseconds=1)
     table_id = lake.table("t").row.table_id
     with lake.store.change() as (session, _):
         rows = [
             ("dead", table_id, f"{root}/orphan.parquet", now_ms() - day_ms),
             ("dead", table_id, f"{root}/spark/", now_ms() - day_ms),
+            ("dead", table_id, f"{root}/early/", now_ms() - day_ms),
         ]
         session.insert("insert_staged_file", rows)
     assert opened(lake).vacuum() == []

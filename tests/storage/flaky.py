@@ -11,14 +11,30 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from types import TracebackType
 
-Trouble = Literal["lose the answer", "fail", "be silent", "conflict"]
+Trouble = Literal[
+    "lose the answer",
+    "fail",  # too busy
+    "break",  # a mistake of its own
+    "be silent",
+    "conflict",
+    "be late",  # what was asked for happens when nobody waits for it any more
+    "do it twice",  # as a middleman that repeats it; told is how the second time went
+]
+_LATE_S = 2.0
+_REFUSALS = {"fail": 503, "break": 500, "conflict": 409}
 
 
 class FlakyServer:
-    """Passes requests on; each trouble in `troubles` befalls one request of that method."""
+    """Passes requests on; each trouble in `troubles` befalls one request of that method.
+
+    Those in `strikes` befall the requests of these numbers, whatever they ask for.
+    """
 
     def __init__(self, upstream: str) -> None:
         self.troubles: list[tuple[str, Trouble]] = []
+        self.strikes: dict[int, Trouble] = {}
+        self.late: list[threading.Thread] = []
+        self._guard = threading.Lock()
         self.requests: list[str] = []
         self.users: list[str] = []
         self._upstream = urlsplit(upstream).netloc
@@ -55,26 +71,41 @@ class FlakyServer:
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
-        self.requests.append(f"{request.command} {request.path}")
+        with self._guard:
+            struck = self.strikes.pop(len(self.requests), None)
+            self.requests.append(f"{request.command} {request.path}")
         self.users.append(request.headers.get("Authorization", ""))
-        trouble = None
+        trouble = struck
         if self.troubles and self.troubles[0][0] == request.command:
             trouble = self.troubles.pop(0)[1]
         if trouble == "be silent":
             self._quiet.wait(60)
             request.close_connection = True
-        elif trouble in ("fail", "conflict"):
-            self._send(request, 503 if trouble == "fail" else 409, b"<Error>busy</Error>")
+        elif trouble == "be late":
+            self.late.append(threading.current_thread())
+            self._quiet.wait(_LATE_S)
+            self._ask(request, body)
+            request.close_connection = True
+        elif trouble in _REFUSALS:
+            self._send(request, _REFUSALS[trouble], b"<Error>busy</Error>")
         else:
-            connection = HTTPConnection(self._upstream, timeout=30)
-            connection.request(request.command, request.path, body, dict(request.headers))
-            reply = connection.getresponse()
-            content = reply.read()
-            connection.close()
+            if trouble == "do it twice":
+                self._ask(request, body)
+            status, content, headers = self._ask(request, body)
             if trouble == "lose the answer":
                 request.close_connection = True
             else:
-                self._send(request, reply.status, content, dict(reply.getheaders()))
+                self._send(request, status, content, headers)
+
+    def _ask(
+        self, request: BaseHTTPRequestHandler, body: bytes
+    ) -> tuple[int, bytes, dict[str, str]]:
+        connection = HTTPConnection(self._upstream, timeout=30)
+        connection.request(request.command, request.path, body, dict(request.headers))
+        reply = connection.getresponse()
+        content = reply.read()
+        connection.close()
+        return reply.status, content, dict(reply.getheaders())
 
     def _send(
         self,

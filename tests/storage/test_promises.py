@@ -203,6 +203,15 @@ def test_what_is_gone_may_be_deleted_again(storage: Storage) -> None:
     assert names(storage) == []
 
 
+def test_a_folder_is_no_file_to_delete(storage: Storage) -> None:
+    storage.put("a/b", b"1")
+    storage.delete("a")
+    assert names(storage) == ["a/b"]
+    storage.delete("a/b")
+    storage.delete_many(["a"])  # on a disk the folder is still there
+    assert names(storage) == []
+
+
 def test_many_files_are_deleted_at_once(storage: Storage) -> None:
     kept = ["b/5", "b/50"]
     gone = ["a", "b/1", "c d/%41", "z"]

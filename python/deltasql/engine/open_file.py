@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import uuid
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 
 from deltasql.engine.partitions import partition_folder
 from deltasql.engine.statistics import Statistics
+from deltasql.exceptions import TxnLogStorageError
 from deltasql.model.actions import AddFile
 from deltasql.model.clock import now_ms
 
@@ -65,17 +65,27 @@ class OpenFile:
 
     def close(self) -> list[AddFile]:
         """Complete the file, and return it if there is one."""
-        return [] if self._writer is None else [self._finish()]
+        try:
+            return [] if self._writer is None else [self._finish()]
+        except BaseException:
+            self.discard()
+            raise
 
     def discard(self) -> None:
-        """Give up what is not complete: it never appears."""
+        """Give up what is not complete: it never appears.
+
+        Raises what the storage makes of the error at hand, where it says more: a disk is full.
+        """
         if self._context is not None:
             kind, error, traceback = sys.exc_info()
             failed = error if error is not None else RuntimeError("given up")
             context, self._context, self._writer = self._context, None, None
             # The block of the file ends as if it had failed with this very error.
-            with suppress(type(failed)):
+            try:
                 context.__exit__(kind or type(failed), failed, traceback)
+            except type(failed) as told:
+                if told is not failed and isinstance(told, TxnLogStorageError):
+                    raise
 
     def _write_rows(self, rows: pa.Table) -> list[AddFile]:
         done = []

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _CLAIM = 8  # targets at a time
 _REPORT_S = 1.0
+# No setting asks for a longer lease or wait: one that ends later is of a clock that was ahead.
+_LONGEST_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +124,14 @@ class Reconciler:
 
     def _claim(self) -> list[Target]:
         now = now_ms()
-        until_ms = now + int(1000 * self._config.mirror.lease_s)
         with self._store.relaxed() as session:
             claimed = session.query(
-                "claim_targets", claimed_by=self.name, now_ms=now, until_ms=until_ms, limit=_CLAIM
+                "claim_targets",
+                claimed_by=self.name,
+                now_ms=now,
+                until_ms=now + int(1000 * self._config.mirror.lease_s),
+                longest_ms=now + _LONGEST_MS,
+                limit=_CLAIM,
             )
         if not claimed:
             return []

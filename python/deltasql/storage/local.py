@@ -20,7 +20,7 @@ from deltasql.storage.base import FileInfo, Sink, Storage, checked, folder_of, s
 from deltasql.storage.location import Location, data_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence, Set
 
 # A file without a name needs this flag, and /proc to give it one.
 _UNNAMED = getattr(os, "O_TMPFILE", 0) if os.path.isdir("/proc/self/fd") else 0
@@ -28,6 +28,7 @@ _KNOWS_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 _TEMPORARY = ".deltasql-"
 _LOG = "_delta_log"
 _BUFFER = 64 * 1024
+_DISK_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}
 
 
 class LocalStorage:
@@ -93,7 +94,8 @@ class LocalStorage:
             with self._told("writer", name):
                 # Arrow writes to its own kind of file without asking Python, small parts together.
                 sink = pa.output_stream(temporary, compression=None, buffer_size=_BUFFER)
-            with sink:
+            # The block reads as well: only what the disk says to a write is told as ours.
+            with self._told("writer", name, only=_DISK_REFUSES), sink:
                 yield sink
 
     def read(self, name: str) -> bytes:
@@ -144,8 +146,9 @@ class LocalStorage:
             return os.path.getsize(path)
 
     def delete(self, name: str) -> None:
-        """Delete a file; one that is gone already is fine."""
-        with self._told("delete", name), suppress(FileNotFoundError, NotADirectoryError):
+        """Delete a file; one that is gone already is fine, and so is a folder, which is none."""
+        absent = suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError)
+        with self._told("delete", name), absent:
             os.unlink(self._path(name, "delete"))
 
     def delete_many(self, names: Iterable[str]) -> None:
@@ -206,13 +209,15 @@ class LocalStorage:
                 os.close(file)
 
     @contextmanager
-    def _told(self, operation: str, name: str) -> Iterator[None]:
+    def _told(self, operation: str, name: str, *, only: Set[int] = frozenset()) -> Iterator[None]:
         """Tell what was tried when the system says no."""
         try:
             yield
         except (FileNotFoundError, TxnLogStorageError):
             raise
         except OSError as error:
+            if only and error.errno not in only:
+                raise
             raise self._fault(operation, name, error) from error
 
     def _fault(self, operation: str, name: str, error: OSError) -> TxnLogStorageError:
@@ -370,21 +375,17 @@ def _walk(root: str, folder: str, after: str, seen: set[str]) -> Iterator[FileIn
     except (FileNotFoundError, NotADirectoryError):
         return
     for name, entry in found:
-        is_folder = name.endswith("/")
+        is_folder, is_temporary = name.endswith("/"), entry.name.startswith(_TEMPORARY)
         if is_folder and not (name > after or after.startswith(name)):
             continue
         if is_folder and (not entry.is_symlink() or _leads_on(entry, seen)):
             yield from _walk(root, name, after, seen)
-        elif entry.name == _LOG if is_folder else name > after and not _is_temporary(entry):
+        elif entry.name == _LOG if is_folder else name > after and not is_temporary:
             try:
                 facts = entry.stat(follow_symlinks=not is_folder)
             except FileNotFoundError:  # deleted since the folder was read
                 continue
             yield FileInfo(name.rstrip("/"), facts.st_size, facts.st_mtime_ns // 1_000_000)
-
-
-def _is_temporary(entry: os.DirEntry[str]) -> bool:
-    return entry.name.startswith(_TEMPORARY)
 
 
 def _leads_on(link: os.DirEntry[str], seen: set[str]) -> bool:

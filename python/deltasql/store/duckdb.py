@@ -60,6 +60,8 @@ _PHYSICAL = {
     "BLOB": pa.binary(),
     "BOOLEAN": pa.bool_(),
 }
+# When a COMMIT finds no room on the disk, DuckDB may end the process: none is begun with less.
+_ROOM_BYTES = 8 << 20
 # Within the one process that may open the file, writers take turns instead of clashing at COMMIT.
 _turns: dict[str, threading.RLock] = {}
 _turns_guard = threading.Lock()
@@ -68,8 +70,8 @@ _turns_guard = threading.Lock()
 class DuckdbSession:
     """One DuckDB cursor while it is borrowed."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
+    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None = None) -> None:
+        self._connection, self._path = connection, path
         self._in_transaction = False
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
@@ -113,6 +115,8 @@ class DuckdbSession:
         return dict(rows)
 
     def begin(self) -> None:
+        if self._path is not None:
+            _check_room(self._path)
         self._connection.execute("BEGIN TRANSACTION")
         self._in_transaction = True
 
@@ -170,7 +174,7 @@ class DuckdbDialect:
                 "this DuckDB database was opened before a fork and belongs to the parent process",
                 help="Open the catalog after the fork, or keep the log in SQLite or PostgreSQL.",
             )
-        session = DuckdbSession(self._root.cursor())
+        session = DuckdbSession(self._root.cursor(), self._path)
         try:
             yield session
         finally:
@@ -210,6 +214,18 @@ class DuckdbDialect:
         if not self._closed and self._pid == os.getpid():
             self._root.close()
         self._closed = True
+
+
+def _check_room(path: Path) -> None:
+    if not hasattr(os, "statvfs"):
+        return
+    disk = os.statvfs(path.parent)
+    room = disk.f_bavail * disk.f_frsize
+    if room < _ROOM_BYTES:
+        raise StoreUnavailableError(
+            f"the disk of the DuckDB database {str(path)!r} is full: {room} bytes are free",
+            help=f"Make room: {_ROOM_BYTES >> 20} MiB at least must be free to commit.",
+        )
 
 
 @cache

@@ -138,8 +138,9 @@ WHERE table_id = $table_id AND target = $target AND published_version > $version
 
 -- part: due_targets
 SELECT g.table_id, g.target FROM dl_mirror_targets g JOIN dl_table_heads h ON h.table_id = g.table_id
-  WHERE h.version > g.published_version AND g.state <> 'QUARANTINED' AND g.next_attempt_ms <= $now_ms
-    AND g.claimed_until_ms <= $now_ms
+  WHERE h.version > g.published_version AND g.state <> 'QUARANTINED'
+    AND (g.next_attempt_ms <= $now_ms OR g.next_attempt_ms > $longest_ms)
+    AND (g.claimed_by IS NULL OR g.claimed_until_ms <= $now_ms OR g.claimed_until_ms > $longest_ms)
   ORDER BY g.claimed_until_ms, g.table_id, g.target
   LIMIT $limit;
 

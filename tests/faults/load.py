@@ -1,0 +1,207 @@
+"""Writers and readers that go on while the ground shakes, and write down what they were told.
+
+A transaction writes three tables: the same new row in two of them, and the number of the
+transaction in a third, by append, by merge or by overwriting what the writer had there. So each
+reader can tell a torn transaction, and the end tells a lost or a doubled one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import deltasql
+from deltasql.exceptions import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    RetriesExhaustedError,
+    TxnLogStoreError,
+)
+from tests.commit.support import PROCESSES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+TWINS = ("a", "b")
+ROW = pa.schema([("writer", pa.string()), ("number", pa.int64())])
+
+
+@dataclass(slots=True)
+class Told:
+    """What a writer was told about its transactions, by number."""
+
+    acknowledged: list[int] = field(default_factory=list)
+    unknown: list[int] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, out: Path) -> Told:
+        """Read what a writer wrote down; one that was killed may leave half a line."""
+        told = cls()
+        for line in out.read_text().splitlines() if out.exists() else ():
+            try:
+                number, kind, text = json.loads(line)
+            except ValueError:
+                continue
+            if kind == "refused":
+                told.refused[number] = text
+            else:
+                getattr(told, kind).append(number)
+        return told
+
+
+def open_lake(uri: DeltaSqlUri, folder: Path, **settings: Any) -> Catalog:
+    """Open the catalog whose tables lie in a folder; commits are published at once."""
+    given = {"table": {"data_root": str(folder / "lake")}, "pool": {"timeout_s": 30}}
+    return deltasql.connect(uri, **{**given, **settings})
+
+
+def create(catalog: Catalog, writers: Sequence[str]) -> None:
+    """Create the three tables; every writer has a row, and a partition, in the third."""
+    for name in TWINS:
+        catalog.create_table(name, ROW)
+    catalog.create_table("last", ROW, partition_by=["writer"])
+    with catalog.begin() as tx:
+        tx.write("last", pa.table({"writer": list(writers), "number": [-1] * len(writers)}, ROW))
+
+
+def write(uri: DeltaSqlUri, folder: Path, writer: str) -> None:
+    """Run transactions until the stop file is there; the process ends with 0 if all was told."""
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # it tells of each attempt
+    with (folder / f"{writer}.told").open("a") as out, open_lake(uri, folder) as catalog:
+        for number in count():
+            if (folder / "stop").exists():
+                return
+            kind, text = _one(catalog, writer, number)
+            out.write(json.dumps([number, kind, text]) + "\n")
+            out.flush()
+
+
+def _one(catalog: Catalog, writer: str, number: int) -> tuple[str, str]:
+    row = pa.table({"writer": [writer], "number": [number]}, ROW)
+    try:
+        with catalog.begin() as tx:
+            for name in TWINS:
+                tx.write(name, row)
+            if number % 2:
+                same = f"t.writer = s.writer AND t.writer = '{writer}'"
+                merger = tx.merge("last", row, same, source_alias="s", target_alias="t")
+                merger.when_matched_update_all().execute()
+            else:
+                tx.write("last", row, mode="overwrite", predicate=f"writer = '{writer}'")
+    except CommitOutcomeUnknownError as error:
+        return "unknown", type(error).__name__
+    except CommitConflictError as error:
+        return "refused", type(error).__name__
+    except (TxnLogStoreError, RetriesExhaustedError) as error:
+        # Any other error ends the process, and fails the test.
+        time.sleep(0.05)
+        return "refused", type(error).__name__
+    return "acknowledged", ""
+
+
+def read(uri: DeltaSqlUri, folder: Path, writers: Sequence[str], name: str) -> None:
+    """Look at all tables as of one moment, again and again; says how often it could."""
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+    good = failed = 0
+    with open_lake(uri, folder) as catalog:
+        while not (folder / "stop").exists():
+            before = {writer: Told.of(folder / f"{writer}.told") for writer in writers}
+            try:
+                with catalog.begin() as tx:
+                    seen = {table: tx.read(table) for table in (*TWINS, "last")}
+            except TxnLogStoreError:
+                failed += 1
+                time.sleep(0.05)
+                continue
+            problems = disagreements(seen, before)
+            if problems:
+                (folder / f"{name}.problems").write_text("\n".join(problems))
+                return
+            good += 1
+    (folder / f"{name}.read").write_text(json.dumps([good, failed]))
+
+
+def disagreements(seen: dict[str, pa.Table], told: dict[str, Told]) -> list[str]:
+    """Say what is torn, doubled or lost in tables that were read after all this was told."""
+    problems = []
+    twins = [sorted(map(tuple, _rows(seen[name]))) for name in TWINS]
+    if twins[0] != twins[1]:
+        problems.append(f"torn: {set(twins[0]) ^ set(twins[1])} is in one table only")
+    if len(set(twins[0])) != len(twins[0]):
+        problems.append("doubled: a row is there twice")
+    last = _rows(seen["last"])
+    if sorted(writer for writer, _ in last) != sorted(told):
+        problems.append(f"the third table has other writers: {last}")
+    for writer, number in last:
+        found = {n for w, n in twins[0] if w == writer}
+        if number != max(found, default=-1):
+            problems.append(f"torn: {writer} is at {number}, its rows are up to {max(found)}")
+        if lost := set(told[writer].acknowledged) - found:
+            problems.append(f"lost: {writer} {sorted(lost)}")
+        if undead := set(told[writer].refused) & found:
+            why = {number: told[writer].refused[number] for number in undead}
+            problems.append(f"refused, and there: {writer} {why}")
+    return problems
+
+
+def _rows(table: pa.Table) -> list[tuple[str, int]]:
+    return list(zip(table["writer"].to_pylist(), table["number"].to_pylist(), strict=True))
+
+
+class Load:
+    """Writers and readers in processes of their own."""
+
+    def __init__(self, uri: DeltaSqlUri, folder: Path, *, writers: int, readers: int) -> None:
+        self.folder, self.writers = folder, [f"w{number}" for number in range(writers)]
+        self.readers = [f"r{number}" for number in range(readers)]
+        with open_lake(uri, folder) as catalog:
+            create(catalog, self.writers)
+        self._processes = [
+            PROCESSES.Process(target=write, args=(uri, folder, name)) for name in self.writers
+        ] + [
+            PROCESSES.Process(target=read, args=(uri, folder, self.writers, name))
+            for name in self.readers
+        ]
+        for process in self._processes:
+            process.start()
+
+    def told(self) -> dict[str, Told]:
+        """What the writers were told so far."""
+        return {writer: Told.of(self.folder / f"{writer}.told") for writer in self.writers}
+
+    def wait_for_more(self, many: int) -> None:
+        """Wait until every writer had so many more transactions acknowledged."""
+        start = {writer: len(told.acknowledged) for writer, told in self.told().items()}
+        while any(len(t.acknowledged) < start[w] + many for w, t in self.told().items()):
+            assert all(process.is_alive() for process in self._processes), self.problems()
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Let everybody finish what is in hand."""
+        (self.folder / "stop").touch()
+        for process in self._processes:
+            process.join(120)
+            if process.is_alive():
+                os.kill(process.pid or 0, 9)
+        assert [process.exitcode for process in self._processes] == [0] * len(self._processes)
+
+    def problems(self) -> str:
+        """What the readers complained of."""
+        return "\n".join(path.read_text() for path in self.folder.glob("*.problems"))
+
+    def reads(self) -> tuple[int, int]:
+        """How many reads worked and how many failed by a typed error."""
+        each = [json.loads((self.folder / f"{name}.read").read_text()) for name in self.readers]
+        return sum(good for good, _ in each), sum(failed for _, failed in each)

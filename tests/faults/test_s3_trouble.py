@@ -1,0 +1,138 @@
+"""S3 fails, is silent, late, or does things twice: at each request of an operation in turn."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from deltasql.exceptions import TxnLogError
+from tests.commit.support import audit
+from tests.mirror.support import open_mirrored
+from tests.s3 import options_for
+from tests.storage.flaky import FlakyServer, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+    Change = Callable[[Catalog], None]
+
+EVERYTHING = bool(os.environ.get("DELTASQL_EVERYTHING"))
+TROUBLES: tuple[Trouble, ...] = (
+    "lose the answer",
+    "fail",
+    "break",
+    "be silent",
+    "be late",
+    "do it twice",
+)
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array([1] * len(ids), pa.int64())})
+
+
+def append(catalog: Catalog) -> None:
+    with catalog.begin() as tx:
+        tx.write("t", rows(10))
+        tx.write("u", rows(11))
+
+
+def overwrite(catalog: Catalog) -> None:
+    with catalog.begin() as tx:
+        tx.write("t", rows(10, 11), mode="overwrite")
+
+
+def merge(catalog: Catalog) -> None:
+    with catalog.begin() as tx:
+        merger = tx.merge("t", rows(2, 3), "t.id = s.id", source_alias="s", target_alias="t")
+        merger.when_matched_update({"v": "t.v + 1"}).when_not_matched_insert_all().execute()
+
+
+CHANGES: tuple[Change, ...] = (append, overwrite, merge)
+
+
+def open_on_s3(uri: DeltaSqlUri, location: str, address: str) -> Catalog:
+    return open_mirrored(
+        uri,
+        location,
+        mirror={"mode": "sync", "initial_backoff_s": 0},
+        storage={"options": options_for(address), "timeout_s": 1, "retries": 4},
+    )
+
+
+@pytest.fixture
+def flaky(s3_server: str) -> Iterator[FlakyServer]:
+    with FlakyServer(s3_server) as server:
+        yield server
+
+
+@pytest.fixture
+def steady(sqlite_uri: DeltaSqlUri, s3_server: str, s3_location: str) -> Iterator[Catalog]:
+    """A catalog by way of the server itself."""
+    options = {"options": options_for(s3_server)}
+    with open_mirrored(sqlite_uri, s3_location, storage=options) as catalog:
+        yield catalog
+
+
+def begin_again(catalog: Catalog) -> None:
+    with catalog.begin() as tx:
+        for name in ("t", "u"):
+            tx.write(name, rows(1, 2), mode="overwrite")
+
+
+def contents(catalog: Catalog, address: str) -> dict[str, list[tuple[int, int]]]:
+    """The rows of both tables, after it was checked that readers of the logs see the same."""
+    audit(catalog)
+    catalog.mirror.run(once=True)
+    found = {}
+    with catalog.begin() as tx:
+        for name in ("t", "u"):
+            seen = tx.read(name)
+            found[name] = sorted(zip(*(seen[c].to_pylist() for c in ("id", "v")), strict=True))
+            place = catalog.table(name).location
+            stock = deltalake.DeltaTable(place, storage_options=options_for(address))
+            assert stock.version() == catalog.table(name).version()
+            table = stock.to_pyarrow_table()
+            told = zip(*(table[c].to_pylist() for c in ("id", "v")), strict=True)
+            assert sorted(told) == found[name]
+    return found
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_trouble_with_any_request_is_borne_or_told(
+    steady: Catalog, s3_location: str, s3_server: str, flaky: FlakyServer, change: Change
+) -> None:
+    begin_again(steady)
+    before = contents(steady, s3_server)
+    with open_on_s3(steady.uri, s3_location, flaky.address) as far:
+        change(far)
+    requests = len(flaky.requests)
+    wanted = contents(steady, s3_server)
+    assert wanted != before
+    cases = [(number, trouble) for number in range(requests) for trouble in TROUBLES]
+    failed = 0
+    # A step that shares no factor with the number of troubles: each comes, at other requests.
+    chosen = cases if EVERYTHING else cases[::11]
+    for number, trouble in chosen:
+        begin_again(steady)
+        with open_on_s3(steady.uri, s3_location, flaky.address) as far:
+            flaky.strikes = {len(flaky.requests) + number: trouble}
+            try:
+                change(far)
+            except TxnLogError:
+                failed += 1
+                assert contents(steady, s3_server) == before, f"{trouble} at request {number}"
+                continue
+        for late in flaky.late:
+            late.join()
+        assert contents(steady, s3_server) == wanted, f"{trouble} at request {number}"
+        assert steady.mirror.status("t")[0].state == "ACTIVE"
+    assert failed < len(chosen)  # a request is repeated
+    print(f"{change.__name__}: {len(chosen)} troubles, {requests} requests, {failed} told")
