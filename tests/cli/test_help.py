@@ -134,6 +134,7 @@ def test_example_of_the_console_runs_until_it_is_stopped(tmp_path: Path) -> None
     ("words", "hint"),
     [
         (["miror"], "'mirror'"),
+        (["show"], "'config show' or 'table show'"),
         (["table", "lst"], "'list'"),
         (["mirror", "targets", "ad"], "'add'"),
         (["--format", "jsn", "table", "list"], "'json'"),

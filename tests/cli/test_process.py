@@ -126,6 +126,18 @@ def test_logs_are_json_lines_on_stderr(uri: str) -> None:
     assert "numFilesAdded" in run.stdout
 
 
+def test_a_server_that_is_not_there_is_told_of_once() -> None:
+    run = subprocess.run(
+        [*DELTASQL, "--uri", "deltasql://postgres/etl:hunter2@127.0.0.1:1/lake", "table", "list"],
+        capture_output=True,
+        text=True,
+    )
+    assert (run.returncode, run.stdout) == (3, "")
+    assert run.stderr.count("Connection refused") == 1
+    assert "Help: " in run.stderr
+    assert "hunter2" not in run.stderr
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_scripts_for_completion_name_the_program(shell: str) -> None:
     run = subprocess.run(

@@ -35,8 +35,18 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            hint = nearest(args[0], self.list_commands(ctx))
+            hint = self._in_groups(ctx, args[0]) or nearest(args[0], self.list_commands(ctx))
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx) from error
+
+    def _in_groups(self, ctx: click.Context, name: str) -> str:
+        """Return a hint at the groups that have a command of this name, or nothing."""
+        found = [
+            f"'{group} {name}'"
+            for group in self.list_commands(ctx)
+            if isinstance(command := self.get_command(ctx, group), click.Group)
+            and name in command.commands
+        ]
+        return f" Did you mean {' or '.join(found)}?" if found else ""
 
     def invoke(self, ctx: click.Context) -> object:
         try:

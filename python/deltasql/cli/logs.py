@@ -32,6 +32,8 @@ def set_up_logging(verbose: int, log_format: str) -> None:
         root.addHandler(_ours)
     _ours.setFormatter(_formatter(log_format))
     logging.getLogger("deltasql").setLevel(_LEVELS[min(verbose, 2)])
+    # It warns of what the error that follows says, once for each attempt.
+    logging.getLogger("psycopg.pool").setLevel(logging.WARNING if verbose else logging.ERROR)
 
 
 def _formatter(log_format: str) -> logging.Formatter:
