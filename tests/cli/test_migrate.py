@@ -262,8 +262,8 @@ def test_watching_goes_on_until_it_is_told_to_stop(sqlite_uri: DeltaSqlUri, sale
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["state"] == "followed"
         write(sales, 3)
-        states = (json.loads(line) for line in process.stdout)
-        assert next(each for each in states if each["commits"])["last_version"] == 3
+        # Looks that find nothing are not told.
+        assert json.loads(process.stdout.readline())["last_version"] == 3
         process.send_signal(signal.SIGTERM)
         process.communicate()
     assert process.returncode == 0

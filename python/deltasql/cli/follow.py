@@ -59,6 +59,15 @@ def _refresh(
     show_report(context, report)
 
 
+def _look_again(
+    context: Context, catalog: Catalog, source: str, chosen: tuple[str | None, str | None]
+) -> None:
+    namespace, name = chosen
+    report = catalog.follow(source, name=name, namespace=namespace)
+    if report.state != "up to date":
+        show_report(context, report)
+
+
 def _keep_following(
     context: Context,
     catalog: Catalog,
@@ -71,9 +80,15 @@ def _keep_following(
 
     with stopping() as stop:
         talk("following; stop with SIGTERM or Ctrl-C")
+        is_shown = False
         while not stop.is_set():
             try:
-                _refresh(context, catalog, source, chosen)
+                # Once as it is, then only what comes: most looks find nothing.
+                if is_shown:
+                    _look_again(context, catalog, source, chosen)
+                else:
+                    _refresh(context, catalog, source, chosen)
+                    is_shown = True
             except (StoreBusyError, StoreUnavailableError, OSError) as error:
                 talk(f"not reached, trying again: {str(error).splitlines()[0]}")
             stop.wait(seconds)

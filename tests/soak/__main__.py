@@ -1,0 +1,82 @@
+"""Run all roles for long on one database after the other, and write the page: `make soak`.
+
+What is wrong is printed, and left where it says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import secrets
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.conftest import new_catalog_uri
+from tests.soak.ledger import Place
+from tests.soak.report import figures, tables
+from tests.soak.run import run
+
+_PAGE = Path(__file__).parents[2] / "docs" / "reliability" / "soak.md"
+_FROM, _TO = "<!-- figures -->", "<!-- end of figures -->"
+_TITLES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "duckdb": "DuckDB, in threads"}
+
+
+def main(arguments: list[str]) -> int:
+    """Run it; 1 if something was lost, torn or failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10, help="on each database")
+    parser.add_argument("--seed", default=secrets.token_hex(4))
+    parser.add_argument("--backends", default="postgres,sqlite")
+    parser.add_argument("--writers", type=int, default=16)
+    parser.add_argument("--readers", type=int, default=4)
+    parser.add_argument("--retention", type=float, default=60, help="of the vacuum, in seconds")
+    parser.add_argument("--page", type=Path, default=_PAGE, help="where the figures are put")
+    asked = parser.parse_args(arguments)
+    found = []
+    for backend in asked.backends.split(","):
+        folder = Path(tempfile.mkdtemp(prefix=f"soak-{backend}-"))
+        for uri in new_catalog_uri(backend, folder):
+            soak = run(
+                Place(uri, folder, asked.retention),
+                seed=asked.seed,
+                seconds=60 * asked.minutes,
+                writers=asked.writers,
+                readers=asked.readers,
+                threads=backend == "duckdb",
+            )
+        load = round(os.getloadavg()[1])
+        told = figures(soak, title=_TITLES[backend], seed=asked.seed, backend=backend, load=load)
+        print(tables(told), flush=True)
+        print("\n".join([*told["problems"][:20], f"what was done is in {folder}"]), flush=True)
+        found.append(told)
+    about = {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "writers": asked.writers,
+        "readers": asked.readers,
+        "retention_s": asked.retention,
+    }
+    _write(asked.page, about, found)
+    return 1 if any(each["problems"] for each in found) else 0
+
+
+def _write(page: Path, about: dict[str, object], found: list[dict[str, object]]) -> None:
+    page.with_suffix(".json").write_text(json.dumps({**about, "runs": found}, indent=1) + "\n")
+    text = page.read_text() if page.exists() else f"# Soak\n\n{_FROM}\n{_TO}\n"
+    before, _, rest = text.partition(_FROM)
+    said = (
+        f"{about['date']}, {about['cpus']} CPUs, Python {about['python']}: {about['writers']} "
+        f"writers, {about['readers']} readers, a reconciler, an optimizer and a vacuum that keeps "
+        f"{about['retention_s']:g} s.\n"
+    )
+    parts = [_FROM, "", said, *(tables(each) for each in found), _TO]
+    page.write_text(before + "\n".join(parts) + rest.partition(_TO)[2])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,52 @@
+"""All roles at once for some seconds: nothing is lost, torn or left behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import new_catalog_uri
+from tests.soak.judge import judge
+from tests.soak.ledger import SCHEMAS, Place
+from tests.soak.record import DONE, load
+from tests.soak.report import figures, tables
+from tests.soak.run import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SECONDS = 5.0
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_nothing_is_lost_while_all_work_at_once(backend: str, tmp_path: Path) -> None:
+    for uri in new_catalog_uri(backend, tmp_path):
+        place = Place(uri, tmp_path, retention_s=2)
+        soak = run(place, seed="fixed", seconds=_SECONDS, writers=3, readers=1)
+        assert soak.verdict.problems == []
+        told = figures(soak, title=backend, seed="fixed", load=1)
+        assert told["operations"]["order"]["done"] > 0
+        assert told["operations"]["sums"]["done"] > 0
+        assert told["operations"]["optimize"]["done"] > 0
+        assert f"{told['commits']:,} commits" in tables(told)
+        _is_found_when_wrong(place)
+
+
+def _is_found_when_wrong(place: Place) -> None:
+    """The judge knows a lost commit, a row that nobody wrote and a file that is nobody's."""
+    operations = load(place.folder)
+    lost = next(each for each in operations if each.kind == "order" and each.outcome == DONE)
+    with place.open("sync") as catalog:
+        lost.txn_id = "never"
+        assert any("was told" in each for each in judge(catalog, operations).problems)
+        with catalog.begin() as tx:
+            tx.write("payments", SCHEMAS["payments"].empty_table())
+            extra = {"writer": [99], "seq": [0], "line": [0], "amount": [1]}
+            tx.write("orders", SCHEMAS["orders"].empty_table().from_pydict(extra))
+        (place.folder / "lake" / "default" / "orders" / "nobody.parquet").touch()
+        found = judge(catalog, load(place.folder)).problems
+    assert any("payments of" in each for each in found)
+    assert any("not what their writers were told" in each for each in found)
+    assert any("stray nobody.parquet" in each for each in found)
