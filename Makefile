@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench history soak compat docs audit screenshots lock clean setup jars browser
+.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench history faults soak compat docs audit screenshots lock clean setup jars browser
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -91,6 +91,9 @@ bench: setup jars  ## benchmarks beside deltalake, DuckLake, delta-spark and the
 
 history: setup  ## an hour of many clients at once, and a proof that one order explains what each saw
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.history --minutes 60
+
+faults: setup  ## every fault at every step of a commit, on every database, and its page (about half an hour)
+	$(BIN)/python tests/server.py $(BIN)/python -m tests.faults
 
 soak: setup  ## 16 writers, 4 readers, reconciler, optimize and vacuum at once: ten minutes on PostgreSQL, ten on SQLite
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.soak --minutes 10

@@ -17,10 +17,16 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+# Data files come before the commit that adopts them.
+WritePhase = Literal[
+    "intended",  # the database was told of files, none of them is there
+    "written",  # the files of an operation are there, it is not staged
+]
 CommitPhase = Literal[
     "staged",  # actions are validated, the database was not touched
     "locked",  # the heads are locked
     "checked",  # conflict rules have passed
+    "sending",  # from here on the database may commit without our knowing
     "inserting",  # between two tables' rows
     "committing",  # all rows are sent, COMMIT is not
     "ratified",  # COMMIT was acknowledged
@@ -45,17 +51,19 @@ HandOverPhase = Literal[
     "giving back",  # the commit that lets writers by path in again is about to be put into the log
     "given back",  # it is in the log
 ]
-Phase = CommitPhase | MirrorPhase | HandOverPhase
+Phase = WritePhase | CommitPhase | MirrorPhase | HandOverPhase
+WRITE_PHASES: tuple[WritePhase, ...] = WritePhase.__args__  # type: ignore[attr-defined]
 PHASES: tuple[CommitPhase, ...] = CommitPhase.__args__  # type: ignore[attr-defined]
 MIRROR_PHASES: tuple[MirrorPhase, ...] = MirrorPhase.__args__  # type: ignore[attr-defined]
 HAND_OVER_PHASES: tuple[HandOverPhase, ...] = HandOverPhase.__args__  # type: ignore[attr-defined]
 
 _hook: Callable[[str], None] | None = None
+_keeps_shortcuts = False
 
 
 def is_hooked() -> bool:
-    """Whether someone listens: shortcuts that pass the points by are not taken then."""
-    return _hook is not None
+    """Whether someone wants all points: shortcuts that pass some of them by are not taken then."""
+    return _hook is not None and not _keeps_shortcuts
 
 
 def reached(phase: Phase) -> None:
@@ -65,11 +73,12 @@ def reached(phase: Phase) -> None:
 
 
 @contextmanager
-def hooked(hook: Callable[[str], None]) -> Iterator[None]:
-    """Call a function at every point while the block runs."""
-    global _hook
-    before, _hook = _hook, hook
+def hooked(hook: Callable[[str], None], *, shortcuts: bool = False) -> Iterator[None]:
+    """Call a function at every point while the block runs; with `shortcuts`, at those they have."""
+    global _hook, _keeps_shortcuts
+    before = _hook, _keeps_shortcuts
+    _hook, _keeps_shortcuts = hook, shortcuts
     try:
         yield
     finally:
-        _hook = before
+        _hook, _keeps_shortcuts = before

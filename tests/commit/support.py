@@ -29,6 +29,7 @@ PROCESSES.set_forkserver_preload(
         "pytest",
         "tests.commit.support",
         "tests.history.clients",
+        "tests.faults.client",
         "deltasql.store.sqlite",
         "deltasql.store.duckdb",
         "deltasql.store.postgres",

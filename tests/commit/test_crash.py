@@ -27,15 +27,8 @@ pytestmark = pytest.mark.heavy
 ROWS = pa.table({"id": [1, 2, 3]})
 DURABLE = PHASES.index("ratified")
 # A phase and how often it is reached before the end comes; with two tables some come twice.
-ONE_TABLE = [(phase, 1) for phase in PHASES]
-TWO_TABLES = [*ONE_TABLE, ("inserting", 2), ("published", 2)]
-
-
-@pytest.mark.parametrize(("phase", "times"), ONE_TABLE)
-def test_killed_commit_to_one_table_happened_or_did_not(
-    catalog_uri: DeltaSqlUri, tmp_path: Path, phase: str, times: int
-) -> None:
-    check_crash(catalog_uri, tmp_path, phase, times, tables=["t"])
+# Commits to one table, and other faults than this one, are in tests/faults.
+TWO_TABLES = [*((phase, 1) for phase in PHASES), ("inserting", 2), ("published", 2)]
 
 
 @pytest.mark.parametrize(("phase", "times"), TWO_TABLES)

@@ -28,6 +28,7 @@ from deltasql.model.clock import now_ms
 from deltasql.operations import clustering
 from deltasql.operations.target import Target
 from deltasql.operations.write import is_rows
+from deltasql.phases import reached
 from deltasql.snapshot.moment import Moment
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.storage import open_storage
@@ -369,6 +370,7 @@ class MultiTableTransaction(Verbs):
             self.txn_id, staged.table.table_id, [f"{location}/{name}" for name in names]
         )
         self._written += [(location, name) for name in names]
+        reached("intended")
 
     def _discard_files(self) -> None:
         """Delete the data files of a transaction that will never be committed.

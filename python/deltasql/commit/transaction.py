@@ -156,7 +156,7 @@ class Committer:
             commits = [built[each.table.table_uuid] for each in staged]
             add_group(commits)
             reached("checked")
-            attempt.sent = True
+            attempt.send()
             store.append_commits(
                 session, commits, careful=attempt.careful, has_intents=attempt.has_intents
             )
@@ -200,7 +200,10 @@ class Committer:
         )
         done = self._store.append_one_file(one, attempt.send)
         attempt.sent = False
-        return None if done is None else ratified_file(one, *done)
+        if done is None:
+            return None
+        reached("ratified")
+        return ratified_file(one, *done)
 
     def _info(self, staged: Staged, state: TableState, txn_id: str) -> CommitInfo:
         """Complete what the commit tells of itself, but for the time."""
@@ -380,6 +383,7 @@ class _Attempt:
     def send(self) -> None:
         """From now on the database may commit without our knowing."""
         self.sent = True
+        reached("sending")
 
 
 ENGINE_INFO = "deltasql"

@@ -20,6 +20,7 @@ from deltasql.model.file_stats import read_stats
 from deltasql.model.predicate import Predicate, parse_predicate
 from deltasql.model.protocol import writer_features
 from deltasql.model.schema import StructType, column_mapping_mode
+from deltasql.phases import reached
 from deltasql.snapshot.files import SCHEMAS, from_arrow, to_arrow
 from deltasql.storage import open_storage
 from deltasql.store.records import dump, dump_dv, dump_extra, load, load_dv
@@ -193,6 +194,7 @@ class Target:
 
     def add(self, files: Iterable[AddFile]) -> None:
         """Stage new files."""
+        reached("written")
         self.staged.adds.extend(files)
 
     def remove(self, files: pa.Table, *, data_change: bool = True) -> list[RemoveFile]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltasql import _core
+from deltasql.phases import reached
 from deltasql.store.append import live_name
 from deltasql.store.records import OneFile, dump, dump_extra
 
@@ -116,6 +117,7 @@ def append_in_turn(
     rows = session.query("head_as_known", **plan.guard)
     if not rows:
         return None
+    reached("locked")
     head_version, committed_at_ms, file_id = rows[0]
     version = head_version + 1
     timestamp_ms = max(plan.one.now_ms, committed_at_ms + 1)
@@ -153,5 +155,6 @@ def append_in_turn(
     )
     if plan.one.has_intents:
         session.execute("clear_staged_files", txn_id=plan.one.txn_id)
+    reached("committing")
     session.commit()
     return version, timestamp_ms

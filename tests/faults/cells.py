@@ -1,0 +1,112 @@
+"""The matrix: which fault, at which point of which commit, on which database."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import astuple, dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Literal, get_args
+
+from deltasql.phases import MIRROR_PHASES, PHASES, WRITE_PHASES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Operation = Literal["append", "merge", "overwrite"]
+Way = Literal["cold", "warm"]
+"""The first commit of a process, or one that knows its table by now and takes shortcuts."""
+Fault = Literal[
+    "kill",  # kill -9 at the point
+    "kill soon",  # kill -9 a moment after it, wherever that is: in a write, or in COMMIT itself
+    "error",  # an error of the disk
+    "lost",  # an error by which the database says that it is gone, or that others were in the way
+    "pause",  # others read, commit and reconcile meanwhile
+]
+POINTS: tuple[str, ...] = (*WRITE_PHASES, *PHASES, *MIRROR_PHASES)
+BACKENDS = ("sqlite", "duckdb", "postgres")
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+WAYS: tuple[Way, ...] = get_args(Way)
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+DURABLE = POINTS.index("ratified")
+# Once for each table; the others once for each commit.
+OF_A_TABLE = {"intended", "written", "inserting", *POINTS[DURABLE + 1 :]}
+# While a commit holds the locks of its tables, others wait.
+LOCKED = ("locked", "checked", "sending", "inserting", "committing")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One fault: at the nth time that a commit gets to a point."""
+
+    backend: str
+    point: str
+    fault: Fault
+    operation: Operation
+    tables: int
+    nth: int
+    way: Way
+
+    def __str__(self) -> str:
+        return "-".join(str(each).replace(" ", "_") for each in astuple(self))
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the commit goes the short way, which has fewer points."""
+        is_one_file = self.operation == "append" and self.tables == 1
+        return self.way == "warm" and is_one_file and self.backend != "duckdb"
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the commit gets to the point at all."""
+        if not self.is_short or self.point not in LOCKED:
+            return True
+        passed = {"sqlite": {"checked", "inserting"}, "postgres": {*LOCKED} - {"sending"}}
+        return self.point not in passed[self.backend]
+
+    @property
+    def is_ratified(self) -> bool | None:
+        """Whether the commit must be there afterwards; None where that is open."""
+        if POINTS.index(self.point) >= DURABLE:
+            return True
+        if self.fault == "kill soon":
+            return None
+        if self.fault == "pause":
+            return True
+        return self.fault == "lost" and self.point in LOCKED
+
+    @property
+    def is_acknowledged(self) -> bool | None:
+        """Whether the client must have been told so; None where that is open."""
+        if self.fault == "kill":
+            return False
+        if self.fault == "kill soon":
+            return None
+        if self.point == "ratified":
+            return self.fault != "error"
+        return self.is_ratified
+
+
+def cells() -> Iterator[Cell]:
+    """Every cell of the matrix."""
+    for backend, point, fault, operation in product(BACKENDS, POINTS, FAULTS, OPERATIONS):
+        # What the database says of itself is of interest while it is asked to commit.
+        if fault == "lost" and point not in (*LOCKED, "ratified"):
+            continue
+        for tables, way in _shapes(fault, operation, f"{backend}{point}{fault}{operation}"):
+            # With two tables, one of them is past the point and the other is not.
+            nth = 2 if tables == 2 and point in OF_A_TABLE else 1
+            cell = Cell(backend, point, fault, operation, tables, nth, way)
+            if cell.is_reached:
+                yield cell
+
+
+def _shapes(fault: Fault, operation: Operation, name: str) -> list[tuple[int, Way]]:
+    """One table and two, one of them cold and one warm; one table that is appended to is both."""
+    turn = zlib.crc32(name.encode())
+    one, two = (1, WAYS[turn % 2]), (2, WAYS[1 - turn % 2])
+    found = [one, two]
+    if fault in ("kill soon", "lost"):
+        found = [found[turn // 2 % 2]]
+    if operation == "append":
+        found += [(1, way) for way in WAYS if (1, way) not in found]
+    return found

@@ -1,0 +1,108 @@
+"""Clients that commit as fast as they can, and are killed from outside at a random moment.
+
+Nobody listens at the points here: the commits go the way that they go in a user's process.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+import uuid
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from tests.commit.support import PROCESSES
+from tests.faults.client import FIRST, SCHEMA, append, arrow, open_client
+from tests.faults.invariants import (
+    Checked,
+    check_history,
+    check_lagging_log,
+    check_mirror,
+    check_next_writer,
+    check_orphans,
+    check_vacuum,
+    rows_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltasql.uri import DeltaSqlUri
+
+_PATIENCE_S = 300.0
+_LIFE_S = 0.3
+_BOTH = 4
+"""Every so many commits one goes to both tables."""
+
+
+def run_lives(uri: DeltaSqlUri, folder: Path, lives: int, seed: str) -> Checked:
+    """Kill one client after the other at the same two tables; an AssertionError says what broke."""
+    chance = random.Random(seed)
+    tables = [f"{name}_{uuid.uuid4().hex[:8]}" for name in "tu"]
+    with open_client(uri, folder) as catalog, catalog.begin() as tx:
+        for table in tables:
+            tx.create_table(table, SCHEMA)
+            tx.write(table, arrow(FIRST))
+    checked, known = Checked(), set(FIRST)
+    for life in range(lives):
+        told = folder / f"told-{tables[0]}-{life}"
+        first = 1000 * (life + 1)
+        _live(uri, folder, tables, told, first, chance.uniform(0, _LIFE_S))
+        acknowledged = {int(line) for line in told.read_text().split("\n")[:-1]}
+        with open_client(uri, folder, mirror="off") as catalog:
+            known = _check(catalog, tables, known, acknowledged)
+            checked.orphans += check_orphans(catalog, tables)
+            for table in tables:
+                check_lagging_log(catalog, table)
+            checked.commits += len(acknowledged)
+    with open_client(uri, folder, mirror="off") as catalog:
+        check_history(catalog, tables)
+        check_next_writer(catalog, tables)
+        check_vacuum(catalog, tables)
+        checked.rows += check_mirror(catalog, tables, verify=True)
+    return checked
+
+
+def commit_for_ever(
+    uri: DeltaSqlUri, folder: Path, tables: list[str], told: Path, first: int
+) -> None:
+    """Append one row after the other; each is told of once it is acknowledged."""
+    with open_client(uri, folder) as catalog, told.open("a", buffering=1) as answers:
+        for number in count(first):
+            append(catalog, tables if number % _BOTH == 0 else tables[:1], {number: 0})
+            answers.write(f"{number}\n")
+
+
+def _live(
+    uri: DeltaSqlUri, folder: Path, tables: list[str], told: Path, first: int, life_s: float
+) -> None:
+    process: Any = PROCESSES.Process(
+        target=commit_for_ever, args=(uri, folder, tables, told, first), daemon=True
+    )
+    process.start()
+    deadline = time.monotonic() + _PATIENCE_S
+    while not (told.exists() and told.stat().st_size):
+        assert process.is_alive(), "the client has failed"
+        assert time.monotonic() < deadline, "the client does not commit"
+        time.sleep(0.005)
+    time.sleep(life_s)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(_PATIENCE_S)
+    assert process.exitcode == -signal.SIGKILL
+
+
+def _check(catalog: Any, tables: list[str], known: set[int], acknowledged: set[int]) -> set[int]:
+    """What was acknowledged is there, and at most the one commit that was on its way."""
+    # A commit waits for what the server still does for the dead, and then all of it is seen.
+    append(catalog, tables, {-max(acknowledged): 0})
+    found = [[row[0] for row in rows_of(catalog, table)] for table in tables]
+    for ids in found:
+        assert len(ids) == len(set(ids)), "a row is there twice"
+    new = set(found[0]) - known
+    assert new >= acknowledged, f"lost: {acknowledged - new}"
+    assert new - acknowledged - {-max(acknowledged)} <= {max(acknowledged) + 1}
+    both = {each for each in new if each < 0 or each % _BOTH == 0}
+    assert {each for each in found[1] if each in new} == both, "a commit is torn"
+    return known | new

@@ -1,0 +1,80 @@
+"""The page of the fault matrix, from what a run of it counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.faults.cells import BACKENDS, FAULTS, POINTS
+
+_DOCS = Path(__file__).parents[2] / "docs" / "reliability"
+PAGE, RESULT = _DOCS / "faults.md", _DOCS / "faults.json"
+_NAMES = {"sqlite": "SQLite", "duckdb": "DuckDB", "postgres": "PostgreSQL"}
+_MEANING = {
+    "intended": "the database was told of the files to come, none of them is there",
+    "written": "the data files are written, the operation is not staged",
+    "staged": "all is validated, the database was not touched",
+    "locked": "the heads of the tables are locked",
+    "checked": "the conflict rules have passed",
+    "sending": "from here on the database may commit without the client knowing",
+    "inserting": "the rows of one table are sent, those of the next are not",
+    "committing": "all rows are sent, COMMIT is not",
+    "ratified": "COMMIT was acknowledged",
+    "publishing": "a commit file is about to be written",
+    "published": "it is written",
+    "recorded": "and SQL knows it",
+    "copied": "at a replica, the data files are there and the commit file is not",
+    "checkpointing": "a checkpoint is about to be written",
+    "checkpointed": "it is written, `_last_checkpoint` is not",
+    "cleaning": "expired log files are about to be deleted",
+}
+_TEXT = Path(__file__).with_name("page.md")
+
+
+def page(result: dict[str, Any]) -> str:
+    """Return the page."""
+    backends = result["backends"]
+    count = {name: sum(each[name] for each in backends.values()) for name in ("commits", "kills")}
+    tried = {
+        (point, backend): backends[backend]["tried"].get(point, {})
+        for point in POINTS
+        for backend in BACKENDS
+    }
+    cells = sum(sum(each.values()) for each in tried.values())
+    rows = [["point", "", *(_NAMES[each] for each in BACKENDS)]]
+    rows += [
+        [point, _MEANING[point], *(f"{sum(tried[point, b].values())}" for b in BACKENDS)]
+        for point in POINTS
+    ]
+    tables = _table(rows) + "\n"
+    rows = [["fault", *(_NAMES[each] for each in BACKENDS)]]
+    rows += [
+        [fault, *(f"{sum(tried[p, b].get(fault, 0) for p in POINTS)}" for b in BACKENDS)]
+        for fault in FAULTS
+    ]
+    rows += [
+        [words, *(f"{backends[backend][name]:,}" for backend in BACKENDS)]
+        for name, words in (
+            ("kills", "kills from outside"),
+            ("commits", "commits checked"),
+            ("rows", "rows compared with stock deltalake's"),
+            ("orphans", "files without a commit, found and deleted"),
+        )
+    ]
+    told = {
+        "cells": f"{cells:,}",
+        "of": f"{result['of']:,}",
+        "seed": result["seed"],
+        "tables": tables + _table(rows),
+    }
+    return _TEXT.read_text(encoding="utf-8").format(**told, **result["broken"], **_told(count))
+
+
+def _told(counts: dict[str, int]) -> dict[str, str]:
+    return {name: f"{count:,}" for name, count in counts.items()}
+
+
+def _table(rows: list[list[str]]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines.insert(1, "|" + "---|" * len(rows[0]))
+    return "\n".join(lines) + "\n"

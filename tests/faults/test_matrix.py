@@ -1,0 +1,86 @@
+"""Faults at every point of a commit, on every database: nothing is lost, doubled or torn."""
+
+from __future__ import annotations
+
+import os
+from itertools import product
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import new_catalog_uri
+from tests.faults.cells import BACKENDS, FAULTS, OPERATIONS, POINTS, Cell, cells
+from tests.faults.lives import run_lives
+from tests.faults.matrix import run_cell, run_unanswered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deltasql.uri import DeltaSqlUri
+    from tests.faults.cells import Operation
+
+    Lake = tuple[DeltaSqlUri, Path]
+
+pytestmark = pytest.mark.heavy
+ALL = list(cells())
+
+
+def one_of_each() -> Iterator[Cell]:
+    """A cell for each point and fault, and for each point and database; operations take turns."""
+    turns = dict.fromkeys(FAULTS, 0)
+    for (number, point), (offset, backend) in product(enumerate(POINTS), enumerate(BACKENDS)):
+        # Three faults in turn, so that every point has each of them; the others now and then.
+        faults = [("kill", "error", "pause")[(number + offset) % 3]]
+        if (number + offset) % 3 == 0:
+            faults += ["kill soon", "lost"]
+        for fault in faults:
+            found = [c for c in ALL if (c.backend, c.point, c.fault) == (backend, point, fault)]
+            if found:
+                turns[fault] += 1
+                wanted = OPERATIONS[turns[fault] % 3]
+                fitting = [cell for cell in found if cell.operation == wanted]
+                yield fitting[turns[fault] // 3 % len(fitting)]
+
+
+CHOSEN = ALL if os.environ.get("DELTASQL_EVERYTHING") else list(one_of_each())
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def lake(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lake]:
+    """A catalog that outlives all of the faults, as a user's has to."""
+    folder = tmp_path_factory.mktemp("faults")
+    for uri in new_catalog_uri(request.param, folder):
+        yield uri, folder
+
+
+@pytest.mark.parametrize(
+    ("lake", "cell"), [pytest.param(c.backend, c, id=str(c)) for c in CHOSEN], indirect=["lake"]
+)
+def test_commit_that_meets_a_fault_happened_or_did_not(lake: Lake, cell: Cell) -> None:
+    run_cell(cell, *lake, seed=str(cell))
+
+
+@pytest.mark.parametrize("lake", ["postgres"], indirect=True)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_commit_is_there_although_its_client_died_before_the_answer(
+    lake: Lake, operation: Operation
+) -> None:
+    run_unanswered(operation, *lake)
+
+
+def test_acknowledged_commits_survive_the_death_of_their_client(lake: Lake) -> None:
+    assert run_lives(*lake, lives=2, seed="lives").commits
+
+
+def test_every_point_fault_and_database_is_among_those_of_every_day() -> None:
+    chosen = list(one_of_each())
+    assert {(c.point, c.backend) for c in chosen} == {*product(POINTS, BACKENDS)}
+    assert {(c.point, c.fault) for c in chosen} >= {*product(POINTS, ("kill", "error", "pause"))}
+    assert {(c.backend, c.operation, c.tables) for c in chosen} == {
+        *product(BACKENDS, OPERATIONS, (1, 2))
+    }
+    assert {c.fault for c in chosen} == {*FAULTS}
+    assert {c.is_short for c in chosen} == {True, False}
