@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import plot, report
+from benchmarks import plot, report, scale_report
 from benchmarks.harness import environment, save, say, show
 from benchmarks.workspace import BUILD, ROOT, Workspace
 
@@ -25,6 +25,7 @@ SCENARIOS = (
     "import",
     "api",
     "spark",
+    "scale",
 )
 # Scenarios whose name cannot be that of a module.
 MODULES = {"import": "migrate"}
@@ -52,7 +53,12 @@ def main() -> None:
     if not options.report:
         run(options.scenario or SCENARIOS, folder, quick=options.quick)
     say(report.summary(folder))
-    for path in [*plot.draw(folder, docs), report.write(folder, docs)]:
+    grown = ROOT / "docs" / "reliability" if folder == RESULTS else docs
+    for path in [
+        *plot.draw(folder, docs),
+        report.write(folder, docs),
+        *scale_report.write(folder, grown),
+    ]:
         say(f"  {path}")
 
 

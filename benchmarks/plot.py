@@ -76,7 +76,7 @@ def _lines(results: Results, scenario: str, title: str, path: Path) -> None:
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     _finish(axes, title, rows[0]["unit"])
     axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    _save(figure, path)
+    save(figure, path)
 
 
 def _bars(results: Results, scenario: str, title: str, path: Path) -> None:
@@ -93,7 +93,7 @@ def _bars(results: Results, scenario: str, title: str, path: Path) -> None:
         panel.set_visible(False)
     if len(groups) > 1:
         figure.suptitle(title)
-    _save(figure, path)
+    save(figure, path)
 
 
 def _panel(panel: Axes, rows: list[dict[str, Any]]) -> None:
@@ -116,7 +116,8 @@ def _finish(axes: Axes, title: str, unit: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path) -> None:
+    """Write a picture that is the same for the same numbers."""
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)

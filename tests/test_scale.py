@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +18,6 @@ from tests.counting import counting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
@@ -145,3 +148,53 @@ def test_each_table_of_a_transaction_takes_a_few_statements(grown: tuple[Grown, 
     assert (each <= 5, rest) == (True, 0), sent
     assert sent[100] == sent[10] + 90 * each, sent
     assert sent[1] <= sent[2] <= 3 + 2 * each, sent
+
+
+# In a fresh process: what it grows by at most while it does one thing. Everything is done once
+# before, so that libraries which are loaded late are not counted.
+GROWTH = """
+import gc, json, sys
+from pathlib import Path
+import deltasql
+
+def memory(key):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(key))
+
+operations = {
+    "history page": lambda catalog, table: catalog.inspect.history(table, limit=50),
+    "open and plan": lambda catalog, table: catalog.table(table).scan("id < 500").paths(),
+    "checkpoint": lambda catalog, table: catalog.mirror.checkpoint(table),
+}
+grown = {name: {} for name in operations}
+for table in ("small", "small", "large"):
+    for name, operate in operations.items():
+        with deltasql.connect(sys.argv[1], mirror={"mode": "off"}) as catalog:
+            gc.collect()
+            Path("/proc/self/clear_refs").write_text("5")  # the highest mark is now what is used
+            before = memory("VmRSS")
+            operate(catalog, table)
+            grown[name][table] = memory("VmHWM") - before
+print(json.dumps(grown))
+"""
+# Megabytes that 200,000 files may take more than 2,000; as Python objects they would take 150.
+MORE_MB = {"history page": 4, "open and plan": 8, "checkpoint": 80}
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells the peak")
+def test_memory_does_not_grow_with_the_files_of_a_table(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    settings = {"mirror": {"mode": "off"}, "table": {"data_root": str(tmp_path / "lake")}}
+    with deltasql.connect(sqlite_uri, **settings) as catalog:
+        for table, commits, number in (("small", 4, 500), ("large", 4, 50_000)):
+            catalog.create_table(table, SCHEMA, partition_by="day")
+            for _ in range(commits):
+                with catalog.begin() as tx:
+                    tx.stage_table(table, files(number, 20))
+            catalog.mirror.publish(table)
+    command = [sys.executable, "-c", GROWTH, sqlite_uri.to_string()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    for name, grown in json.loads(done.stdout).items():
+        assert grown["large"] <= grown["small"] + MORE_MB[name], (name, grown)

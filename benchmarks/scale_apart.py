@@ -1,0 +1,173 @@
+"""Operations on a catalog of some size, in a fresh process: CPU, statements, memory.
+
+`python -m benchmarks.scale_apart` reads a pickled request on stdin and prints JSON. Every round
+opens the catalog anew, so nothing is remembered; only the operation itself is measured. Its memory
+is what the process grows by at most while it runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import itertools
+import json
+import os
+import pickle
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pyarrow as pa
+from tests.counting import counting
+
+import deltasql
+from benchmarks.fresh_process import ask, memory_mb
+from benchmarks.workload import facts
+from deltasql.console.server import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.ours import Deltasql
+    from deltasql.api.catalog import Catalog
+
+NOW: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}
+_new = itertools.count(int(time.time() * 1000) * 1000)
+_SCHEMA = pa.schema([("id", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operation and its argument; the name is what tables and plots show."""
+
+    name: str
+    operation: str
+    argument: Any = None
+    rounds: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to do one after the other in a catalog."""
+
+    contender: Deltasql
+    steps: Sequence[Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One figure for each round but for statements and memory, which are those of the first."""
+
+    cpu_ms: list[float]
+    wall_ms: list[float]
+    statements: int
+    start_mb: float
+    peak_mb: float
+    load: float
+
+
+def measure(request: Request) -> list[Answer]:
+    """Do the operations in a fresh process, one after the other."""
+    return [Answer(**each) for each in ask("benchmarks.scale_apart", request)["answers"]]
+
+
+def append(catalog: Catalog, tables: int) -> None:
+    """Commit one file to each of so many tables."""
+    number = next(_new)
+    with catalog.begin(one_table=tables == 1) as tx:
+        for table in range(tables):
+            each = facts(number % 1_000_000, 1_000_000)
+            file = deltasql.AddFile(
+                path=f"{number}.parquet",
+                partition_values={"day": "d0000"},
+                size=each.size,
+                modification_time=each.modified_ms,
+                stats=each.stats,
+            )
+            tx.stage_table(f"t{table}", [file])
+
+
+def open_table(catalog: Catalog, version: int | None) -> object:
+    """Open a table as it is, or as it was."""
+    snapshot = catalog.table("t0").snapshot(version)
+    return snapshot.schema, snapshot.protocol
+
+
+OPERATIONS: dict[str, Callable[[Any, Any], object]] = {
+    "open": open_table,
+    "plan": lambda catalog, predicate: len(catalog.table("t0").scan(predicate).arrow),
+    "list all files": lambda catalog, _: len(catalog.table("t0").files()),
+    "commit": append,
+    "history page": lambda catalog, cursor: catalog.inspect.history("t0", limit=50, cursor=cursor),
+    "page of files": lambda catalog, _: catalog.inspect.files("t0", limit=50),
+    "list tables": lambda catalog, _: catalog.tables(),
+    "page of tables": lambda catalog, _: catalog.inspect.tables(limit=50),
+    "create a table": lambda catalog, _: catalog.create_table(f"new{next(_new)}", _SCHEMA),
+    "publish": lambda catalog, _: catalog.mirror.publish("t0"),
+    "checkpoint": lambda catalog, _: catalog.mirror.checkpoint("t0"),
+    "vacuum, dry run": lambda catalog, _: catalog.vacuum("t0", **NOW),
+    "vacuum": lambda catalog, _: catalog.vacuum("t0", dry_run=False, **NOW),
+    "console": lambda client, path: client.get(path).raise_for_status(),
+}
+# What a program does again and again in a catalog that it keeps open.
+WARM = ("commit", "create a table")
+
+
+def _answer(contender: Deltasql, step: Step) -> dict[str, Any]:
+    operate = OPERATIONS[step.operation]
+    start_mb = _start_anew()
+    peak_mb, statements = 0.0, 0
+    cpu_ms, wall_ms = [], []
+    root = {"data_root": str(contender.folder / "data")}
+    for number in range(step.rounds):
+        with ExitStack() as stack:
+            on: Any = stack.enter_context(deltasql.connect(contender.uri, table=root))
+            if step.operation in WARM:
+                operate(on, step.argument)
+            if step.operation == "console":
+                served = stack.enter_context(serving(on))
+                on = stack.enter_context(httpx.Client(base_url=served.address, timeout=600))
+                on.get("/login")  # what a console loads with its first page, whichever it is
+            sent = stack.enter_context(counting())
+            wall, cpu = time.perf_counter(), time.process_time()
+            operate(on, step.argument)
+            cpu_ms.append((time.process_time() - cpu) * 1000)
+            wall_ms.append((time.perf_counter() - wall) * 1000)
+            if number == 0:
+                statements, peak_mb = len(sent), memory_mb("VmHWM")
+    return {
+        "cpu_ms": cpu_ms,
+        "wall_ms": wall_ms,
+        "statements": statements,
+        "start_mb": start_mb,
+        "peak_mb": peak_mb,
+        "load": os.getloadavg()[0],
+    }
+
+
+def _start_anew() -> float:
+    """Give back what is free, forget the highest mark, and return the megabytes in use."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    return memory_mb("VmRSS")
+
+
+if __name__ == "__main__":
+    # Under its real name, since that is the name pickles carry.
+    from benchmarks import scale_apart
+
+    given: Request = pickle.load(sys.stdin.buffer)
+    given.contender.prepare()
+    importlib.import_module("pandas")  # pyarrow loads it with the first array
+    print(
+        json.dumps(
+            {"answers": [scale_apart._answer(given.contender, each) for each in given.steps]}
+        )
+    )
