@@ -106,3 +106,29 @@ def test_memory_is_given_back_any_number_of_times_and_the_limit_stays(limit: str
         lent.give_back_memory()
     assert lent.connection.execute("SELECT current_setting('memory_limit')").fetchone() == before
     lent.give_back()
+
+
+def test_tables_that_are_set_aside_are_read_back() -> None:
+    lent = lend(SETTINGS)
+    lent.connection.execute("CREATE TABLE t AS SELECT range AS n FROM range(1000000)")
+    lent.set_aside()
+    assert _bytes_in_memory(lent) < 4_000_000
+    assert lent.connection.execute("SELECT sum(n) FROM t").fetchone() == (499999500000,)
+    limit = lent.connection.execute("SELECT current_setting('memory_limit')").fetchone()
+    assert limit == ("95.3 MiB",)
+    lent.give_back()
+
+
+def test_tables_stay_in_memory_while_others_use_the_same_duckdb() -> None:
+    lent, other = lend(SETTINGS), lend(SETTINGS)
+    lent.connection.execute("CREATE TABLE t AS SELECT range AS n FROM range(1000000)")
+    lent.set_aside()
+    assert _bytes_in_memory(lent) > 4_000_000
+    for each in (lent, other):
+        each.give_back()
+
+
+def _bytes_in_memory(lent: Lent) -> int:
+    query = "SELECT sum(memory_usage_bytes) FROM duckdb_memory()"
+    [(found,)] = lent.connection.execute(query).fetchall()
+    return int(found)

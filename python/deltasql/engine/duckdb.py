@@ -14,6 +14,7 @@ from sqlglot import exp
 from deltasql.engine.arrow import batches, is_stream
 from deltasql.engine.base import FILE, ROW, WriteOptions
 from deltasql.engine.duckdb_connection import told
+from deltasql.engine.duckdb_order import in_order, in_order_by_files
 from deltasql.engine.duckdb_scan import (
     TableShape,
     as_pattern,
@@ -27,6 +28,7 @@ from deltasql.engine.parquet import write_batches
 from deltasql.engine.ranks import rank_query
 from deltasql.engine.revisable import may_be_revised
 from deltasql.engine.revise import revise_files
+from deltasql.engine.spool import spooled
 from deltasql.engine.stored_files import StoredFiles
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.query_conditions import named_columns
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from deltasql.model.actions import AddFile
 
 BATCH_ROWS = 122_880  # a row group of DuckDB
-_CHANGES = 16_384  # rows that are taken at once; those of a row group are put together anyway
 _PLAIN = WriteOptions()
 
 
@@ -69,6 +70,8 @@ class DuckDbRelation:
     hold: _Hold = field(repr=False, compare=False)
     stored: StoredFiles | None = field(default=None, repr=False)
     """The files behind it, when they are read through our storage and nothing else is."""
+    reads_files: bool = field(default=False, repr=False)
+    """Whether files are read each time that its rows are."""
 
 
 class DuckDbEngine:
@@ -117,10 +120,12 @@ class DuckDbEngine:
             stored = StoredFiles(files, self._config.storage, positions=positions)
             found = self._source(stored)
             if not local:
-                return replace(found, stored=stored)
+                return replace(found, stored=stored, reads_files=True)
             queries.append(f"FROM {found.name}")
-            return self._view("\nUNION ALL ".join(queries), columns, names, (found.hold,))
-        return self._view("\nUNION ALL ".join(queries), columns, names)
+            view = self._view("\nUNION ALL ".join(queries), columns, names, (found.hold,))
+        else:
+            view = self._view("\nUNION ALL ".join(queries), columns, names)
+        return replace(view, reads_files=True)
 
     def rows(self, data: object) -> Relation:
         """Return what a user handed in; a stream is kept, on disk when it is large."""
@@ -156,7 +161,8 @@ class DuckDbEngine:
         needs = tuple(relation.hold for relation in used.values())
         selected = sql.named_selects
         columns = None if "*" in selected or "" in selected else tuple(selected)
-        return self._view(placed.sql(dialect=self.dialect, identify=True), columns, needs=needs)
+        view = self._view(placed.sql(dialect=self.dialect, identify=True), columns, needs=needs)
+        return replace(view, reads_files=any(each.reads_files for each in used.values()))
 
     def keep(self, relation: Relation) -> Relation:
         """Compute rows once; large ones go to disk."""
@@ -204,11 +210,13 @@ class DuckDbEngine:
         self, files: LiveFiles, places: Sequence[int], changes: Relation, plan: WritePlan
     ) -> list[list[AddFile] | None]:
         """Write files again in which rows are dropped or have new values."""
-        in_order = exp.select(exp.Star()).from_(exp.to_table("c")).order_by(FILE, ROW)
-        ordered = self.query(in_order, c=changes)
-        rows = self.stream(ordered, _CHANGES)
-        with told():
-            self._database.give_back_memory()  # DuckDB has done most of its work
+        own = own_relation(changes)
+        is_cheap = not own.reads_files and self._kinds.get(own.name) == "VIEW"
+        if is_cheap:
+            self._database.give_back_memory()  # what it took to find the rows
+        # All of them at once: DuckDB would hold on to what it sorted until the last is taken.
+        rows = spooled(in_order_by_files(self, own) if is_cheap else in_order(self, own))
+        self._database.set_aside()
         return revise_files(files, places, rows, plan)
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # A thread may take it again: the garbage collector closes engines in the middle of anything.
 _lock = threading.RLock()
 _numbers = count(1)
+_LEAST_MEMORY = "1MB"
 
 
 @dataclass(slots=True, eq=False)
@@ -63,12 +64,21 @@ class Lent:
 
     def give_back_memory(self) -> None:
         """Let the system have what queries freed, which DuckDB keeps for later ones."""
+        # DuckDB does so whenever its limit is set, be it to what it is; nothing else asks for it.
+        self._limit_memory(self._instance.memory_limit)
+
+    def set_aside(self) -> None:
+        """Put tables on disk until they are asked for, unless others use the same DuckDB."""
+        with _lock:
+            if self._instance.users == 1:
+                self._limit_memory(_LEAST_MEMORY)
+            self.give_back_memory()
+
+    def _limit_memory(self, limit: str) -> None:
         import duckdb
 
-        # DuckDB does so whenever its limit is set, be it to what it is; nothing else asks for it.
-        limit = literal(self._instance.memory_limit)
         with suppress(duckdb.Error):  # it may hold more than that just now
-            self.connection.execute(f"SET GLOBAL memory_limit = {limit}")
+            self.connection.execute(f"SET GLOBAL memory_limit = {literal(limit)}")
 
     def give_back(self) -> None:
         """Forget all that is in the database."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 
 _POOL = pa.system_memory_pool()
+_BATCH_ROWS = 32 * 1024
+_PAGE_BYTES = 64 * 1024  # the encoder holds several pages at once
+# One thread at a time: the encoder's memory is from a pool of Arrow that cannot be chosen, which
+# takes several times what is encoded, and keeps it for each thread.
+_encoding = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +61,22 @@ def revised_columns(
     try:
         for names in parts:
             places = [place for name in names for place in opened.leaves[name]]
-            found = reader.read_row_group(number, column_indices=places, use_threads=False)
-            table = _changed(found.select(names).replace_schema_metadata(None), changes, kept)
-            del found
-            chunks |= zip(places, _encoded(table, opened, number, arguments), strict=True)
-            del table
+            schema = pa.schema([opened.schema.field(name) for name in names])
+            start, changed = 0, []
+            # Little by little, since old and new values are there at once.
+            for batch in reader.iter_batches(_BATCH_ROWS, [number], places, use_threads=False):
+                found = pa.RecordBatch.from_arrays(batch.select(names).columns, schema=schema)
+                changed.append(_changed(found, start, changes, kept))
+                start += batch.num_rows
+                del batch, found
+            with _encoding:
+                table = pa.Table.from_batches(changed, schema)
+                chunks |= zip(places, _encoded(table, opened, number, arguments), strict=True)
+                del table, changed
+                if changes.values:
+                    give_back_memory()
     finally:
         reader.close()
-    if changes.values:  # old and new ones were there at once, and would be kept for later
-        give_back_memory()
     return RevisedColumns(
         chunks,
         frozenset(
@@ -75,31 +88,34 @@ def revised_columns(
     )
 
 
-def _changed(table: pa.Table, changes: GroupChanges, kept: pa.Array | None) -> pa.Table:
-    changed = table
-    if len(changes.changed):
+def _changed(
+    batch: pa.RecordBatch, start: int, changes: GroupChanges, kept: pa.Array | None
+) -> pa.RecordBatch:
+    """Return rows, of which `start` is the first one's place in the row group, as they become."""
+    changed = batch
+    first, end = np.searchsorted(changes.changed, (start, start + batch.num_rows))
+    if first < end:
+        places = changes.changed[first:end] - start
         columns = [
-            _replaced(table.column(name), changes.changed, changes.values[name])
+            _replaced(column, places, changes.values[name].slice(first, end - first))
             if name in changes.values
-            else table.column(name)
-            for name in table.column_names
+            else column
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
         ]
-        changed = pa.Table.from_arrays(columns, schema=table.schema)
-    return changed if kept is None else pc.filter(changed, kept, memory_pool=_POOL)
+        changed = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+    if kept is None:
+        return changed
+    return pc.filter(changed, kept.slice(start, batch.num_rows), memory_pool=_POOL)
 
 
-def _replaced(column: pa.ChunkedArray, places: np.ndarray, values: pa.Array) -> pa.ChunkedArray:
-    old = column.combine_chunks()
-    if isinstance(old, pa.ChunkedArray):  # too much text for one array
-        old = pa.concat_arrays(old.chunks)
+def _replaced(old: pa.Array, places: np.ndarray, values: pa.Array) -> pa.Array:
     if not pa.types.is_nested(old.type):
         mask = np.zeros(len(old), bool)
         mask[places] = True
-        marked = pa.array(mask)
-        return pa.chunked_array([pc.replace_with_mask(old, marked, values, memory_pool=_POOL)])
+        return pc.replace_with_mask(old, pa.array(mask), values, memory_pool=_POOL)
     order = np.arange(len(old))
     order[places] = len(old) + np.arange(len(values))
-    return pa.chunked_array([pa.concat_arrays([old, values]).take(pa.array(order))])
+    return pa.concat_arrays([old, values]).take(pa.array(order))
 
 
 def _encoded(
@@ -115,7 +131,7 @@ def _encoded(
         table.schema,
         store_schema=False,
         memory_pool=_POOL,
-        **{**arguments, "use_dictionary": dictionaries or False},
+        **{"data_page_size": _PAGE_BYTES, **arguments, "use_dictionary": dictionaries or False},
     ) as writer:
         writer.write_table(table, row_group_size=max(1, table.num_rows))
     (group,) = Footer(pa.BufferReader(sink.getvalue())).groups

@@ -156,12 +156,18 @@ class _Merge:
         plan, metrics = self.plan, self.metrics
         if not plan.matched and not plan.not_matched_by_source:
             return []
-        self.decided = decisions(self.engine, pairs)
-        counts = by_file(self.engine, self.decided)
-        if not self.spec.deletes_whatever_matches and any(most > 1 for *_, most in counts):
-            raise self._ambiguous(files)
+        decided = decisions(self.engine, pairs)
+        if not plan.wants_every_pair:
+            decided = self.engine.keep(decided)
+        counts = by_file(self.engine, decided)
+        several = any(most > 1 for *_, most in counts)
+        if several and not self.spec.deletes_whatever_matches:
+            raise self._ambiguous(files, decided)
+        if plan.wants_every_pair:  # then those of one pair each are the pairs themselves
+            decided = self.engine.keep(decided) if several else pairs
+        self.decided = decided
         if plan.not_matched_by_source:
-            alone = left_alone(self.engine, plan.not_matched_by_source, scan, self.decided)
+            alone = left_alone(self.engine, plan.not_matched_by_source, scan, decided)
             counts += by_file(self.engine, alone)
         by_branch: Counter[int] = Counter()
         for _, branch, rows, _ in counts:
@@ -184,11 +190,10 @@ class _Merge:
         kept = metrics.num_target_rows_copied + metrics.num_target_rows_updated
         metrics.num_target_rows_inserted = metrics.num_output_rows - kept
 
-    def _ambiguous(self, files: pa.Table) -> MergeAmbiguityError:
-        assert self.decided is not None
+    def _ambiguous(self, files: pa.Table, decided: Relation) -> MergeAmbiguityError:
         query = exp.select(column(FILE), column(ROW)).from_(exp.to_table("d")).limit(1)
         several = exp.GT(this=column(MATCHES), expression=exp.Literal.number(1))
-        found = self.engine.collect(self.engine.query(query.where(several), d=self.decided))
+        found = self.engine.collect(self.engine.query(query.where(several), d=decided))
         path = files["path"][found[FILE][0].as_py()].as_py()
         row = found[ROW][0].as_py()
         return MergeAmbiguityError(

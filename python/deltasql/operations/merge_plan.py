@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
+from sqlglot import exp
+
 from deltasql.model.column_mapping import with_new_columns_mapped
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema import StructField, StructType
@@ -15,6 +17,7 @@ from deltasql.operations.assignments import Assignments, assignments
 from deltasql.operations.expressions import (
     Flavour,
     Scope,
+    conjuncts,
     normal,
     scalar,
     set_name,
@@ -22,13 +25,12 @@ from deltasql.operations.expressions import (
 from deltasql.operations.schema_merge import merge_schemas
 
 if TYPE_CHECKING:
-    from sqlglot import exp
-
     from deltasql.operations.target import Target
 
 TARGET, SOURCE = "t", "s"
 """The two sides in every query of a merge."""
 Kind = Literal["update", "delete", "insert"]
+_EXACT = {"byte", "short", "integer", "long", "string", "date", "timestamp", "timestamp_ntz"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,25 @@ class MergePlan:
         """Return the columns that clauses for rows that match set."""
         return {path[0] for branch in self.matched for path in branch.assigned}
 
+    @property
+    def wants_every_pair(self) -> bool:
+        """Whether a clause applies to each pair of rows that match."""
+        return any(branch.condition is None for branch in self.matched)
+
+    def copied_keys(self, branch: Branch) -> set[str]:
+        """Return the columns that get the very value by which their row was found."""
+        found = set()
+        for part in conjuncts(self.on):
+            if isinstance(part, exp.EQ):
+                for mine, other in ((part.this, part.expression), (part.expression, part.this)):
+                    column, value = mine.unnest(), other.unnest()
+                    if not isinstance(column, exp.Column) or column.table != TARGET:
+                        continue
+                    set_to = branch.assigned.get((column.name,))
+                    if set_to is not None and set_to.value == value and _are_alike(column, value):
+                        found.add(column.name)
+        return found
+
 
 def evolve_schema(target: Target, source: StructType, spec: MergeSpec) -> bool:
     """Add to the table what clauses set and only the source has, in structs too.
@@ -171,6 +192,12 @@ def resolve_merge(schema: StructType, source: StructType, spec: MergeSpec) -> Me
 def _aliases(spec: MergeSpec) -> dict[str, str]:
     """Return what the sides are called; without an alias they are `target` and `source`."""
     return {spec.target_alias or "target": TARGET, spec.source_alias or "source": SOURCE}
+
+
+def _are_alike(one: exp.Expr, other: exp.Expr) -> bool:
+    """Tell whether two values that are equal are the same in each bit."""
+    kind = one.meta.get("delta_type")
+    return kind == other.meta.get("delta_type") and isinstance(kind, str) and kind in _EXACT
 
 
 def _listed(clauses: Sequence[Clause]) -> str:

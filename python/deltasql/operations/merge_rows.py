@@ -65,7 +65,10 @@ def matched_sources(engine: Engine, plan: MergePlan, scan: Relation, source: Rel
 
 
 def decisions(engine: Engine, pairs: Relation) -> Relation:
-    """Return one row for every row of the target that matches: its clause and its source row."""
+    """Return one row for every row of the target that matches: its clause and its source row.
+
+    They are computed when they are needed.
+    """
     wants = exp.not_(_is_null(column(BRANCH)))
     chosen = exp.case().when(wants.copy(), column(NUMBER))
     wanting = exp.case().when(wants, column(NUMBER))
@@ -80,7 +83,7 @@ def decisions(engine: Engine, pairs: Relation) -> Relation:
         .from_(exp.to_table("m"))
         .group_by(column(FILE), column(ROW))
     )
-    return engine.keep(engine.query(query, m=pairs))
+    return engine.query(query, m=pairs)
 
 
 def left_alone(
@@ -155,7 +158,7 @@ def changes(
     """
     updates = [each for each in plan.matched if each.kind == "update"]
     is_single = len(updates) == len(plan.matched) == 1
-    values = _changed_values(schema, updates, generated, is_single=is_single)
+    values = _changed_values(plan, schema, updates, generated, is_single=is_single)
     (join,) = joined_rows.args["joins"]
     decided = join.this.copy()
     decided.this.where(exp.not_(_is_null(column(BRANCH, "d"))), copy=False)
@@ -175,6 +178,7 @@ def changes(
 
 
 def _changed_values(
+    plan: MergePlan,
     schema: StructType,
     updates: Sequence[Branch],
     generated: Mapping[str, exp.Expr],
@@ -182,10 +186,11 @@ def _changed_values(
     is_single: bool,
 ) -> dict[str, exp.Expr]:
     """Return the new values of columns that an update sets; `is_single` if it is all there is."""
-    rows = [
-        (each, row_values(schema, each.assigned, generated, lambda m: column(m.name, TARGET)))
-        for each in updates
-    ]
+    rows = []
+    for each in updates:
+        row = row_values(schema, each.assigned, generated, lambda m: column(m.name, TARGET))
+        same = {name: column(name, TARGET) for name in plan.copied_keys(each)}
+        rows.append((each, row | same))
     found: dict[str, exp.Expr] = {}
     for name in schema.names:
         present = column(name, TARGET)

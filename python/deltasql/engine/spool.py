@@ -1,0 +1,64 @@
+"""Rows that are computed now and read later: in memory if they are few, else in a file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from contextlib import ExitStack
+from itertools import chain
+from typing import IO, TYPE_CHECKING
+
+import pyarrow as pa
+
+from deltasql.exceptions import TxnLogEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HELD_BYTES = 2 * 1024 * 1024
+
+
+def spooled(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Take all rows of a stream, so that what computes them can be let go.
+
+    >>> one = pa.RecordBatchReader.from_batches(pa.schema([]), [])
+    >>> spooled(one).read_all().num_rows
+    0
+    """
+    held: deque[pa.RecordBatch] = deque()
+    size = 0
+    for batch in reader:
+        held.append(batch)
+        size += batch.nbytes
+        if size > _HELD_BYTES:
+            return pa.RecordBatchReader.from_batches(reader.schema, _filed(reader, held))
+    return pa.RecordBatchReader.from_batches(reader.schema, _taken(held))
+
+
+def _filed(reader: pa.RecordBatchReader, held: deque[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put rows into a file without a name, those that are held first; return them as read back."""
+    try:
+        with ExitStack() as stack:
+            file = stack.enter_context(tempfile.TemporaryFile(prefix="deltasql-"))
+            with pa.ipc.new_stream(pa.PythonFile(file, "w"), reader.schema) as writer:
+                for batch in chain(_taken(held), reader):
+                    writer.write_batch(batch)
+            file.seek(0)
+            stack.pop_all()
+            return _read(file)
+    except OSError as error:
+        raise TxnLogEngineError(
+            f"rows could not be put into a temporary file: {error}",
+            help="It needs room on the disk for temporary files, in the folder of TMPDIR.",
+        ) from error
+
+
+def _read(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
+    with file, pa.ipc.open_stream(pa.PythonFile(file, "r")) as reader:
+        yield from reader
+
+
+def _taken(held: deque[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches that nobody has any more once they are used."""
+    while held:
+        yield held.popleft()
