@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 _POOL = pa.system_memory_pool()
 _BATCH_ROWS = 32 * 1024
 _PAGE_BYTES = 64 * 1024  # the encoder holds several pages at once
-# One thread at a time: the encoder's memory is from a pool of Arrow that cannot be chosen, which
-# takes several times what is encoded, and keeps it for each thread.
+# New values are encoded by one thread at a time, while another reads: the encoder's memory is from
+# a pool of Arrow that cannot be chosen, and that takes several times what is encoded, per thread.
 _encoding = threading.Lock()
 
 
@@ -69,7 +70,7 @@ def revised_columns(
                 changed.append(_changed(found, start, changes, kept))
                 start += batch.num_rows
                 del batch, found
-            with _encoding:
+            with _encoding if changes.values else nullcontext():
                 table = pa.Table.from_batches(changed, schema)
                 chunks |= zip(places, _encoded(table, opened, number, arguments), strict=True)
                 del table, changed
