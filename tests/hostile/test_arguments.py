@@ -19,7 +19,7 @@ from deltasql.uri import DeltaSqlUri
 from tests.cli.conftest import Cli, with_sales
 from tests.cli.test_help import EVERY, found
 from tests.commit.support import audit
-from tests.hostile.texts import MORE, hostile_text
+from tests.hostile.texts import CRAFTED, MORE, hostile_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,7 +77,9 @@ def address(folder: Path) -> str:
 def anything(parameter: click.Parameter) -> st.SearchStrategy[str]:
     """What is meant to go there, what is at its bounds, and what is not meant at all."""
     kind: Any = parameter.type
-    odd = hostile_text() | st.sampled_from(FAMILIAR)
+    # A path from the root that nobody thought of could lead anywhere on this machine.
+    text = hostile_text().map(lambda any_: any_ if any_ in CRAFTED else any_.lstrip("/"))
+    odd = text | st.sampled_from(FAMILIAR)
     if isinstance(kind, click.Choice):
         return st.sampled_from([*map(str, kind.choices)] * 3) | odd
     if isinstance(kind, click.IntRange | click.types.IntParamType):
@@ -106,7 +108,6 @@ def words(draw: st.DrawFn, path: Sequence[str]) -> list[str]:
         chosen.append(name)
         if not (parameter.is_flag or parameter.count):
             chosen.append(draw(anything(parameter)))
-    # In front, so that questions are never waited for.
     return chosen
 
 
