@@ -107,8 +107,8 @@ def test_a_socket_of_a_high_number(catalog: Catalog, postgres_uri: DeltaSqlUri) 
             low.append(os.open(os.devnull, os.O_RDONLY))
         with psycopg.connect(conninfo(postgres_uri, catalog.config), autocommit=True) as opened:
             assert opened.pgconn.socket >= 1024
-            assert hand_over(opened.pgconn, "note_staged_files", NOTE)
-            collect(opened.pgconn)
+            assert hand_over(opened, "note_staged_files", NOTE)
+            collect(opened)
     finally:
         for each in low:
             os.close(each)

@@ -32,6 +32,7 @@ try:
     from psycopg.conninfo import make_conninfo
 
     from deltasql.store.postgres_pool import Connection, PostgresPool
+    from deltasql.store.postgres_wire import BRISK, ask
 except ImportError as error:
     raise MissingDriverError(
         "PostgreSQL needs the packages psycopg and psycopg-pool",
@@ -39,8 +40,9 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
+    from types import TracebackType
 
     import pyarrow as pa
 
@@ -80,7 +82,12 @@ class PostgresSession:
         self._connection = connection
         self._batch: _Batch | None = None
 
-    def query(self, name: str, /, **params: Any) -> list[Row]:
+    def query(
+        self, name: str, /, *, meanwhile: Callable[[], None] | None = None, **params: Any
+    ) -> list[Row]:
+        """Run a query; `meanwhile` is called while the server works on one of the brisk ones."""
+        if name in BRISK and self._batch is None:
+            return ask(self._connection, name, params, meanwhile)
         return self._connection.execute(named_text(name), params).fetchall()
 
     def execute(self, name: str, /, **params: Any) -> int:
@@ -133,7 +140,7 @@ class PostgresSession:
     def rollback(self) -> None:
         if self._connection.closed:
             return
-        if self._connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        if self._connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             self._connection.execute("ROLLBACK")
 
     def script(self, text: str) -> None:
@@ -173,6 +180,34 @@ class _Batch:
         self._groups = []
 
 
+class _Borrowing:
+    """The block of `session`; what it leaves open is rolled back."""
+
+    __slots__ = ("_connection", "_lending", "_session")
+
+    def __init__(self, lending: AbstractContextManager[Connection]) -> None:
+        self._lending = lending
+
+    def __enter__(self) -> PostgresSession:
+        self._connection = self._lending.__enter__()
+        self._session = PostgresSession(self._connection)
+        return self._session
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._session.rollback()
+        except psycopg.Error:
+            if kind is None:  # else the error that is being raised says what went wrong
+                raise
+        finally:
+            self._lending.__exit__(kind, error, traceback)
+
+
 class PostgresDialect:
     """A PostgreSQL schema as the authority."""
 
@@ -188,17 +223,8 @@ class PostgresDialect:
         self._arrow_connection: Any = None
         self._arrow_pid = os.getpid()
 
-    @contextmanager
-    def session(self) -> Iterator[PostgresSession]:
-        with self._pool.lend() as connection:
-            session = PostgresSession(connection)
-            try:
-                yield session
-                session.rollback()
-            except BaseException:
-                with nullcontext() if connection.closed else _quiet():
-                    session.rollback()
-                raise
+    def session(self) -> AbstractContextManager[PostgresSession]:
+        return _Borrowing(self._pool.lend())
 
     def hand_over(self, name: str, /, **params: Any) -> bool:
         return self._pool.hand_over(name, params)
@@ -273,15 +299,6 @@ class PostgresDialect:
 
 
 _inherited: list[object] = []
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    # The error that is being raised says what went wrong; a failed rollback adds nothing.
-    try:
-        yield
-    except psycopg.Error:
-        return
 
 
 @cache

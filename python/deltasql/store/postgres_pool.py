@@ -23,6 +23,8 @@ from deltasql.store.postgres_handed import collect, hand_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from types import TracebackType
 
     from deltasql.config.sections import PoolSettings
 
@@ -65,6 +67,54 @@ class _Home:
         self.note = None
 
 
+class _Lending:
+    """The block of `lend`: a class, since small appends would notice a generator."""
+
+    __slots__ = ("_at_hand", "_from_pool", "_home", "_pool")
+
+    def __init__(self, pool: PostgresPool) -> None:
+        self._pool = pool
+        self._home: _Home | None = None
+        self._from_pool: AbstractContextManager[Connection] | None = None
+
+    def __enter__(self) -> Connection:
+        pool = self._pool
+        pool._check_usable()
+        home = pool._home
+        if pool._take(home):
+            self._home = home
+            try:
+                pool._settle(home)
+                at_hand = pool._at_home(home)
+                if at_hand is not None:
+                    self._at_hand = at_hand
+                    return at_hand
+                return self._from_the_pool()
+            except BaseException:
+                pool._release(home)
+                raise
+        return self._from_the_pool()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if self._from_pool is None:
+                self._pool._give_back(self._at_hand)
+            else:
+                self._from_pool.__exit__(kind, error, traceback)
+        finally:
+            if self._home is not None:
+                self._pool._release(self._home)
+
+    def _from_the_pool(self) -> Connection:
+        self._from_pool = self._pool._lend_from_pool()
+        return self._from_pool.__enter__()
+
+
 class PostgresPool:
     """Lend connections to one database."""
 
@@ -77,41 +127,31 @@ class PostgresPool:
         self._closed = self._connected = False
         self._lost_at = 0.0
 
-    @contextmanager
-    def lend(self) -> Iterator[Connection]:
+    def lend(self) -> AbstractContextManager[Connection]:
         """Lend a connection that works."""
-        self._check_usable()
-        home = self._home
+        return _Lending(self)
+
+    def _take(self, home: _Home) -> bool:
+        """Take the connection at hand, if nobody else has it and another may be lent instead."""
         alone = self._max_size == 1
-        if not home.taken.acquire(timeout=self._settings.timeout_s if alone else 0):
-            if alone:
-                raise self._too_busy()
-            note = home.note
-            # What this thread handed over comes first; whoever has the connection settles it.
-            if (
-                note is not None
-                and note.sender == threading.get_ident()
-                and not note.settled.wait(self._settings.timeout_s)
-            ):
-                raise self._too_busy()
-            with self._lend_from_pool() as connection:
-                yield connection
-            return
-        try:
-            self._settle(home)
-            at_hand = self._at_home(home)
-            if at_hand is None:
-                with self._lend_from_pool() as connection:
-                    yield connection
-                return
-            try:
-                yield at_hand
-            finally:
-                self._give_back(at_hand)
-        finally:
-            home.taken.release()
-            if self._closed:  # meanwhile, and could not take what we had
-                self._close_home(home)
+        if home.taken.acquire(timeout=self._settings.timeout_s if alone else 0):
+            return True
+        if alone:
+            raise self._too_busy()
+        note = home.note
+        # What this thread handed over comes first; whoever has the connection settles it.
+        if (
+            note is not None
+            and note.sender == threading.get_ident()
+            and not note.settled.wait(self._settings.timeout_s)
+        ):
+            raise self._too_busy()
+        return False
+
+    def _release(self, home: _Home) -> None:
+        home.taken.release()
+        if self._closed:  # meanwhile, and could not take what we had
+            self._close_home(home)
 
     def hand_over(self, name: str, params: dict[str, Any]) -> bool:
         """Send a statement for whose answer nobody waits; False when no connection is at hand."""
@@ -128,7 +168,7 @@ class PostgresPool:
             home.note = _Note()
             is_sent = False
             try:
-                is_sent = hand_over(connection.pgconn, name, params)
+                is_sent = hand_over(connection, name, params)
             except psycopg.OperationalError:
                 self._lose(connection)  # the next who asks for one finds out why
             except BaseException:
@@ -139,16 +179,14 @@ class PostgresPool:
                     home.forget_note()
             return is_sent
         finally:
-            home.taken.release()
-            if self._closed:
-                self._close_home(home)
+            self._release(home)
 
     def _settle(self, home: _Home) -> None:
         """Take the answer to what was handed over; a connection without it is of no more use."""
         connection = home.connection
         try:
             if home.note is not None and connection is not None and not connection.closed:
-                collect(connection.pgconn)
+                collect(connection)
         except BaseException as error:
             if connection is not None:
                 self._lose(connection)
@@ -250,7 +288,7 @@ class PostgresPool:
             return  # lent before a fork: it is the parent's
         if connection.closed:
             self._lost_at = now
-        elif self._closed or connection.info.transaction_status != TransactionStatus.IDLE:
+        elif self._closed or connection.pgconn.transaction_status != TransactionStatus.IDLE:
             connection.close()
 
     def _open(self) -> ConnectionPool[Connection]:

@@ -1,0 +1,196 @@
+"""What every small call asks PostgreSQL, spoken to libpq itself.
+
+A cursor costs more than the short statements of an append, and waits where it sends. Here they
+are two steps: the server works from `send` on, and `answer` takes what became of it.
+"""
+
+from __future__ import annotations
+
+import select
+import selectors
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.errors import error_from_result
+from psycopg.pq import ConnStatus, ExecStatus
+
+from deltasql.store.statements import PARAMETER, statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from psycopg.pq.abc import PGconn
+
+    from deltasql.store.dialect import Row
+
+    Connection = psycopg.Connection[Row]
+
+BRISK = frozenset({"table_and_head", "append_one_file", "record_published"})
+"""Statements whose parameters and rows are of the few types that are known here."""
+
+_OTHER, _NULL, _BOOL, _BYTES, _INT, _TEXT, _TEXTS = -1, 0, 16, 17, 20, 25, 1009
+_TYPES: dict[type, int] = {
+    type(None): _NULL,  # it is of the type that the statement asks for
+    bool: _BOOL,
+    bytes: _BYTES,
+    int: _INT,
+    str: _TEXT,
+    list: _TEXTS,
+}
+_LOADED: dict[int, Callable[[bytes], Any]] = {_INT: int, _TEXT: bytes.decode}
+_MOST_PREPARED = 50  # a statement counts once for each choice of parameters that are null
+_DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+
+
+def ask(
+    connection: Connection,
+    name: str,
+    params: dict[str, Any],
+    meanwhile: Callable[[], None] | None = None,
+) -> list[Row]:
+    """Run a statement and return its rows; `meanwhile` is called while the server works."""
+    try:
+        send(connection, name, params)
+        if meanwhile is not None:
+            meanwhile()
+        return answer(connection)
+    except psycopg.Error:
+        raise
+    except BaseException:
+        connection.close()  # an answer that nobody takes would be taken for the next one
+        raise
+
+
+def send(connection: Connection, name: str, params: dict[str, Any]) -> None:
+    """Send a statement and return; nothing else may be sent before `answer`."""
+    text, names = _numbered(name)
+    values = [params[each] for each in names]
+    types = tuple(
+        [_TYPES[type(value)] if type(value) in _TYPES else _type_of(value) for value in values]
+    )
+    formats = [int(each == _BYTES) for each in types]
+    encoded = [_ENCODERS[number](value) for number, value in zip(types, values, strict=True)]
+    pgconn = connection.pgconn
+    # Prepared when it comes for the second time; who calls once is spared a round trip.
+    known: dict[tuple[str, tuple[int, ...]], bytes] = connection.__dict__.setdefault(
+        "_deltasql_prepared", {}
+    )
+    key = (name, types)
+    prepared = known.get(key)
+    if prepared == b"" and (number := sum(map(bool, known.values()))) < _MOST_PREPARED:
+        prepared = f"deltasql_{number}".encode()
+        pgconn.send_prepare(prepared, text, types)
+        _flush(pgconn)
+        answer(connection)
+        known[key] = prepared
+    if prepared:
+        pgconn.send_query_prepared(prepared, encoded, formats)
+    else:
+        pgconn.send_query_params(text, encoded, types, formats)
+        known[key] = b""
+    _flush(pgconn)
+
+
+def answer(connection: Connection) -> list[Row]:
+    """Wait for what was sent; raises what the server refused, or that it is lost."""
+    pgconn = connection.pgconn
+    rows: list[Row] = []
+    refusal: psycopg.Error | None = None
+    while True:
+        while pgconn.is_busy():
+            wait(pgconn)
+            pgconn.consume_input()
+        result = pgconn.get_result()
+        if result is None:
+            break
+        if result.status not in _DONE:
+            refusal = error_from_result(result)
+        elif result.ntuples:
+            columns = [_LOADED[result.ftype(number)] for number in range(result.nfields)]
+            rows += [
+                tuple(
+                    [
+                        None if (value := result.get_value(row, number)) is None else load(value)
+                        for number, load in enumerate(columns)
+                    ]
+                )
+                for row in range(result.ntuples)
+            ]
+    if refusal is None:
+        return rows
+    if pgconn.status != ConnStatus.OK and not refusal.sqlstate:
+        raise psycopg.OperationalError("the connection was lost")
+    raise refusal
+
+
+def has_news(pgconn: PGconn) -> bool:
+    """Tell whether the server has said something that nobody asked for: a farewell perhaps."""
+    return wait(pgconn, timeout_ms=0)
+
+
+def wait(pgconn: PGconn, *, to_write: bool = False, timeout_ms: int | None = None) -> bool:
+    """Wait until the socket is ready; False when it was not in time."""
+    if _poll is None:
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if to_write else 0)
+        # Not `select` where there is another: it knows no socket above 1,023.
+        with selectors.DefaultSelector() as selector:
+            selector.register(pgconn.socket, events)
+            return bool(selector.select(None if timeout_ms is None else timeout_ms / 1000))
+    poll = _poll()
+    poll.register(pgconn.socket, select.POLLIN | (select.POLLOUT if to_write else 0))
+    return bool(poll.poll(timeout_ms))
+
+
+_poll = getattr(select, "poll", None)
+
+
+def _flush(pgconn: PGconn) -> None:
+    while pgconn.flush():  # more than the socket takes at once
+        wait(pgconn, to_write=True)
+        pgconn.consume_input()
+
+
+@cache
+def _numbered(name: str) -> tuple[bytes, tuple[str, ...]]:
+    text = statement(name, "postgres")
+    names = tuple(dict.fromkeys(PARAMETER.findall(text)))
+    return PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text).encode(), names
+
+
+def _type_of(value: object) -> int:
+    """Return the type of a value of some class of its own."""
+    for kind, number in _TYPES.items():
+        if isinstance(value, kind):
+            return number
+    if hasattr(value, "__index__"):
+        return _INT
+    raise TypeError(f"{type(value).__name__} is no parameter of a statement")
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode()
+    if b"\0" in encoded:  # libpq would send what comes before it
+        raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+    return encoded
+
+
+def _texts(values: list[str]) -> bytes:
+    r"""Return a list as PostgreSQL reads it.
+
+    >>> print(_texts(['a"b', "c"]).decode())
+    {"a\"b","c"}
+    """
+    quoted = (each.replace("\\", "\\\\").replace('"', '\\"') for each in values)
+    return _text("{" + ",".join(f'"{each}"' for each in quoted) + "}")
+
+
+# Where there are such, functions that Python need not interpret: an append has thirty parameters.
+_ENCODERS: dict[int, Callable[[Any], bytes | None]] = {
+    _NULL: {None: None}.get,
+    _BOOL: {False: b"f", True: b"t"}.__getitem__,
+    _BYTES: bytes,
+    _INT: b"%d".__mod__,
+    _TEXT: _text,
+    _TEXTS: _texts,
+}
