@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltasql.config import StorageSettings
-from deltasql.storage import Storage, local, open_storage
+from deltasql.storage import Storage, local_files, open_storage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def storage(
         return open_storage(f"{request.getfixturevalue('s3_location')}/100%25 of it", settings)
     if request.param == "local with names":
         # A disk that knows no file without a name.
-        monkeypatch.setattr(local, "_UNNAMED", 0)
+        monkeypatch.setattr(local_files, "_UNNAMED", 0)
     return open_storage(str(tmp_path / "100% of it"))
 
 

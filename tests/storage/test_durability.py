@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.storage import local, open_storage
+from deltasql.storage import local_files, open_storage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def test_a_durable_file_is_flushed_when_it_has_its_name(
     tmp_path: Path, flushed: list[str], monkeypatch: pytest.MonkeyPatch, unnamed: bool
 ) -> None:
     if not unnamed:
-        monkeypatch.setattr(local, "_UNNAMED", 0)  # as on a disk without such files
+        monkeypatch.setattr(local_files, "_UNNAMED", 0)  # as on a disk without such files
     disk = open_storage(str(tmp_path))
     with disk.writer("day=a/part.parquet", durable=True) as sink:
         sink.write(b"rows")

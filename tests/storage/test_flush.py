@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deltasql.storage import local, open_storage
+from deltasql.storage import local_files, open_storage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ def test_a_durable_name_never_outlives_its_content(
     tmp_path: Path, flushed: list[str], monkeypatch: pytest.MonkeyPatch, unnamed: bool
 ) -> None:
     if not unnamed:
-        monkeypatch.setattr(local, "_UNNAMED", 0)  # as on a disk without such files
+        monkeypatch.setattr(local_files, "_UNNAMED", 0)  # as on a disk without such files
     disk = open_storage(str(tmp_path))
     assert disk.put_if_absent("log/commit", b"{}", durable=True)
     before, *after = flushed

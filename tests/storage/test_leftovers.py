@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from deltasql.storage import Storage, local, open_storage
+from deltasql.storage import Storage, local_files, open_storage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ def disk(
 ) -> Storage:
     """A storage on disk, in both ways of putting a file aside until it is whole."""
     if request.param == "hidden names":
-        monkeypatch.setattr(local, "_UNNAMED", 0)
+        monkeypatch.setattr(local_files, "_UNNAMED", 0)
     return open_storage(str(tmp_path))
 
 
@@ -68,7 +68,7 @@ def test_files_have_the_rights_that_the_process_gives_to_new_ones(disk: Storage)
     assert rights == {oct(0o640)}
 
 
-@pytest.mark.skipif(not local._UNNAMED, reason="this system knows no files without a name")
+@pytest.mark.skipif(not local_files._UNNAMED, reason="this system knows no files without a name")
 def test_a_killed_process_leaves_no_file_on_the_disk(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path))
     child = os.fork()

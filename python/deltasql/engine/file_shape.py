@@ -50,8 +50,11 @@ class FileShape:
 
     def conform(self, rows: pa.Table) -> pa.Table:
         """Return rows with exactly the columns and types of the table."""
-        schema = self.table
-        missing = [name for name in schema.names if name not in rows.schema.names]
+        schema, given = self.table, rows.schema
+        if given.equals(schema, check_metadata=True):
+            return self._checked(rows)
+        names = given.names
+        missing = [name for name in schema.names if name not in names]
         if missing:
             raise TxnLogSchemaError(
                 f"the data has no column {missing[0]!r}",
@@ -59,10 +62,12 @@ class FileShape:
                 help="Give the data all columns of the table.",
             )
         columns = [_as_type(rows.column(field.name), field) for field in schema]
-        conformed = pa.Table.from_arrays(columns, schema=schema)
+        return self._checked(pa.Table.from_arrays(columns, schema=schema))
+
+    def _checked(self, rows: pa.Table) -> pa.Table:
         for field in self.required:
-            _check_nulls(conformed.column(field.name), field)
-        return conformed
+            _check_nulls(rows.column(field.name), field)
+        return rows
 
     def stored_name(self, name: str) -> str:
         """Return the name that a column has in a file."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deltasql.engine.parquet_options import ParquetOptions
 
 _FULL = 0.95  # of the size that was asked for: a little more would be a row group of its own
+_SMALL = 64 * 1024  # bytes in memory of what is written at once
 _FEWEST_ROWS = 1024  # of a row group that is cut to meet a file size
 
 
@@ -90,13 +91,14 @@ class OpenFile:
     def _write_rows(self, rows: pa.Table) -> list[AddFile]:
         done = []
         stored = self._shape.store(rows)
-        size = max(1, stored.nbytes)
+        # Of a few rows, nothing can be said about those to come: the file is mostly its footer.
+        size = stored.nbytes if stored.num_rows > _FEWEST_ROWS else 0
         start = 0
         while start < stored.num_rows:
             if self._writer is None:
                 self._open(stored)
             room = self._options.target_file_size - self._sink.tell()
-            fitting = int(stored.num_rows * room / (size * self._bytes_per_byte)) + 1
+            fitting = int(stored.num_rows * room / max(1.0, size * self._bytes_per_byte)) + 1
             length = max(fitting, _FEWEST_ROWS)
             whole = not start and length >= stored.num_rows
             piece = stored if whole else stored.slice(start, length)
@@ -111,7 +113,8 @@ class OpenFile:
     def _write(self, piece: pa.Table, size: float) -> None:
         before = self._sink.tell()
         self._writer.write_table(piece, row_group_size=self._options.max_row_group_size)
-        self._bytes_per_byte = max(0.001, (self._sink.tell() - before) / max(1.0, size))
+        if size:
+            self._bytes_per_byte = max(0.001, (self._sink.tell() - before) / max(1.0, size))
         if self._statistics is not None:
             self._statistics.add(piece)
 
@@ -119,8 +122,13 @@ class OpenFile:
         if not self.name:
             self.name = new_name(self._plan, self._options, self._values)
             self._plan.intend([self.name])
-        self._context = self._plan.storage.writer(self.name, durable=self._plan.durable)
-        self._sink = self._context.__enter__()
+        context = self._plan.storage.writer(
+            self.name,
+            durable=self._plan.durable,
+            small=rows.get_total_buffer_size() <= _SMALL,
+        )
+        self._sink = context.__enter__()
+        self._context = context
         arguments = self._options.arguments_for(rows, self._shape)
         self._writer = pq.ParquetWriter(
             self._sink, self._shape.stored, store_schema=False, **arguments

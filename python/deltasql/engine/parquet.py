@@ -55,7 +55,7 @@ def write_batches(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile
                     chunks = _sorted(chain([chunk, following], chunks), shape, options)
                     is_sorted = True
                     continue
-            writer.write(parts, chunk.nbytes, is_sorted=is_sorted)
+            writer.write(parts, is_small=_is_small(chunk, _ALONE_BYTES), is_sorted=is_sorted)
         return writer.finish()
 
 
@@ -69,14 +69,14 @@ def _chunks(
     size = length = 0
     for batch in reader:
         for part in _cut(batch, most_bytes, most_rows):
-            if held and (
-                size + part.nbytes > most_bytes
-                or (most_rows is not None and length + part.num_rows > most_rows)
-            ):
-                yield shape.conform(pa.Table.from_batches(held))
-                held, size, length = [], 0, 0
+            if held:
+                size += held[-1].nbytes  # not before another comes: small writes have one batch
+                if size + part.nbytes > most_bytes or (
+                    most_rows is not None and length + part.num_rows > most_rows
+                ):
+                    yield shape.conform(pa.Table.from_batches(held))
+                    held, size, length = [], 0, 0
             held.append(part)
-            size += part.nbytes
             length += part.num_rows
     if length:
         yield shape.conform(pa.Table.from_batches(held))
@@ -85,6 +85,9 @@ def _chunks(
 def _cut(batch: pa.RecordBatch, most_bytes: int, most_rows: int | None) -> Iterator[pa.RecordBatch]:
     """Cut a batch that is everything at once, so that what is made of it stays small."""
     rows = batch.num_rows
+    if (most_rows is None or rows <= most_rows) and _is_small(batch, most_bytes):
+        yield batch
+        return
     step = max(1, -(-rows // (batch.nbytes // most_bytes + 1)))
     if most_rows is not None:
         step = min(step, most_rows)
@@ -93,6 +96,13 @@ def _cut(batch: pa.RecordBatch, most_bytes: int, most_rows: int | None) -> Itera
         return
     for start in range(0, rows, step):
         yield batch.slice(start, step)
+
+
+def _is_small(rows: pa.Table | pa.RecordBatch, most_bytes: int) -> bool:
+    """Tell whether rows have at most so many bytes."""
+    # `nbytes` looks at every column. What columns share is counted once here: at most that often.
+    most = rows.get_total_buffer_size() * rows.num_columns
+    return bool(most <= most_bytes or rows.nbytes <= most_bytes)
 
 
 def _sorted(
@@ -137,7 +147,7 @@ class _Writer:
         """Return how many files would be open if these rows were written too."""
         return len({values for values, _ in self._files} | {values for values, _ in parts})
 
-    def write(self, parts: Parts, size: int, *, is_sorted: bool) -> None:
+    def write(self, parts: Parts, *, is_small: bool, is_sorted: bool) -> None:
         """Write rows, while the next ones are being made if they are many."""
         # Only the last partition of sorted rows, or of rows after which none come, goes on.
         ends = is_sorted or len(parts) > _OPEN_FILES
@@ -152,7 +162,7 @@ class _Writer:
             for number, (file, (_, rows)) in enumerate(zip(files, parts, strict=True))
         ]
         self._chunks += 1
-        if size <= _ALONE_BYTES:
+        if is_small:
             self._wait(at_most=0)
             for work, rows in jobs:
                 self._added += work(rows)

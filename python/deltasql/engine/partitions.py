@@ -62,6 +62,8 @@ def partition_folder(values: Mapping[str, str | None]) -> str:
 
 def partition_text(value: Any) -> str | None:
     """Return a partition value as the log has it."""
+    if type(value) is str and value:
+        return value
     match value:
         case None | "":
             return None

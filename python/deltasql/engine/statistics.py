@@ -184,10 +184,13 @@ def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     here[path[-1]] = value
 
 
+_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
 def _encode(value: Any) -> str:
     """Encode as JSON with all digits of a decimal: a float would round a bound past its row."""
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return _to_json(value)
     except TypeError:  # there are decimals
         if isinstance(value, Decimal):
             return format(value, "f")

@@ -37,6 +37,13 @@ class Sink(Protocol):
         """Return how many bytes were written."""
 
 
+class StagedFile(Protocol):
+    """A whole file that has no name yet; it is gone when nobody holds it any more."""
+
+    def put_if_absent(self) -> bool | None:
+        """Give it its name; False when that is taken, None when it must be put as others are."""
+
+
 @runtime_checkable
 class Storage(Protocol):
     """The files below one location."""
@@ -52,16 +59,22 @@ class Storage(Protocol):
         is `durable` never appears in part, and survives a loss of power from then on.
         """
 
+    def stage(self, name: str, data: bytes) -> StagedFile | None:
+        """Write a file that gets its name later, or never; None where that cannot be had."""
+
     def flush(self, names: Iterable[str]) -> None:
         """Let files that are there survive a loss of power; those that are gone are fine."""
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file whole, in the place of what has the name."""
 
-    def writer(self, name: str, *, durable: bool = False) -> AbstractContextManager[Sink]:
+    def writer(
+        self, name: str, *, durable: bool = False, small: bool = False
+    ) -> AbstractContextManager[Sink]:
         """Stream a file; it appears whole when the block ends, and never if the block fails.
 
-        One that is `durable` survives a loss of power from then on.
+        One that is `durable` survives a loss of power from then on. `small` is what the caller
+        expects of it, not a promise.
         """
 
     def read(self, name: str) -> bytes:

@@ -9,25 +9,42 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import uuid
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
-import pyarrow as pa
-
 from deltasql.exceptions import TxnLogStorageError
-from deltasql.storage.base import FileInfo, Sink, Storage, checked, folder_of, stream_from
+from deltasql.storage.base import (
+    FileInfo,
+    Sink,
+    StagedFile,
+    Storage,
+    checked,
+    folder_of,
+    stream_from,
+)
+from deltasql.storage.local_files import (
+    Unnamed,
+    drop_aside,
+    flush_named,
+    flush_path,
+    link_new,
+    open_aside,
+    open_unnamed,
+    sink_to,
+    take_place,
+    write_all,
+    write_new,
+)
+from deltasql.storage.local_walk import walk
 from deltasql.storage.location import Location, data_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Set
+    from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from types import TracebackType
 
-# A file without a name needs this flag, and /proc to give it one.
-_UNNAMED = getattr(os, "O_TMPFILE", 0) if os.path.isdir("/proc/self/fd") else 0
-_KNOWS_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
-_TEMPORARY = ".deltasql-"
-_LOG = "_delta_log"
-_BUFFER = 64 * 1024
+    import pyarrow as pa
+
 _DISK_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}
 
 
@@ -55,14 +72,25 @@ class LocalStorage:
         """
         target = self._path(name, "put_if_absent")
         try:
-            return _link_new(target, data, durable=durable)
+            return link_new(target, data, durable=durable)
         except FileNotFoundError:
             pass  # the folder is missing
         except OSError as error:
             raise self._fault("put_if_absent", name, error) from error
         with self._told("put_if_absent", name):
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            return _link_new(target, data, durable=durable)
+            return link_new(target, data, durable=durable)
+
+    def stage(self, name: str, data: bytes) -> StagedFile | None:
+        """Write a file that gets its name later, or never; None where that cannot be had."""
+        target = self._path(name, "stage")
+        with suppress(OSError):  # whoever puts the file instead is told what is wrong
+            file = open_unnamed(os.path.dirname(target))
+            if file is not None:
+                staged = Unnamed(file, target)
+                write_all(file, data)
+                return staged
+        return None
 
     def flush(self, names: Iterable[str]) -> None:
         """Let files that are there survive a loss of power; those that are gone are fine."""
@@ -70,33 +98,29 @@ class LocalStorage:
         for name in names:
             path = self._path(name, "flush")
             with self._told("flush", name), suppress(FileNotFoundError):
-                _flush_path(path)
+                flush_path(path)
                 # The folders may be new as well.
                 while len(path) > max(1, len(self._root)):
                     path = os.path.dirname(path)
                     folders.add(path)
         for folder in sorted(folders):
             with self._told("flush", folder):
-                _flush_path(folder)
+                flush_path(folder)
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file whole, in the place of what has the name."""
         with self._told("put", name), self._replacing(name, "put") as temporary:
-            _write_new(temporary, data)
+            write_new(temporary, data)
 
-    @contextmanager
-    def writer(self, name: str, *, durable: bool = False) -> Iterator[Sink]:
+    def writer(
+        self, name: str, *, durable: bool = False, small: bool = False
+    ) -> AbstractContextManager[Sink]:
         """Stream a file; it appears whole when the block ends, and never if the block fails.
 
-        One that is `durable` survives a loss of power from then on.
+        One that is `durable` survives a loss of power from then on. `small` is what the caller
+        expects of it, not a promise.
         """
-        with self._replacing(name, "writer", durable=durable) as temporary:
-            with self._told("writer", name):
-                # Arrow writes to its own kind of file without asking Python, small parts together.
-                sink = pa.output_stream(temporary, compression=None, buffer_size=_BUFFER)
-            # The block reads as well: only what the disk says to a write is told as ours.
-            with self._told("writer", name, only=_DISK_REFUSES), sink:
-                yield sink
+        return _Writer(self, name, durable=durable, small=small)
 
     def read(self, name: str) -> bytes:
         """Return a file's content; FileNotFoundError when it is not there."""
@@ -114,7 +138,7 @@ class LocalStorage:
         with self._told("list", prefix):
             start = f"{folder}/" if folder else ""
             seen = {os.path.realpath(f"{self._root}/{start}")}
-            yield from _walk(self._root, start, start_after or "", seen)
+            yield from walk(self._root, start, start_after or "", seen)
 
     def folders(self, prefix: str = "") -> Sequence[str]:
         """Return the folders right below a folder, each with a slash at its end, sorted.
@@ -185,39 +209,28 @@ class LocalStorage:
         return f"{self._root}/{checked(self.location, name, operation)}"
 
     @contextmanager
-    def _replacing(self, name: str, operation: str, *, durable: bool = False) -> Iterator[str]:
+    def _replacing(self, name: str, operation: str) -> Iterator[str]:
         """Lend a path; what the block writes there takes the target's place."""
         target = self._path(name, operation)
         with self._told(operation, name):
-            file, path = _open_aside(os.path.dirname(target))
+            file, path = open_aside(os.path.dirname(target))
         try:
             yield path
             with self._told(operation, name):
-                if file is None:
-                    os.replace(path, target)
-                else:
-                    _link_over(file, target)
-                if durable:
-                    _flush(target, file, self._root)
+                take_place(target, file, path)
         except BaseException:
-            if file is None:
-                with suppress(OSError):
-                    os.unlink(path)
+            drop_aside(file, path)
             raise
-        finally:
-            if file is not None:
-                os.close(file)
+        drop_aside(file)
 
     @contextmanager
-    def _told(self, operation: str, name: str, *, only: Set[int] = frozenset()) -> Iterator[None]:
+    def _told(self, operation: str, name: str) -> Iterator[None]:
         """Tell what was tried when the system says no."""
         try:
             yield
         except (FileNotFoundError, TxnLogStorageError):
             raise
         except OSError as error:
-            if only and error.errno not in only:
-                raise
             raise self._fault(operation, name, error) from error
 
     def _fault(self, operation: str, name: str, error: OSError) -> TxnLogStorageError:
@@ -231,169 +244,59 @@ class LocalStorage:
         )
 
 
-def _link_new(target: str, data: bytes, *, durable: bool = False) -> bool:
-    """Link a finished file to its name: that fails when the name exists, and is never half done."""
-    is_new = _link_whole(target, data, durable=durable)
-    if is_new and durable:
-        _flush_path(target)
-        _flush_path(os.path.dirname(target))
-    return is_new
+class _Writer:
+    """The block of `writer`: a class, since a small append would notice a generator."""
 
+    __slots__ = ("_durable", "_file", "_name", "_path", "_sink", "_small", "_storage", "_target")
 
-def _link_whole(target: str, data: bytes, *, durable: bool) -> bool:
-    folder = os.path.dirname(target)
-    file = _open_unnamed(folder)
-    if file is not None:
+    def __init__(self, storage: LocalStorage, name: str, *, durable: bool, small: bool) -> None:
+        self._storage, self._name = storage, name
+        self._durable, self._small = durable, small
+
+    def __enter__(self) -> pa.NativeFile:
+        storage = self._storage
+        self._target = storage._path(self._name, "writer")
         try:
-            _write_all(file, data)
-            if durable:
-                os.fsync(file)  # before the name is there: it must not outlive the content
-            return _link(file, target)
-        finally:
-            os.close(file)
-    temporary = _hidden_in(folder)
-    try:
-        _write_new(temporary, data)
-        if durable:
-            _flush_path(temporary)
-        os.link(temporary, target)
-    except FileExistsError:
-        return False
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-    return True
-
-
-def _open_unnamed(folder: str) -> int | None:
-    """Open a file without a name, of which nothing is left when the process is killed.
-
-    None where the disk knows no such files.
-    """
-    if not _UNNAMED:
-        return None
-    try:
-        return os.open(folder, _UNNAMED | os.O_WRONLY, 0o666)
-    except OSError as error:
-        if error.errno not in _KNOWS_NO_UNNAMED:
-            raise
-        return None
-
-
-def _open_aside(folder: str) -> tuple[int | None, str]:
-    """Return an unnamed file and a path to it; or no file and the path of a hidden one."""
-    try:
-        file = _open_unnamed(folder)
-    except FileNotFoundError:
-        os.makedirs(folder, exist_ok=True)
-        file = _open_unnamed(folder)
-    if file is not None:
-        return file, _path_to(file)
-    os.makedirs(folder, exist_ok=True)
-    return None, _hidden_in(folder)
-
-
-def _link(file: int, target: str) -> bool:
-    """Give an unnamed file a name; False when the name is taken."""
-    try:
-        # With a folder given, Python uses linkat(2), which follows the link in /proc to the file.
-        os.link(_path_to(file), target, src_dir_fd=file, follow_symlinks=True)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _link_over(file: int, target: str) -> None:
-    """Give an unnamed file a name, in the place of what has it."""
-    if _link(file, target):
-        return
-    temporary = _hidden_in(os.path.dirname(target))
-    try:
-        _link(file, temporary)
-        os.replace(temporary, target)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _flush(path: str, file: int | None, root: str) -> None:
-    """Wait until a file and its name are on the disk."""
-    if file is not None:
-        # Disks that know unnamed files keep a new name with the file: one wait is enough.
-        os.fsync(file)
-        return
-    places = [path]
-    while len(places[-1]) > max(1, len(root)):  # folders of partitions may be new
-        places.append(os.path.dirname(places[-1]))
-    for each in places:
-        opened = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
-
-
-def _flush_path(path: str) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
-
-
-def _path_to(file: int) -> str:
-    return f"/proc/self/fd/{file}"
-
-
-def _hidden_in(folder: str) -> str:
-    return f"{folder}/{_TEMPORARY}{uuid.uuid4().hex}.tmp"
-
-
-def _write_new(path: str, data: bytes) -> None:
-    with open(path, "wb", buffering=0) as file:
-        _write_all(file.fileno(), data)
-
-
-def _write_all(file: int, data: bytes) -> None:
-    written = os.write(file, data)
-    while written < len(data):
-        written += os.write(file, memoryview(data)[written:])
-
-
-def _walk(root: str, folder: str, after: str, seen: set[str]) -> Iterator[FileInfo]:
-    """Yield the files below a folder (empty, or ending in a slash) whose names come after one.
-
-    `seen` are the real folders that were entered so far. A link to one, or into it, or to what
-    holds it, shows nothing new: links in a ring would never end. Of these a log is told by name.
-    """
-    try:
-        with os.scandir(f"{root}/{folder}") as entries:
-            # As in an object store, a folder's slash takes part in the order.
-            found = sorted((f"{folder}{e.name}{'/' if e.is_dir() else ''}", e) for e in entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for name, entry in found:
-        is_folder, is_temporary = name.endswith("/"), entry.name.startswith(_TEMPORARY)
-        if is_folder and not (name > after or after.startswith(name)):
-            continue
-        if is_folder and (not entry.is_symlink() or _leads_on(entry, seen)):
-            yield from _walk(root, name, after, seen)
-        elif entry.name == _LOG if is_folder else name > after and not is_temporary:
+            self._file, self._path = open_aside(os.path.dirname(self._target))
             try:
-                facts = entry.stat(follow_symlinks=not is_folder)
-            except FileNotFoundError:  # deleted since the folder was read
-                continue
-            yield FileInfo(name.rstrip("/"), facts.st_size, facts.st_mtime_ns // 1_000_000)
+                self._sink = sink_to(self._file, self._path, small=self._small)
+            except BaseException:
+                drop_aside(self._file, self._path)
+                raise
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise storage._fault("writer", self._name, error) from error
+        return self._sink
 
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        is_there = False
+        try:
+            self._close(error)
+            if kind is None:
+                with self._storage._told("writer", self._name):
+                    take_place(self._target, self._file, self._path)
+                    if self._durable:
+                        flush_named(self._target, self._file, self._storage._root)
+                is_there = True
+        finally:
+            drop_aside(self._file, None if is_there else self._path)
 
-def _leads_on(link: os.DirEntry[str], seen: set[str]) -> bool:
-    """Tell whether a link leads to a folder of its own, which is seen from now on."""
-    real = os.path.realpath(link.path).rstrip("/") + "/"
-    for each in seen:
-        known = each.rstrip("/") + "/"
-        if real.startswith(known) or known.startswith(real):
-            return False
-    seen.add(real)
-    return True
+    def _close(self, failure: BaseException | None) -> None:
+        """Close the file; what the disk said to a write, now or in the block, is told as ours."""
+        said = failure
+        try:
+            self._sink.close()
+        except OSError as error:
+            said = error
+            if error.errno not in _DISK_REFUSES:  # the block reads as well
+                raise
+        if isinstance(said, TxnLogStorageError) or not isinstance(said, OSError):
+            return
+        if said.errno in _DISK_REFUSES:
+            raise self._storage._fault("writer", self._name, said) from said

@@ -81,6 +81,9 @@ class ObjectStorage:
             _wait(attempt)
         raise AssertionError("unreachable")
 
+    def stage(self, name: str, data: bytes) -> None:
+        """Return None: what an object store takes has a name from the start."""
+
     def flush(self, names: Iterable[str]) -> None:
         """Do nothing: what an object store has taken is safe."""
 
@@ -91,7 +94,7 @@ class ObjectStorage:
             driver().put(self._store, key, data, use_multipart=False)
 
     @contextmanager
-    def writer(self, name: str, *, durable: bool = False) -> Iterator[Sink]:
+    def writer(self, name: str, *, durable: bool = False, small: bool = False) -> Iterator[Sink]:
         """Stream a file; it appears whole when the block ends, and never if the block fails."""
         key = self._key(name, "writer")
         upload = driver().open_writer(self._store, key, buffer_size=PIECE, max_concurrency=PIECES)

@@ -161,7 +161,11 @@ class Commit:
 
 def dump(value: Any) -> str | None:
     """Encode a JSON column; None and an empty `extra` stay NULL."""
-    return None if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return None if value is None else _encode(value)
+
+
+# `json.dumps` makes an encoder for every call that asks for other than its defaults.
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def dump_extra(value: Mapping[str, Any]) -> str | None:
