@@ -85,9 +85,9 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         self.uri = absolute(parsed.catalog())
         self.config = config if config is not None else Config.load()
         self.store = open_store(self.uri, self.config, migrate=migrate)
-        self.committer = Committer(self.store, self.config)
         self.cache = FileCache(self.config.cache.max_bytes, self.config.cache.max_entries)
         self.mirror = Mirror(self)
+        self.committer = Committer(self.store, self.config, self.mirror.foresee)
         self.inspect = Inspect(self)
 
     def __repr__(self) -> str:

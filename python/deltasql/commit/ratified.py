@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deltasql.commit.staged import Staged
+    from deltasql.mirror.foreseen import Foreseen
     from deltasql.store.dialect import Row
+
+    Foresee = Callable[[Commit], Foreseen | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,35 @@ class Ratified:
     version: int
     committed_at_ms: int
     commit: Commit | None = None  # what was written; None when it was only looked up
+    foreseen: Foreseen | None = None  # its log files, where they were made on the way
+
+
+@dataclass(slots=True)
+class Foresight:
+    """What an append becomes if nobody comes before it, made while the database decides."""
+
+    one: OneFile
+    foresee: Foresee | None
+    found: Ratified | None = None
+
+    def look(self) -> None:
+        """Take it that the version after the one we saw is ours, at the time we say."""
+        read_version = self.one.info.read_version
+        if self.foresee is None or read_version is None:
+            return
+        guess = ratified_file(self.one, read_version + 1, self.one.now_ms)
+        assert guess.commit is not None
+        self.found = replace(guess, foreseen=self.foresee(guess.commit))
+
+    def confirmed(self, version: int, committed_at_ms: int) -> Ratified:
+        """Return what became of the append."""
+        found = self.found
+        if found is not None and (found.version, found.committed_at_ms) == (
+            version,
+            committed_at_ms,
+        ):
+            return found
+        return ratified_file(self.one, version, committed_at_ms)
 
 
 def ratified_file(one: OneFile, version: int, committed_at_ms: int) -> Ratified:

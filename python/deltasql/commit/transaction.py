@@ -23,7 +23,7 @@ from deltasql.commit.build import (
     version_taken,
 )
 from deltasql.commit.conflict import check_conflicts, isolation_for
-from deltasql.commit.ratified import Ratified, already_ratified, ratified_file
+from deltasql.commit.ratified import Foresight, Ratified, already_ratified
 from deltasql.commit.state import TableState, table_state
 from deltasql.commit.validate import validate_against, validate_staged, validate_table
 from deltasql.commit.winners import load_winners
@@ -46,6 +46,7 @@ from deltasql.store.records import Commit, Head, OneFile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from deltasql.commit.ratified import Foresee
     from deltasql.commit.staged import Staged
     from deltasql.config import Config
     from deltasql.model.actions import CommitInfo
@@ -56,10 +57,13 @@ _log = logging.getLogger(__name__)
 
 
 class Committer:
-    """Commits to one store; remembers what it derived from each table's metadata."""
+    """Commits to one store; remembers what it derived from each table's metadata.
 
-    def __init__(self, store: Store, config: Config) -> None:
-        self._store, self._config = store, config
+    `foresee` makes what will be published of a commit, while a server decides on it.
+    """
+
+    def __init__(self, store: Store, config: Config, foresee: Foresee | None = None) -> None:
+        self._store, self._config, self._foresee = store, config, foresee
         self._states: dict[tuple[int, int, int], TableState] = {}
         self._known: dict[int, tuple[int, int, int]] = {}
 
@@ -198,12 +202,13 @@ class Committer:
             active_columns=state.active_columns,
             has_intents=attempt.has_intents,
         )
-        done = self._store.append_one_file(one, attempt.send)
+        foresight = Foresight(one, self._foresee)
+        done = self._store.append_one_file(one, attempt.send, foresight.look)
         attempt.sent = False
         if done is None:
             return None
         reached("ratified")
-        return ratified_file(one, *done)
+        return foresight.confirmed(*done)
 
     def _info(self, staged: Staged, state: TableState, txn_id: str) -> CommitInfo:
         """Complete what the commit tells of itself, but for the time."""

@@ -13,6 +13,7 @@ from deltasql.mirror.cleanup import clean_log
 
 if TYPE_CHECKING:
     from deltasql.config import Config
+    from deltasql.mirror.foreseen import Foreseen
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
@@ -40,6 +41,7 @@ def maintain(
     config: Config,
     data: bytes | None = None,
     replaces_nothing: bool = False,
+    foreseen: Foreseen | None = None,
     last: int | None = None,
     wish: PostCommit = DEFAULT,
 ) -> None:
@@ -47,13 +49,19 @@ def maintain(
 
     Every part of it is optional to Delta and can be done again: a reader does with the commit
     files alone. `data` are the bytes of the commit file, read if they are not given;
-    `replaces_nothing` as in `write_checksum`. `last` is the end of a span that is published in
-    one go: of the checkpoints that are due in it, readers need only the newest. `wish` is what
-    the commit itself asks for.
+    `replaces_nothing` and `foreseen` as in `write_checksum`. `last` is the end of a span that is
+    published in one go: of the checkpoints that are due in it, readers need only the newest.
+    `wish` is what the commit itself asks for.
     """
     try:
         totals = write_checksum(
-            store, table, storage, version, data, replaces_nothing=replaces_nothing
+            store,
+            table,
+            storage,
+            version,
+            data,
+            replaces_nothing=replaces_nothing,
+            foreseen=foreseen,
         )
         configuration = totals.facts.configuration
         is_wanted = wish.create_checkpoint and is_due(configuration, version, config, last=last)

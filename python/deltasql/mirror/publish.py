@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from deltasql import telemetry
-from deltasql.exceptions import LogParseError, MirrorDivergedError, TxnLogError
+from deltasql.exceptions import MirrorDivergedError, TxnLogError
 from deltasql.mirror import status
-from deltasql.mirror.content import same_content
+from deltasql.mirror.foreseen import Foreseen, foresee
 from deltasql.mirror.log_files import (
     CommitFile,
-    commit_file,
     commit_files_between,
     encode_commit,
 )
 from deltasql.mirror.maintain import DEFAULT, PostCommit, maintain
+from deltasql.mirror.put_commit import put_commit
 from deltasql.mirror.replica import copy_files
 from deltasql.mirror.targets import DELTA, OWN, VIEWS, Target, targets_of
 from deltasql.model.clock import now_ms
@@ -98,18 +98,23 @@ class Publisher:
         version: int,
         commit: Commit | None = None,
         *,
+        foreseen: Foreseen | None = None,
         wishes: Mapping[int, PostCommit] = NO_WISHES,
     ) -> Reached:
         """Publish a table up to this version at every target; never raises what can be repeated.
 
         `wishes` say for versions what is to be done after them, where it is not the usual.
+        `foreseen` is what `foresee` made of the commit.
         """
-        file = None if commit is None else self._encoded(commit)
+        if foreseen is not None:
+            file: CommitFile | None = foreseen.file
+        else:
+            file = None if commit is None else self._encoded(commit)
         failure: BaseException | None = None
         further: int | None = None
         with telemetry.span("publish", table=table.full_name), telemetry.timed("mirror_latency_ms"):
             try:
-                further = self._publish_next(table, version, file, wishes)
+                further = self._publish_next(table, version, file, wishes, foreseen)
             except self.failures as error:
                 failure = error
             if further == 0:
@@ -168,6 +173,7 @@ class Publisher:
         version: int,
         file: CommitFile | None,
         wishes: Mapping[int, PostCommit],
+        foreseen: Foreseen | None,
     ) -> int | None:
         """Publish a commit from memory; returns how many other targets there are.
 
@@ -184,10 +190,11 @@ class Publisher:
             elif mark.written < version - 1:
                 return None
             else:
-                is_new = put_commit(storage, table, file)
+                staged = None if foreseen is None else foreseen.commit
+                is_new = put_commit(storage, table, file, staged)
                 mark.written = version
         if is_new:
-            self._maintain(table, storage, file, wishes)
+            self._maintain(table, storage, file, wishes, foreseen=foreseen)
         with lock:
             if mark.recorded < version:
                 further = self._record(table, OWN, mark.recorded, mark.written)
@@ -196,6 +203,15 @@ class Publisher:
                     return None
                 mark.recorded, mark.further_targets = mark.written, further
         return mark.further_targets
+
+    def foresee(self, commit: Commit) -> Foreseen | None:
+        """Make the files of a commit that is being ratified; never fails, never asks SQL."""
+        with suppress(Exception):
+            file = self._encoded(commit)
+            if file is not None:
+                storage = self._storage(commit.table.location)
+                return foresee(self._store, commit.table, storage, file)
+        return None
 
     def _encoded(self, commit: Commit) -> CommitFile | None:
         try:
@@ -312,6 +328,7 @@ class Publisher:
         file: CommitFile,
         wishes: Mapping[int, PostCommit],
         last: int | None = None,
+        foreseen: Foreseen | None = None,
     ) -> None:
         maintain(
             self._store,
@@ -321,6 +338,7 @@ class Publisher:
             config=self._config,
             data=file.data,
             replaces_nothing=file.replaces_nothing,
+            foreseen=foreseen,
             last=last,
             wish=wishes.get(file.version, DEFAULT),
         )
@@ -356,38 +374,6 @@ class Publisher:
             version=version,
             error=str(error),
         )
-
-
-def put_commit(storage: Storage, table: TableRow, file: CommitFile) -> bool:
-    """Put one commit file; False when it is there with these bytes, an error with other ones."""
-    name = commit_file(file.version)
-    reached("publishing")
-    is_new = storage.put_if_absent(name, file.data)
-    found = file.data if is_new else storage.read(name)
-    if found != file.data and _is_torn(found, file.data):
-        # A power loss left the name without all of its content: nobody else's commit is lost.
-        storage.put(name, file.data)
-    elif found != file.data and not _says_the_same(file.data, found):
-        raise MirrorDivergedError(
-            f"version {file.version} of {table.full_name} is another commit in {name} than in SQL",
-            table=table.full_name,
-            version=file.version,
-            location=storage.location,
-        )
-    reached("published")
-    return is_new
-
-
-def _is_torn(found: bytes, whole: bytes) -> bool:
-    return whole.startswith(found) or not found.strip(b"\0")
-
-
-def _says_the_same(ours: bytes, theirs: bytes) -> bool:
-    """Whether it is a commit that was adopted or imported, in its writer's spelling."""
-    try:
-        return same_content(ours, theirs)
-    except LogParseError:
-        return False
 
 
 def _still_diverged(target: Target) -> MirrorDivergedError:

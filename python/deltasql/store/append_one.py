@@ -82,7 +82,10 @@ def plan_one(one: OneFile, known: dict[str, int]) -> OneFilePlan | None:
 
 
 def append_in_one_statement(
-    session: Session, plan: OneFilePlan, sending: Callable[[], None]
+    session: Session,
+    plan: OneFilePlan,
+    sending: Callable[[], None],
+    meanwhile: Callable[[], None] | None = None,
 ) -> tuple[int, int] | None:
     """Send one statement that locks the head, checks it, and writes everything."""
     bounds = [
@@ -104,12 +107,15 @@ def append_in_one_statement(
         "bounds": dump(bounds),
     }
     sending()
-    rows = session.query("append_one_file", **params)
+    rows = session.query("append_one_file", **params, meanwhile=meanwhile)
     return (rows[0][0], rows[0][1]) if rows else None
 
 
 def append_in_turn(
-    session: Session, plan: OneFilePlan, sending: Callable[[], None]
+    session: Session,
+    plan: OneFilePlan,
+    sending: Callable[[], None],
+    meanwhile: Callable[[], None] | None = None,
 ) -> tuple[int, int] | None:
     """Take the write lock, check the head, write and COMMIT."""
     table_id = plan.guard["table_id"]

@@ -61,10 +61,17 @@ class Session(Protocol):
 
 
 class AppendOne(Protocol):
-    """Append one file; returns its version and time, or None when the head is not as known."""
+    """Append one file; returns its version and time, or None when the head is not as known.
+
+    `sending` is called before anything is written, `meanwhile` while a server works on it.
+    """
 
     def __call__(
-        self, session: Session, plan: OneFilePlan, sending: Callable[[], None]
+        self,
+        session: Session,
+        plan: OneFilePlan,
+        sending: Callable[[], None],
+        meanwhile: Callable[[], None] | None = None,
     ) -> tuple[int, int] | None: ...
 
 

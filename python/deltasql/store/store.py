@@ -284,10 +284,16 @@ class Store:
         """Whether a blind append of one file has a way of its own."""
         return self.dialect.append_one is not None
 
-    def append_one_file(self, one: OneFile, sending: Callable[[], None]) -> tuple[int, int] | None:
+    def append_one_file(
+        self,
+        one: OneFile,
+        sending: Callable[[], None],
+        meanwhile: Callable[[], None] | None = None,
+    ) -> tuple[int, int] | None:
         """Ratify a blind append of one file by the short way, where the database has one.
 
-        Calls `sending` before anything is written. Returns (version, time), or None when
+        Calls `sending` before anything is written, and `meanwhile`, which must not fail, while
+        a server works on it. Returns (version, time), or None when
         nothing was done: the table is no longer as it is remembered.
         """
         plan = plan_one(one, self._partitions.get(one.table.table_id, {}))
@@ -295,7 +301,7 @@ class Store:
         if plan is None or append_one is None:
             return None
         with self.session() as session:
-            return append_one(session, plan, sending)
+            return append_one(session, plan, sending, meanwhile)
 
     def append_commits(
         self, session: Session, commits: Sequence[Commit], *, careful: bool, has_intents: bool
