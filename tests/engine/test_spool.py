@@ -22,7 +22,8 @@ NUMBERS = pa.table({"n": pa.array(range(400_000), pa.int64()), "s": ["x"] * 400_
 @pytest.mark.parametrize("rows", [0, 10, NUMBERS.num_rows])
 def test_rows_come_back_whether_few_or_many(rows: int) -> None:
     given = NUMBERS.slice(0, rows)
-    reader = spooled(given.to_reader(max_chunksize=16_384))
+    reader, are_few = spooled(given.to_reader(max_chunksize=16_384))
+    assert are_few == (rows < NUMBERS.num_rows)
     assert reader.read_all().equals(given)
 
 

@@ -215,8 +215,9 @@ class DuckDbEngine:
         if is_cheap:
             self._database.give_back_memory()  # what it took to find the rows
         # All of them at once: DuckDB would hold on to what it sorted until the last is taken.
-        rows = spooled(in_order_by_files(self, own) if is_cheap else in_order(self, own))
-        self._database.set_aside()
+        rows, are_few = spooled(in_order_by_files(self, own) if is_cheap else in_order(self, own))
+        if is_cheap or not are_few:
+            self._database.set_aside()
         return revise_files(files, places, rows, plan)
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:

@@ -44,7 +44,7 @@ def in_order_by_files(engine: DuckDbEngine, changes: Relation) -> pa.RecordBatch
 
 
 def _sorted() -> exp.Select:
-    return exp.select(exp.Star()).from_(exp.to_table("c")).order_by(FILE, ROW)
+    return exp.select(exp.Star()).from_("c").order_by(exp.column(FILE), exp.column(ROW))
 
 
 def _between(first: int, last: int) -> exp.Expr:

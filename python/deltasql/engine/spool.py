@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 _HELD_BYTES = 2 * 1024 * 1024
 
 
-def spooled(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Take all rows of a stream, so that what computes them can be let go.
+def spooled(reader: pa.RecordBatchReader) -> tuple[pa.RecordBatchReader, bool]:
+    """Take all rows of a stream, so that what computes them can be let go; tell if they are few.
 
-    >>> one = pa.RecordBatchReader.from_batches(pa.schema([]), [])
-    >>> spooled(one).read_all().num_rows
-    0
+    >>> rows, are_few = spooled(pa.RecordBatchReader.from_batches(pa.schema([]), []))
+    >>> rows.read_all().num_rows, are_few
+    (0, True)
     """
     held: deque[pa.RecordBatch] = deque()
     size = 0
@@ -31,8 +31,8 @@ def spooled(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
         held.append(batch)
         size += batch.nbytes
         if size > _HELD_BYTES:
-            return pa.RecordBatchReader.from_batches(reader.schema, _filed(reader, held))
-    return pa.RecordBatchReader.from_batches(reader.schema, _taken(held))
+            return pa.RecordBatchReader.from_batches(reader.schema, _filed(reader, held)), False
+    return pa.RecordBatchReader.from_batches(reader.schema, _taken(held)), True
 
 
 def _filed(reader: pa.RecordBatchReader, held: deque[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
