@@ -6,7 +6,8 @@ import pytest
 
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.schema import ArrayType, MapType, StructField, StructType
-from deltasql.operations.expressions import Flavour, Scope, assigned_column, normal, scalar
+from deltasql.operations.expressions import Flavour, Scope, assigned_column, scalar
+from deltasql.operations.normal_form import normal
 from deltasql.operations.sql_types import cast_to, conformed
 
 POINT = StructType((StructField("X", "long"), StructField("y", "double")))
@@ -120,4 +121,4 @@ def test_structs_are_conformed_by_name() -> None:
 
 
 def test_history_has_one_spelling() -> None:
-    assert normal("a=1 and b  in(1,2)") == "a = 1 AND b IN (1, 2)"
+    assert normal("a=1 and b  in(1,2)") == "a = 1 AND (b = 1 OR b = 2)"

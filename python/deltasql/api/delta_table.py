@@ -62,7 +62,7 @@ class DeltaTable(deltalake.DeltaTable):
             "skip_stats": skip_stats,
         }
         for name in (name for name, is_given in given.items() if is_given):
-            message = f"{name} is deprecated and ignored: {_NO_EFFECT[name]}"
+            message = f"The {name!r} parameter is deprecated and ignored: {_NO_EFFECT[name]}"
             warnings.warn(message, DeprecationWarning, stacklevel=2)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -204,10 +204,10 @@ class DeltaTable(deltalake.DeltaTable):
         """Return the files as a pyarrow dataset that skips those which cannot match a filter."""
         pruning = file_pruning_predicate
         if partitions is not None and pruning is None:
-            _warn_deprecated("partitions", "file_pruning_predicate")
+            _warn_deprecated("`partitions`", "`file_pruning_predicate`")
             pruning = partitions
         elif partitions is not None:
-            raise ValueError("give either partitions or file_pruning_predicate, not both")
+            raise ValueError("`partitions` is deprecated; pass only `file_pruning_predicate`")
         return super().to_pyarrow_dataset(
             None,
             self._file_system(filesystem),
@@ -226,7 +226,7 @@ class DeltaTable(deltalake.DeltaTable):
     ) -> pa.Table:
         """Return rows as Arrow, also of tables that pyarrow cannot read by itself."""
         if partitions is not None:
-            _warn_deprecated("partitions", "filters")
+            _warn_deprecated("`partitions`", "`filters`")
         condition = None
         if filters is not None:
             from pyarrow.parquet import filters_to_expression
@@ -265,7 +265,7 @@ def _with_positional(
     """Take the arguments that older callers give by position, after all others."""
     if not args:
         return commit, post, strict
-    _warn_deprecated("commit arguments given positionally", "their names", stacklevel=4)
+    _warn_deprecated("a commit argument given positionally", "its name", stacklevel=4)
     names = ("commit_properties", "post_commithook_properties", "raise_if_key_not_exists")
     if len(args) > len(names):
         raise TypeError("create() got unexpected positional arguments")
@@ -278,5 +278,5 @@ def _with_positional(
 
 def _warn_deprecated(what: str, instead: str, *, stacklevel: int = 3) -> None:
     warnings.warn(
-        f"{what}: deprecated, use {instead} instead", DeprecationWarning, stacklevel=stacklevel
+        f"{what} is deprecated; use {instead} instead", DeprecationWarning, stacklevel=stacklevel
     )

@@ -50,9 +50,24 @@ def write_deltalake(
     >>> uri = f"deltasql://sqlite/{folder.name}/meta.db?table=sales"
     >>> write_deltalake(uri, pa.table({"id": [1, 2]}), mode="append")
     """
+    from deltasql.api.raw.arguments import (
+        check_mapping,
+        check_names,
+        check_size,
+        check_text_given,
+        check_texts,
+    )
     from deltasql.api.raw.write import WriteSide
 
     handle = getattr(table_or_uri, "_table", None)
+    is_handle = isinstance(handle, WriteSide)
+    if is_handle or is_ours(table_or_uri):
+        check_text_given(mode)
+        check_texts(name, description, schema_mode, predicate)
+        check_names(partition_by)
+        check_size(target_file_size)
+        if configuration is not None:
+            check_mapping(configuration)
     write: dict[str, Any] = {
         "partition_by": partition_by,
         "mode": mode,

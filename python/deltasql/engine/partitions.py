@@ -76,6 +76,8 @@ def partition_text(value: Any) -> str | None:
             return plain.isoformat(sep=separator, timespec="microseconds") + zone
         case Decimal():
             return format(value, "f")
+        case float() if value != value:
+            return "NaN"
         case bytes():
             return _binary_text(value)
         case _:

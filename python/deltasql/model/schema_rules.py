@@ -63,7 +63,7 @@ def _check_struct(struct: StructType, path: tuple[str, ...]) -> None:
     repeated = _first_duplicate(struct.names)
     if repeated is not None:
         raise TxnLogSchemaError(
-            f"column {'.'.join((*path, repeated))!r} appears twice",
+            f"Duplicate field name (case-insensitive): '{'.'.join((*path, repeated))}'",
             column=".".join((*path, repeated)),
             help="Delta compares column names without regard to case: rename one of them.",
         )

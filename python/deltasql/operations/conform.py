@@ -12,6 +12,7 @@ from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.schema import StructType, type_name
 from deltasql.model.schema_convert import schema_to_arrow
 from deltasql.model.schema_rules import validate_schema
+from deltasql.operations.arrow_words import arrow_name, failed_cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -96,7 +97,7 @@ def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         raise _mismatch(name, column.type, wanted) from error
     except pa.ArrowInvalid as error:
         raise TxnLogSchemaError(
-            f"Cast error: {error}",
+            failed_cast(error, wanted),
             column=name,
             help=f"Column {name!r} is {wanted}: cast or clean the values before writing.",
         ) from error
@@ -181,7 +182,7 @@ def _member_names(kind: pa.DataType) -> set[str]:
 
 def _mismatch(name: str, given: pa.DataType, wanted: pa.DataType) -> TxnLogSchemaError:
     return TxnLogSchemaError(
-        f"Cannot cast field {name} from {given} to {wanted}",
+        f"Cannot cast field {name} from {arrow_name(given)} to {arrow_name(wanted)}",
         column=name,
         help="Cast the data to the table's type before writing.",
     )

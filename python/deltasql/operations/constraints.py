@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deltasql.exceptions import InvalidDataError, TxnLogError
+from deltasql.exceptions import InvalidDataError, TxnLogError, TxnLogSchemaError
 from deltasql.model.protocol import CONSTRAINT_PREFIX, upgraded_protocol
-from deltasql.operations.expressions import normal, scalar
+from deltasql.operations.expressions import scalar
 from deltasql.operations.info import tell
+from deltasql.operations.normal_form import normal_constraint
 from deltasql.operations.preview import preview
 from deltasql.operations.sql_types import is_not_true
 from deltasql.operations.target import names_table
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from deltasql.operations.target import Target
 
 _SHOWN = 5
+_MAY_BE_BOOLEAN = (exp.DType.BOOLEAN, exp.DType.NULL, exp.DType.UNKNOWN)
 
 
 @names_table
@@ -36,11 +38,13 @@ def add_constraints(target: Target, constraints: Mapping[str, str]) -> None:
             help="Give a name and a condition, such as {'positive': 'amount > 0'}.",
         )
     conditions = {name: scalar(text, target.schema) for name, text in constraints.items()}
-    texts = {name: normal(text) for name, text in constraints.items()}
+    for name, condition in conditions.items():
+        _refuse_other_than_boolean(name, condition)
+    texts = {name: normal_constraint(text, target.schema) for name, text in constraints.items()}
     known = dict(target.configuration)
     for name, text in texts.items():
         present = known.get(CONSTRAINT_PREFIX + name)
-        if present is not None and normal(present) != text:
+        if present is not None and normal_constraint(present, target.schema) != text:
             raise TxnLogError(
                 f"Cannot add constraint '{name}': a constraint with this name already exists "
                 f"with a different expression. Existing: '{present}', New: '{text}'",
@@ -71,6 +75,16 @@ def drop_constraint(target: Target, name: str, *, raise_if_not_exists: bool = Tr
     left = {k: v for k, v in target.configuration.items() if k != key}
     target.change_metadata(replace(target.metadata, configuration=left))
     tell(target, "DROP CONSTRAINT", {"name": name})
+
+
+def _refuse_other_than_boolean(name: str, condition: exp.Expr) -> None:
+    kind = condition.type
+    if kind is not None and kind.this not in _MAY_BE_BOOLEAN:
+        raise TxnLogSchemaError(
+            "Data validation expression must return boolean values, "
+            f"got {kind.sql()} from constraint {name!r}",
+            help="Write a condition, such as: amount > 0.",
+        )
 
 
 def _refuse_violations(target: Target, conditions: Mapping[str, exp.Expr]) -> None:

@@ -12,8 +12,9 @@ from deltasql.operations.change_data import (
     tell_whole_files,
     write_change_data,
 )
-from deltasql.operations.expressions import Flavour, Scope, normal, scalar
+from deltasql.operations.expressions import Flavour, Scope, scalar
 from deltasql.operations.info import tell
+from deltasql.operations.normal_form import normal
 from deltasql.operations.revision import dropped_rows, revised_files
 from deltasql.operations.sql_types import column, is_not_true
 from deltasql.operations.target import names_table
@@ -68,7 +69,7 @@ def stage_delete(
         _remove_rows(target, files, condition, options, metrics, clock)
     metrics["execution_time_ms"] = clock.total_ms()
     if metrics["num_removed_files"]:
-        parameters = {} if predicate is None else {"predicate": normal(predicate)}
+        parameters = {} if predicate is None else {"predicate": normal(predicate, target.schema)}
         tell(target, "DELETE", parameters, metrics)
     return metrics
 

@@ -21,7 +21,7 @@ from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.predicate import PredicateDialect
 from deltasql.model.pruning import column_path
 from deltasql.model.schema import DataType, LeafColumn, StructType, nearest, resolve_column
-from deltasql.operations.sql_types import field_of, in_utc, sql_type
+from deltasql.operations.sql_types import drops_digits, field_of, in_utc, sql_type, truncated
 
 Flavour: TypeAlias = Literal["datafusion", "spark"]
 _MOMENT = exp.DType.TIMESTAMPTZ
@@ -87,7 +87,7 @@ def scalar(text: str, scope: Scope | StructType, *, flavour: Flavour = "datafusi
     '"t"."at" < CAST(\\'2024-05-01T00:00:00Z\\' AS TIMESTAMPTZ)'
     """
     within = Scope.of(scope) if isinstance(scope, StructType) else scope
-    parsed = _parse(text)
+    parsed = parse(text)
     query = parsed.find(exp.Query)
     if query is not None:
         raise TxnLogSchemaError(
@@ -103,13 +103,23 @@ def condition(
     return exp.true() if text is None else scalar(text, scope, flavour=flavour)
 
 
-def normal(text: str) -> str:
-    """Return an expression in the spelling that goes into the history of a table.
-
-    >>> normal("p='b' and x=3")
-    "p = 'b' AND x = 3"
-    """
-    return _parse(text).sql(dialect=PredicateDialect)
+def parse(text: str) -> exp.Expr:
+    """Parse one SQL expression, whatever its columns are."""
+    try:
+        statements = sqlglot.parse(text, read=PredicateDialect)
+    except SqlglotError as error:
+        reason = str(error).partition("\n")[0].partition(" Line ")[0]
+        raise TxnLogSchemaError(
+            f"sql parser error: {text!r} cannot be read: {reason}",
+            help="Write one SQL expression such as: amount * 2, or: day >= '2024-05-01'.",
+        ) from error
+    parsed = statements[0] if len(statements) == 1 else None
+    if parsed is None or isinstance(parsed, exp.Alias | exp.DDL | exp.DML | exp.Command):
+        raise TxnLogSchemaError(
+            f"sql parser error: {text!r} is not one expression",
+            help="Write one SQL expression, without AS, statements or semicolons.",
+        )
+    return parsed
 
 
 def assigned_column(name: str, scope: Scope) -> LeafColumn | None:
@@ -146,24 +156,6 @@ def conjuncts(expression: exp.Expr) -> list[exp.Expr]:
     if isinstance(plain, exp.And):
         return [part for side in (plain.this, plain.expression) for part in conjuncts(side)]
     return [plain]
-
-
-def _parse(text: str) -> exp.Expr:
-    try:
-        statements = sqlglot.parse(text, read=PredicateDialect)
-    except SqlglotError as error:
-        reason = str(error).partition("\n")[0].partition(" Line ")[0]
-        raise TxnLogSchemaError(
-            f"sql parser error: {text!r} cannot be read: {reason}",
-            help="Write one SQL expression such as: amount * 2, or: day >= '2024-05-01'.",
-        ) from error
-    parsed = statements[0] if len(statements) == 1 else None
-    if parsed is None or isinstance(parsed, exp.Alias | exp.DDL | exp.DML | exp.Command):
-        raise TxnLogSchemaError(
-            f"sql parser error: {text!r} is not one expression",
-            help="Write one SQL expression, without AS, statements or semicolons.",
-        )
-    return parsed
 
 
 def _resolve(parsed: exp.Expr, scope: Scope, text: str) -> exp.Expr:
@@ -233,6 +225,8 @@ def _meaning(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
     """Say outright what engines would take in different ways."""
     holder = exp.Paren(this=expression)
     for node in list(holder.walk()):
+        if isinstance(node, exp.Cast) and drops_digits(node):
+            node.set("this", truncated(node.this))
         if isinstance(node, exp.TryCast) and not node.args.get("safe"):
             strict = exp.Cast(this=node.this, to=node.to)
             strict.type = node.to

@@ -18,10 +18,10 @@ from deltasql.operations.expressions import (
     Flavour,
     Scope,
     conjuncts,
-    normal,
     scalar,
     set_name,
 )
+from deltasql.operations.normal_form import normal
 from deltasql.operations.schema_merge import merge_schemas
 
 if TYPE_CHECKING:

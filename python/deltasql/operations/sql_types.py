@@ -37,6 +37,7 @@ _TYPES = {
     "void": _KINDS.NULL,
 }
 _INTEGERS = {"byte", "short", "integer", "long"}
+_WHOLE = {_TYPES[name] for name in _INTEGERS}
 _FRACTIONS = {_KINDS.FLOAT, _KINDS.DOUBLE, _KINDS.DECIMAL}
 _WITHOUT_ZONE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?")
 
@@ -85,10 +86,22 @@ def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) ->
     elif data_type == "timestamp" and isinstance(plain, exp.Literal) and plain.is_string:
         value = exp.Literal.string(in_utc(plain.this) or plain.this)
     elif data_type in _INTEGERS and known is not None and known.this in _FRACTIONS:
-        value = _truncated(expression)
+        value = truncated(expression)
     return (
         exp.TryCast(this=value, to=wanted, safe=True) if safe else exp.Cast(this=value, to=wanted)
     )
+
+
+def drops_digits(cast: exp.Cast) -> bool:
+    """Tell whether a cast makes a whole number of one that may have a fraction."""
+    given = cast.this.type
+    return cast.to.this in _WHOLE and given is not None and given.this in _FRACTIONS
+
+
+def truncated(expression: exp.Expr) -> exp.Expr:
+    """Cut off the digits behind the point: some engines round where others cut."""
+    value = exp.paren(expression)
+    return exp.Sub(this=value, expression=exp.Mod(this=value.copy(), expression=_one()))
 
 
 def conformed(
@@ -180,12 +193,6 @@ def _member(value: exp.Expr, name: str) -> exp.Expr:
 
 def _nested(kind: exp.DType, inner: list[exp.DataType]) -> exp.DataType:
     return exp.DataType(this=kind, expressions=inner, nested=True)
-
-
-def _truncated(expression: exp.Expr) -> exp.Expr:
-    # Some engines round here; none disagrees on a value without a fraction.
-    value = exp.paren(expression)
-    return exp.Sub(this=value, expression=exp.Mod(this=value.copy(), expression=_one()))
 
 
 def _one() -> exp.Expr:

@@ -19,8 +19,9 @@ from deltasql.operations.changed_rows import (
     write_changed_rows,
 )
 from deltasql.operations.checks import checked, rules_of
-from deltasql.operations.expressions import Flavour, Scope, normal, scalar
+from deltasql.operations.expressions import Flavour, Scope, scalar
 from deltasql.operations.info import tell
+from deltasql.operations.normal_form import normal
 from deltasql.operations.revision import new_rows, revised_files
 from deltasql.operations.sql_types import column, identifier, is_true
 from deltasql.operations.target import names_table
@@ -81,7 +82,7 @@ def stage_update(
         metrics["num_added_files"] = len(added)
         metrics["num_removed_files"] = len(touched)
         metrics["execution_time_ms"] = clock.total_ms()
-        shown = "true" if predicate is None else normal(predicate)
+        shown = "true" if predicate is None else normal(predicate, target.schema)
         tell(target, "UPDATE", {"predicate": shown}, metrics)
     return metrics
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,12 +13,9 @@ from sqlglot import exp
 from deltasql.engine.arrow import batches
 from deltasql.engine.choose import is_spark_frame
 from deltasql.engine.parquet import write_batches
-from deltasql.exceptions import TxnLogConfigError, TxnLogSchemaError, TxnLogTransactionError
-from deltasql.model.column_mapping import with_new_columns_mapped
-from deltasql.model.protocol import required_features, upgraded_protocol, writer_features
+from deltasql.exceptions import TxnLogConfigError
 from deltasql.model.schema import StructType
 from deltasql.model.schema_convert import schema_from_any
-from deltasql.model.schema_rules import validate_schema
 from deltasql.operations.change_data import (
     change_type,
     keeps_change_data,
@@ -33,13 +30,15 @@ from deltasql.operations.checks import (
     rules_of,
     with_generated,
 )
-from deltasql.operations.conform import arrow_schema, check_names, check_types, conformer
-from deltasql.operations.expressions import Scope, normal, scalar
+from deltasql.operations.conform import arrow_schema, conformer
+from deltasql.operations.expressions import Scope, scalar
 from deltasql.operations.info import tell
-from deltasql.operations.schema_merge import merge_schemas, nullable
+from deltasql.operations.normal_form import normal
+from deltasql.operations.schema_merge import nullable
 from deltasql.operations.sql_types import cast_to, column, is_not_true, is_true
 from deltasql.operations.target import names_table
 from deltasql.operations.touched import chosen, counted_rows, in_partitions, rows_by_file
+from deltasql.operations.write_schema import follow_schema, refuse_other_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -72,8 +71,15 @@ def stage_write(
     started = time.perf_counter()
     check_modes(mode, schema_mode)
     rows = _Rows.of(target, data)
-    _refuse_other_partitions(target, mode, predicate, schema_mode, partition_by)
-    _follow_schema(target, rows, mode, predicate, schema_mode, partition_by)
+    refuse_other_partitions(target, mode, predicate, schema_mode, partition_by)
+    follow_schema(
+        target,
+        rows.schema,
+        predicate,
+        schema_mode,
+        partition_by,
+        cast_by_engine=rows.relation is not None,
+    )
     replaced = _replaced(target, mode, predicate)
     # Where some rows of a file stay, the change data of the others is written along with them.
     tells_files = replaced.scan is None and bool(target.staged.cdc)
@@ -112,7 +118,7 @@ def check_modes(mode: str, schema_mode: str | None = None) -> None:
             f"only these are supported: {list(SCHEMA_MODES)}",
             help="Use 'merge' or 'overwrite', or leave it out.",
         )
-    if schema_mode == "overwrite" and mode == "append":
+    if schema_mode == "overwrite" and mode != "overwrite":
         raise TxnLogConfigError(
             "Schema overwrite not supported for Append",
             help="Append with schema_mode='merge', or overwrite the table.",
@@ -164,9 +170,6 @@ class _Rows:
     def names(self) -> Sequence[str]:
         return self.schema.names
 
-    def delta_schema(self) -> StructType:
-        return schema_from_any(self.schema)
-
 
 @dataclass(frozen=True, slots=True)
 class _Replaced:
@@ -177,89 +180,20 @@ class _Replaced:
     matching: exp.Expr = field(default_factory=exp.true)
 
 
-def _refuse_other_partitions(
-    target: Target,
-    mode: str,
-    predicate: str | None,
-    schema_mode: str | None,
-    partition_by: Sequence[str] | str | None,
-) -> None:
-    if partition_by is None:
-        return
-    wanted = [partition_by] if isinstance(partition_by, str) else list(partition_by)
-    changes_all = mode == "overwrite" and schema_mode == "overwrite" and predicate is None
-    if wanted != list(target.partition_columns) and not changes_all:
-        raise TxnLogSchemaError(
-            "Specified table partitioning does not match table partitioning: "
-            f"expected: {json.dumps(list(target.partition_columns))}, got: {json.dumps(wanted)}",
-            table=target.name,
-            help="To change partition columns, overwrite the full table with "
-            "schema_mode='overwrite' and no predicate; else leave out partition_by.",
-        )
-
-
-def _follow_schema(
-    target: Target,
-    rows: _Rows,
-    mode: str,
-    predicate: str | None,
-    schema_mode: str | None,
-    partition_by: Sequence[str] | str | None,
-) -> None:
-    """Check the columns of the data against the table's, or change the table's after them."""
-    present = arrow_schema(target.metadata.schema_string)
-    if partition_by is None and isinstance(rows.schema, pa.Schema) and rows.schema.equals(present):
-        return
-    given = rows.delta_schema()
-    if schema_mode is None:
-        _refuse_missing_feature(target, given)
-        names = rows.schema if isinstance(rows.schema, pa.Schema) else arrow_of(given)
-        check_names(names, present, optional=generated_columns(target), table=target.name)
-        if rows.relation is not None:
-            check_types(given, target.schema)
-        return
-    partitions = target.partition_columns
-    if schema_mode == "overwrite" and predicate is None:
-        wanted = given
-        if partition_by is not None:
-            partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    else:
-        wanted = merge_schemas(target.schema, nullable(given, target.schema))
-    if wanted == target.schema and partitions == target.partition_columns:
-        return
-    mapped, properties = with_new_columns_mapped(wanted, target.configuration)
-    validate_schema(mapped, partitions)
-    changed = replace(
-        target.metadata,
-        schema_string=mapped.to_json(),
-        partition_columns=tuple(partitions),
-        configuration=properties,
-    )
-    target.change_metadata(changed, upgraded_protocol(target.protocol, mapped, properties))
-
-
-def _refuse_missing_feature(target: Target, given: StructType) -> None:
-    needed = required_features(given, {}) & {"timestampNtz"}
-    if needed - writer_features(target.protocol):
-        raise TxnLogTransactionError(
-            "Table features must be specified, please specify: TimestampWithoutTimezone",
-            table=target.name,
-            help="Give the timestamps a zone, or add the feature with "
-            "alter.add_feature(TableFeatures.TimestampWithoutTimezone).",
-        )
-
-
 def _replaced(target: Target, mode: str, predicate: str | None) -> _Replaced:
     if mode != "overwrite":
         return _Replaced()
-    refuse_append_only(target)
     if predicate is None:
         files = target.files()
+        if len(files):
+            refuse_append_only(target)
         # Files that others add for the schema of before must not end up below another one.
         target.read(whole_table=target.staged.metadata is not None, files=files)
         return _Replaced(files)
     pruning = target.predicate(predicate)
     found = target.files(pruning)
+    if len(found):
+        refuse_append_only(target)
     if pruning.partition_only or not len(found):
         files = in_partitions(target, found, predicate) if len(found) else found
         target.read(predicate=pruning, files=files)
@@ -407,7 +341,7 @@ def _parameters(target: Target, mode: str, predicate: str | None) -> dict[str, A
             list(target.partition_columns), separators=(",", ":"), ensure_ascii=False
         )
     if predicate is not None:
-        found["predicate"] = normal(predicate)
+        found["predicate"] = normal(predicate, target.schema)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deltasql.api.raw.arguments import check_fields, check_mapping, check_text_given
 from deltasql.api.raw.base import RawBase
 from deltasql.operations.features import FEATURE_NAMES
 
@@ -23,6 +24,7 @@ class AlterSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Add columns."""
+        check_fields(fields)
         self._commit(
             lambda tx: tx.add_columns(self.name, fields),
             commit_properties,
@@ -57,6 +59,7 @@ class AlterSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Add CHECK constraints."""
+        check_mapping(constraints)
         self._commit(
             lambda tx: tx.add_constraint(self.name, constraints),
             commit_properties,
@@ -71,6 +74,7 @@ class AlterSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Drop a CHECK constraint."""
+        check_text_given(name)
         self._commit(
             lambda tx: tx.drop_constraint(self.name, name, raise_if_not_exists=raise_if_not_exists),
             commit_properties,
@@ -98,6 +102,7 @@ class AlterSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Set properties."""
+        check_mapping(properties)
         self._commit(
             lambda tx: tx.set_table_properties(
                 self.name, properties, raise_if_not_exists=raise_if_not_exists
@@ -113,6 +118,7 @@ class AlterSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Set the name in the metadata."""
+        check_text_given(name)
         self._commit(
             lambda tx: tx.set_table_name(self.name, name),
             commit_properties,
@@ -126,6 +132,7 @@ class AlterSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Set the description in the metadata."""
+        check_text_given(description)
         self._commit(
             lambda tx: tx.set_table_description(self.name, description),
             commit_properties,
@@ -140,6 +147,8 @@ class AlterSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Describe a column."""
+        check_text_given(column)
+        check_mapping(metadata)
         self._commit(
             lambda tx: tx.set_column_metadata(self.name, column, metadata),
             commit_properties,

@@ -51,20 +51,22 @@ def _add_statistics(
     parts = statistics(metadata, listed)
     schema = StructType.from_json(metadata.schema_string)
     mode = column_mapping_mode(metadata.configuration)
-    for field in schema.fields:
-        if field.name not in wanted.names or isinstance(field.type, StructType):
-            continue
-        column, name = pc.field(field.name), field.physical_name(mode)
-        nulls = _member(parts.get("null_count"), name)
-        if nulls is not None:
-            _add_nulls(found, column, nulls, listed["num_records"])
-        kind = _plain(wanted.field(field.name).type)
-        if not _has_exact_bounds(kind):
-            continue
-        for part in ("min", "max"):
-            bounds = _member(parts.get(part), name)
+    names = {
+        field.name: field.physical_name(mode)
+        for field in schema.fields
+        if field.name in wanted.names and not isinstance(field.type, StructType)
+    }
+    nulls = {name: _member(parts.get("null_count"), names[name]) for name in names}
+    for name, counts in nulls.items():
+        if counts is not None:
+            _add_nulls(found, pc.field(name), counts, listed["num_records"])
+    for part in ("min", "max"):
+        for name, counts in nulls.items():
+            kind = _plain(wanted.field(name).type)
+            bounds = _member(parts.get(part), names[name]) if _has_exact_bounds(kind) else None
             if bounds is not None:
-                _add_bounds(found, column, bounds.cast(kind), is_maximum=part == "max")
+                typed = bounds.cast(kind)
+                _add_bounds(found, pc.field(name), typed, counts, is_maximum=part == "max")
 
 
 def _add_nulls(
@@ -83,15 +85,21 @@ def _add_nulls(
 
 
 def _add_bounds(
-    found: list[list[pc.Expression]], column: pc.Expression, bounds: pa.Array, *, is_maximum: bool
+    found: list[list[pc.Expression]],
+    column: pc.Expression,
+    bounds: pa.Array,
+    nulls: pa.Array | None,
+    *,
+    is_maximum: bool,
 ) -> None:
     if is_maximum and pa.types.is_timestamp(bounds.type):
         bounds = pc.add(bounds, pa.scalar(_ROUNDED, pa.duration(bounds.type.unit)))
-    for each, bound in zip(found, bounds, strict=True):
+    counts = [None] * len(found) if nulls is None else nulls.to_pylist()
+    for each, bound, count in zip(found, bounds, counts, strict=True):
         if bound.is_valid:
-            # Nulls are no part of the bounds, yet a row with one is in the file.
             holds = column <= bound if is_maximum else column >= bound
-            each.append(holds | column.is_null())
+            # Nulls are no part of the bounds, yet a row with one is in the file.
+            each.append(holds if count == 0 else holds | column.is_null())
 
 
 def _member(part: pa.Array | None, name: str) -> pa.Array | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import deltalake
 
+from deltasql.api.raw.arguments import check_text_given
 from deltasql.api.raw.scan import ScanSide
 from deltasql.exceptions import VersionNotFoundError
 from deltasql.storage.location import location_url
@@ -132,6 +133,7 @@ class ReadSide(ScanSide):
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the last version that an application committed."""
+        check_text_given(app_id)
         return self.snapshot.transaction_version(app_id)
 
 

@@ -1,0 +1,78 @@
+"""Arguments of the wrong type, refused as deltalake's compiled half refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deltalake import Field
+
+
+def check_texts(*values: Any) -> None:
+    """Refuse what is neither text nor None.
+
+    >>> check_texts(5)
+    Traceback (most recent call last):
+    TypeError: 'int' object is not an instance of 'str'
+    """
+    for value in values:
+        if value is not None and not isinstance(value, str):
+            raise _other(value, "str")
+
+
+def check_text_given(value: Any) -> None:
+    """Refuse what is not text."""
+    if value is None:
+        raise TypeError("'None' is not an instance of 'str'")
+    check_texts(value)
+
+
+def check_mapping(value: Any) -> None:
+    """Refuse what is not a mapping from text to text, or to None."""
+    if not isinstance(value, Mapping):
+        raise (
+            TypeError("'None' is not an instance of 'dict'")
+            if value is None
+            else _other(value, "dict")
+        )
+    check_texts(*value.keys(), *value.values())
+
+
+def check_names(value: Any) -> None:
+    """Refuse what is neither text nor a sequence of texts nor None."""
+    if value is None or isinstance(value, str):
+        return
+    if not isinstance(value, Sequence):
+        raise _other(value, "Sequence")
+    check_texts(*value)
+
+
+def check_fields(value: Any) -> None:
+    """Refuse what is not a sequence of fields of deltalake."""
+    if isinstance(value, str):
+        raise TypeError("Can't extract `str` to `Vec`")
+    if not isinstance(value, Sequence):
+        raise _other(value, "Sequence") if value is not None else _no_sequence()
+    for each in value:
+        if not isinstance(each, Field):
+            raise _other(each, "Field")
+
+
+def check_size(value: Any) -> None:
+    """Refuse a file size that is not a number above zero."""
+    if value is None:
+        return
+    if not isinstance(value, int):
+        raise TypeError(f"{type(value).__name__!r} object cannot be interpreted as an integer")
+    if value < 0:
+        raise OverflowError("can't convert negative int to unsigned")
+    if value == 0:
+        raise ValueError("target_file_size must be greater than 0")
+
+
+def _no_sequence() -> TypeError:
+    return TypeError("'None' is not an instance of 'Sequence'")
+
+
+def _other(value: object, wanted: str) -> TypeError:
+    return TypeError(f"{type(value).__name__!r} object is not an instance of {wanted!r}")

@@ -1,0 +1,116 @@
+"""The columns of rows that are written, and those of the table: checked, or changed after them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from deltasql.exceptions import TxnLogSchemaError, TxnLogTransactionError
+from deltasql.model.column_mapping import with_new_columns_mapped
+from deltasql.model.protocol import required_features, upgraded_protocol, writer_features
+from deltasql.model.schema import StructField, StructType
+from deltasql.model.schema_convert import schema_from_any
+from deltasql.model.schema_rules import validate_schema
+from deltasql.operations.checks import generated_columns
+from deltasql.operations.conform import arrow_schema, check_names, check_types
+from deltasql.operations.schema_merge import merge_schemas, nullable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.operations.target import Target
+
+
+def refuse_other_partitions(
+    target: Target,
+    mode: str,
+    predicate: str | None,
+    schema_mode: str | None,
+    partition_by: Sequence[str] | str | None,
+) -> None:
+    """Refuse other partition columns than the table has, unless all of it is replaced."""
+    if partition_by is None:
+        return
+    wanted = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+    changes_all = mode == "overwrite" and schema_mode == "overwrite" and predicate is None
+    if wanted != list(target.partition_columns) and not changes_all:
+        raise TxnLogSchemaError(
+            "Specified table partitioning does not match table partitioning: "
+            f"expected: {json.dumps(list(target.partition_columns))}, got: {json.dumps(wanted)}",
+            table=target.name,
+            help="To change partition columns, overwrite the full table with "
+            "schema_mode='overwrite' and no predicate; else leave out partition_by.",
+        )
+
+
+def follow_schema(
+    target: Target,
+    rows: pa.Schema | StructType,
+    predicate: str | None,
+    schema_mode: str | None,
+    partition_by: Sequence[str] | str | None,
+    *,
+    cast_by_engine: bool,
+) -> None:
+    """Check the columns of the data against the table's, or change the table's after them."""
+    present = arrow_schema(target.metadata.schema_string)
+    is_same = isinstance(rows, pa.Schema) and rows.equals(present)
+    if partition_by is None and is_same and schema_mode != "overwrite":
+        return
+    given = schema_from_any(rows)
+    if schema_mode is None:
+        _refuse_missing_feature(target, given)
+        names = rows if isinstance(rows, pa.Schema) else arrow_schema(given.to_json())
+        check_names(names, present, optional=generated_columns(target), table=target.name)
+        if cast_by_engine:
+            check_types(given, target.schema)
+        return
+    partitions = target.partition_columns
+    if schema_mode == "overwrite" and predicate is None:
+        wanted = _overwritten(target.schema, given)
+        if partition_by is not None:
+            partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    else:
+        wanted = merge_schemas(target.schema, nullable(given, target.schema))
+    if wanted == target.schema and partitions == target.partition_columns:
+        return
+    mapped, properties = with_new_columns_mapped(wanted, target.configuration)
+    validate_schema(mapped, partitions)
+    changed = replace(
+        target.metadata,
+        schema_string=mapped.to_json(),
+        partition_columns=tuple(partitions),
+        configuration=properties,
+    )
+    target.change_metadata(changed, upgraded_protocol(target.protocol, mapped, properties))
+
+
+def _overwritten(known: StructType, given: StructType) -> StructType:
+    """Return the schema of rows that replace all others.
+
+    Of a column with nothing but nulls the table knows the type, and another order is no other
+    schema.
+    """
+    typed = StructType(tuple(_typed(known.find(each.name), each) for each in given.fields))
+    is_known = len(typed.fields) == len(known.fields) and all(
+        each == known.find(each.name) for each in typed.fields
+    )
+    return known if is_known else typed
+
+
+def _typed(known: StructField | None, given: StructField) -> StructField:
+    return replace(given, type=known.type) if known and given.type == "void" else given
+
+
+def _refuse_missing_feature(target: Target, given: StructType) -> None:
+    needed = required_features(given, {}) & {"timestampNtz"}
+    if needed - writer_features(target.protocol):
+        raise TxnLogTransactionError(
+            "Table features must be specified, please specify: TimestampWithoutTimezone",
+            table=target.name,
+            help="Give the timestamps a zone, or add the feature with "
+            "alter.add_feature(TableFeatures.TimestampWithoutTimezone).",
+        )
