@@ -174,6 +174,13 @@ def test_arguments_of_the_wrong_type(lake: Lake, call: Any) -> None:
     assert table.version() == 0
 
 
+def test_partitions_by_a_column_that_is_not_there(lake: Lake) -> None:
+    table = lake.make("t", sample(), partition_by="p")
+    for filters in ([("zz", "=", "1")], [[("p", "=", "a")], [("zz", "=", "1")]]):
+        with pytest.raises(ValueError, match="columns that are not in table schema"):
+            table.partitions(file_pruning_predicate=filters)
+
+
 def test_what_a_dataset_knows_of_a_file(lake: Lake) -> None:
     table = lake.make("t", sample().drop_columns(["v"]).slice(0, 1), partition_by="p")
     (fragment,) = table.to_pyarrow_dataset().get_fragments()

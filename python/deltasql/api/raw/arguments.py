@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,6 +57,23 @@ def check_fields(value: Any) -> None:
     for each in value:
         if not isinstance(each, Field):
             raise _other(each, "Field")
+
+
+def check_columns(filters: Any, known: Sequence[str]) -> None:
+    """Refuse filters on columns that there are not, as deltalake does before it looks at files.
+
+    >>> check_columns([("zz", "=", "1")], ["id"])
+    Traceback (most recent call last):
+    ValueError: Filters include columns that are not in table schema: ["zz"]
+    """
+    if isinstance(filters, str) or not filters:
+        return
+    groups = [filters] if isinstance(filters[0][0], str) else filters
+    named = [each[0] for group in groups for each in group]
+    unknown = [name for name in named if name not in known]
+    if unknown:
+        shown = json.dumps(unknown, ensure_ascii=False)
+        raise ValueError(f"Filters include columns that are not in table schema: {shown}")
 
 
 def check_size(value: Any) -> None:

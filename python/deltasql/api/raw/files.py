@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import pyarrow.compute as pc
 from arro3.core import RecordBatchReader, Table
 
+from deltasql.api.raw.arguments import check_columns
 from deltasql.api.raw.base import RawBase
 from deltasql.engine.addresses import data_addresses
 from deltasql.engine.live_files import LiveFiles
@@ -69,6 +70,7 @@ class FilesSide(RawBase):
             known = self.catalog.store.partition_values(self.row.table_id)
             texts = [known.get(number, "{}") for number in ids]
         else:
+            check_columns(file_pruning_predicate, self.snapshot.schema.names)
             texts = self.listed(file_pruning_predicate)["partition"].unique().to_pylist()
         names = self._physical_partition_names()
         found = set()
