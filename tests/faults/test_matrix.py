@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from itertools import product
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from tests.conftest import new_catalog_uri
 from tests.faults.cells import BACKENDS, FAULTS, OPERATIONS, POINTS, Cell, cells
 from tests.faults.lives import run_lives
 from tests.faults.matrix import run_cell, run_unanswered
+from tests.faults.report import PAGE, RESULT, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,3 +86,9 @@ def test_every_point_fault_and_database_is_among_those_of_every_day() -> None:
     }
     assert {c.fault for c in chosen} == {*FAULTS}
     assert {c.is_short for c in chosen} == {True, False}
+
+
+def test_page_says_what_the_last_run_of_all_of_them_counted() -> None:
+    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    assert PAGE.read_text(encoding="utf-8") == page(result)
+    assert set(result["broken"].values()) == {0}
