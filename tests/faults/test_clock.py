@@ -75,7 +75,9 @@ def test_times_of_commits_rise_whatever_the_clock_does(lake: Catalog, clock: Clo
         assert all(a < b for a, b in pairwise(moments))
         stock = deltalake.DeltaTable(table.location)
         assert stock.version() == table.version()
-        assert [row["timestamp"] for row in reversed(stock.history())] == moments
+        told = [row["timestamp"] for row in reversed(stock.history())]
+        # The log of a year ago may be cleared away; SQL keeps it.
+        assert told == moments[-len(told) :]
         for version in rng.sample(range(table.version() + 1), 5):
             moment = datetime.fromtimestamp(moments[version] / 1000, UTC)
             assert table.snapshot(timestamp=moment).version == version
