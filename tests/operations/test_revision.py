@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import deltasql
-from deltasql.engine import parquet_options, revisable
+from deltasql.engine import changes, parquet_options, revisable
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError
 from tests.conftest import new_catalog_uri
 from tests.operations.dml import handle, held, make, paths
@@ -58,14 +58,16 @@ def groups(catalog: Catalog) -> dict[str, list[tuple[int, list[int]]]]:
     return found
 
 
+@pytest.mark.parametrize("few_bytes", [changes._FEW_BYTES, -1])  # in memory, or kept by DuckDB
 @given(first=ROWS, steps=st.lists(STEP, min_size=1, max_size=5), parts=st.sampled_from([[], ["g"]]))
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_changes_leave_what_the_model_holds(
-    first: list[Row], steps: list[Any], parts: list[str]
+    few_bytes: int, first: list[Row], steps: list[Any], parts: list[str]
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(changes, "_FEW_BYTES", few_bytes)
         for uri in new_catalog_uri("sqlite", Path(folder)):
             data_root = {"data_root": f"{folder}/lake"}
             with deltasql.connect(uri, mirror={"mode": "sync"}, table=data_root) as catalog:

@@ -150,6 +150,9 @@ class Engine(Protocol):
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
         """Return rows as Arrow, batch by batch, in bounded memory."""
 
+    def keep_changes(self, changes: Relation) -> tuple[Relation, dict[int, int]]:
+        """Compute once what `revise` takes; return also how many changes each file has."""
+
     def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
         """Tell whether it is worth the while to `revise` some of these files."""
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from deltasql.engine.arrow import batches, is_stream
 from deltasql.engine.base import FILE, ROW, WriteOptions
+from deltasql.engine.changes import changes_by_file, counted_by_file, few_in_order
 from deltasql.engine.duckdb_connection import told
 from deltasql.engine.duckdb_order import in_order, in_order_by_files
 from deltasql.engine.duckdb_scan import (
@@ -72,6 +73,8 @@ class DuckDbRelation:
     """The files behind it, when they are read through our storage and nothing else is."""
     reads_files: bool = field(default=False, repr=False)
     """Whether files are read each time that its rows are."""
+    held: pa.Table | None = field(default=None, repr=False)
+    """Changes that are few, in the order of files and rows."""
 
 
 class DuckDbEngine:
@@ -202,6 +205,14 @@ class DuckDbEngine:
 
         return pa.RecordBatchReader.from_batches(schema, read())
 
+    def keep_changes(self, changes: Relation) -> tuple[Relation, dict[int, int]]:
+        """Compute changes once and count them: a few here, without asking DuckDB again."""
+        few = few_in_order(self.stream(changes, BATCH_ROWS))
+        if few is None:
+            kept = self.keep(changes)
+            return kept, changes_by_file(self, kept)
+        return replace(self._source(few), held=few), counted_by_file(few)
+
     def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
         """Tell whether files are large enough, and written as usual."""
         return plan.options == _PLAIN and any(map(may_be_revised, files.files))
@@ -211,6 +222,8 @@ class DuckDbEngine:
     ) -> list[list[AddFile] | None]:
         """Write files again in which rows are dropped or have new values."""
         own = own_relation(changes)
+        if own.held is not None:
+            return revise_files(files, places, own.held.to_reader(), plan)
         is_cheap = not own.reads_files and self._kinds.get(own.name) == "VIEW"
         if is_cheap:
             self._database.give_back_memory()  # what it took to find the rows

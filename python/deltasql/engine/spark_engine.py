@@ -14,6 +14,7 @@ from sqlglot import exp
 from deltasql import telemetry
 from deltasql.engine.addresses import root_address
 from deltasql.engine.arrow import batches
+from deltasql.engine.changes import changes_by_file
 from deltasql.engine.choose import is_spark_frame
 from deltasql.engine.parquet import write_batches
 from deltasql.engine.spark import scan
@@ -244,6 +245,11 @@ class SparkEngine:
         with self._acting(keyed, "compute ranks") as frame:
             bounds = self.keep(SparkRelation(range_bounds(frame, list(keys), bits)))
             return SparkRelation(in_ranges(frame, bounds.frame, list(keys), bits), size=keyed.size)
+
+    def keep_changes(self, changes: Relation) -> tuple[Relation, dict[int, int]]:
+        """Compute changes once, and count them."""
+        kept = self.keep(changes)
+        return kept, changes_by_file(self, kept)
 
     def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
         """Tell that it does not: executors write rows, wherever they are from."""

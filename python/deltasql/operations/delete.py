@@ -30,7 +30,7 @@ from deltasql.operations.touched import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from deltasql.engine.base import WriteOptions, WritePlan
+    from deltasql.engine.base import Relation, WriteOptions, WritePlan
     from deltasql.model.actions import AddFile
     from deltasql.operations.target import Target
 
@@ -98,11 +98,11 @@ def _remove_rows(
     engine, plan = target.engine, target.plan(options)
     live = target.live(files)
     scan = engine.scan(live, positions=True)
-    dropped = dropped_rows(target, scan, condition) if engine.revises(live, plan) else None
-    if dropped is None:
-        matched = rows_by_file(target, scan, condition)
+    dropped: Relation | None = None
+    if engine.revises(live, plan):
+        dropped, matched = dropped_rows(target, scan, condition)
     else:
-        matched = rows_by_file(target, dropped, None)
+        matched = rows_by_file(target, scan, condition)
     touched = chosen(files, matched)
     deleted = [matched[place] for place in sorted(matched)]
     metrics["scan_time_ms"] = clock.lap_ms()

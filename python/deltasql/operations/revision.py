@@ -19,10 +19,15 @@ if TYPE_CHECKING:
     from deltasql.operations.target import Target
 
 
-def dropped_rows(target: Target, scan: Relation, condition: exp.Expr) -> Relation:
-    """Return the rows of a scan that meet a condition, as changes that drop them."""
+def dropped_rows(
+    target: Target, scan: Relation, condition: exp.Expr
+) -> tuple[Relation, dict[int, int]]:
+    """Return the rows of a scan that meet a condition, as changes that drop them; and how many.
+
+    They are counted by file.
+    """
     query = _changes(condition).select(exp.alias_(exp.true(), identifier(DROPPED)))
-    return target.engine.keep(target.engine.query(query, t=scan))
+    return target.engine.keep_changes(target.engine.query(query, t=scan))
 
 
 def new_rows(

@@ -112,7 +112,7 @@ def _find(
     scan = engine.scan(live, positions=True)
     new = _new_values(target, assigned)
     present = {name: value for name, value in new.items() if value != column(name, "t")}
-    changes = None
+    changes: Relation | None = None
     if (
         engine.revises(live, target.plan(options))
         and present.keys().isdisjoint(target.partition_columns)
@@ -125,10 +125,12 @@ def _find(
                 whole = checked(target, new_rows(target, scan, condition, new))
                 columns = [column(name) for name in (FILE, ROW, *present)]
                 changes = engine.query(exp.select(*columns).from_(exp.to_table("r")), r=whole)
+                matched = rows_by_file(target, changes, None)
             else:
-                changes = engine.keep(new_rows(target, scan, condition, present))
-    rows, limit = (scan, condition) if changes is None else (changes, None)
-    matched = rows_by_file(target, rows, limit)
+                found = new_rows(target, scan, condition, present)
+                changes, matched = engine.keep_changes(found)
+    else:
+        matched = rows_by_file(target, scan, condition)
     places = sorted(matched)
     return _Found(places, [matched[place] for place in places], changes)
 
