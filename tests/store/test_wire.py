@@ -141,3 +141,39 @@ def test_an_answer_that_nobody_takes_ends_the_connection(connection: Connection)
     with pytest.raises(KeyboardInterrupt):
         ask(connection, NAME, {"live_name": "t"}, interrupt)
     assert connection.closed
+
+
+def test_a_statement_that_was_let_go_is_prepared_again(connection: Connection) -> None:
+    asked = {"live_name": "none"}
+    for _ in range(3):
+        ask(connection, NAME, asked)
+    assert prepared(connection) == 1
+    # psycopg does this after a ROLLBACK, if it has prepared a statement of its own.
+    connection.execute("DEALLOCATE ALL")
+    for _ in range(3):
+        assert ask(connection, NAME, asked) == []
+    assert prepared(connection) == 1
+
+
+def test_in_a_transaction_nothing_depends_on_what_is_prepared(connection: Connection) -> None:
+    asked = {"live_name": "none"}
+    for _ in range(3):
+        ask(connection, NAME, asked)
+    with connection.transaction():
+        connection.execute("DEALLOCATE ALL")
+        assert ask(connection, NAME, asked) == []
+    assert ask(connection, NAME, asked) == []
+
+
+def test_appends_go_on_after_a_rollback(catalog: Catalog, tmp_path: Path) -> None:
+    catalog.create_table("t", pa.schema([("id", pa.int64())]), location=str(tmp_path / "t"))
+    for round in range(4):
+        for _ in range(3):
+            with catalog.begin() as tx:
+                tx.write("t", pa.table({"id": [round]}))
+        for _ in range(3):
+            with catalog.store.dialect.session() as session:
+                session.begin()
+                session.query("list_tables", namespace=None, limit=10, after="")
+                session.rollback()
+    assert catalog.table("t").snapshot().version == 12

@@ -27,7 +27,7 @@ def hand_over(connection: Connection, name: str, params: dict[str, Any]) -> bool
     """
     if has_news(connection.pgconn):
         return False
-    send(connection, name, params)
+    send(connection, name, params, prepares=False)  # nobody could send it again
     return True
 
 

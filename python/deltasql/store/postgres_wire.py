@@ -9,11 +9,12 @@ from __future__ import annotations
 import select
 import selectors
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.errors import InvalidSqlStatementName, error_from_result
+from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
 from deltasql.store.statements import PARAMETER, statement
 
@@ -39,7 +40,9 @@ _TYPES: dict[type, int] = {
     list: _TEXTS,
 }
 _LOADED: dict[int, Callable[[bytes], Any]] = {_INT: int, _TEXT: bytes.decode}
+_PREPARED = "_deltasql_prepared"
 _MOST_PREPARED = 50  # a statement counts once for each choice of parameters that are null
+_numbers = count()
 _DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 
 
@@ -54,7 +57,14 @@ def ask(
         send(connection, name, params)
         if meanwhile is not None:
             meanwhile()
-        return answer(connection)
+        try:
+            return answer(connection)
+        except InvalidSqlStatementName:
+            # psycopg lets go of all prepared statements after a ROLLBACK, of ours too. Nothing
+            # was done yet, and outside of a transaction nothing is spoilt by that.
+            connection.__dict__[_PREPARED].clear()
+            send(connection, name, params)
+            return answer(connection)
     except psycopg.Error:
         raise
     except BaseException:
@@ -62,7 +72,9 @@ def ask(
         raise
 
 
-def send(connection: Connection, name: str, params: dict[str, Any]) -> None:
+def send(
+    connection: Connection, name: str, params: dict[str, Any], *, prepares: bool = True
+) -> None:
     """Send a statement and return; nothing else may be sent before `answer`."""
     text, names = _numbered(name)
     values = [params[each] for each in names]
@@ -73,13 +85,13 @@ def send(connection: Connection, name: str, params: dict[str, Any]) -> None:
     encoded = [_ENCODERS[number](value) for number, value in zip(types, values, strict=True)]
     pgconn = connection.pgconn
     # Prepared when it comes for the second time; who calls once is spared a round trip.
-    known: dict[tuple[str, tuple[int, ...]], bytes] = connection.__dict__.setdefault(
-        "_deltasql_prepared", {}
-    )
+    known: dict[tuple[str, tuple[int, ...]], bytes] = connection.__dict__.setdefault(_PREPARED, {})
     key = (name, types)
-    prepared = known.get(key)
-    if prepared == b"" and (number := sum(map(bool, known.values()))) < _MOST_PREPARED:
-        prepared = f"deltasql_{number}".encode()
+    # In a transaction one that is not there any more would spoil the transaction.
+    prepares = prepares and pgconn.transaction_status == TransactionStatus.IDLE
+    prepared = known.get(key) if prepares else None
+    if prepared == b"" and sum(map(bool, known.values())) < _MOST_PREPARED:
+        prepared = b"deltasql_%d" % next(_numbers)
         pgconn.send_prepare(prepared, text, types)
         _flush(pgconn)
         answer(connection)
@@ -88,7 +100,8 @@ def send(connection: Connection, name: str, params: dict[str, Any]) -> None:
         pgconn.send_query_prepared(prepared, encoded, formats)
     else:
         pgconn.send_query_params(text, encoded, types, formats)
-        known[key] = b""
+        if prepares:
+            known[key] = b""
     _flush(pgconn)
 
 
