@@ -11,7 +11,8 @@ import signal
 import struct
 import sys
 import termios
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,7 @@ def terminal(cli: Cli, *words: str) -> Iterator[Terminal]:
         os.execve(sys.executable, command, environment)
     try:
         yield Terminal(descriptor)
-        _, status = os.waitpid(process, 0)
+        status = _ended(process, descriptor)
         process = 0
         assert os.waitstatus_to_exitcode(status) == 0
     finally:
@@ -71,6 +72,22 @@ def terminal(cli: Cli, *words: str) -> Iterator[Terminal]:
         if process:
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
+
+
+def _ended(process: int, descriptor: int) -> int:
+    """Wait for the end; a key that came between two prompts was not seen, and is pressed again."""
+    patience_s = time.monotonic() + 120
+    while time.monotonic() < patience_s:
+        found, status = os.waitpid(process, os.WNOHANG)
+        if found:
+            return status
+        if select.select([descriptor], [], [], 2)[0]:
+            with suppress(OSError):  # the other side is gone
+                os.read(descriptor, 65536)
+            time.sleep(0.01)
+        else:
+            os.write(descriptor, b"\x15\x04")  # the line goes, then the shell
+    raise AssertionError("the shell did not end")
 
 
 def test_commands_and_sql_run_at_one_prompt(sales: Cli) -> None:

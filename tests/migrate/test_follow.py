@@ -20,7 +20,12 @@ from deltasql.exceptions import (
     TxnLogTableNotFoundError,
     TxnLogTransactionError,
     UnsupportedFeatureError,
+    VersionTakenError,
 )
+from deltasql.migrate.load_log import LogLoader
+from deltasql.migrate.load_table import Loaded, load_commits
+from deltasql.mirror.log_listing import list_log
+from deltasql.storage import open_storage
 from tests.commit.support import audit
 from tests.migrate.handing_over import (
     NAME,
@@ -304,6 +309,20 @@ def test_many_refresh_at_once(catalog: Catalog, place: Path) -> None:
         assert set(pool.map(work, range(4))) == {HEAD + 5}
     assert sql_ids(catalog) == read_ids(place)
     assert is_sound(catalog)
+    audit(catalog)
+
+
+def test_a_loader_takes_no_commit_that_somebody_else_loaded(catalog: Catalog, place: Path) -> None:
+    catalog.follow(str(place))
+    theirs(place, 30)
+    storage = open_storage(str(place), catalog.config.storage)
+    listing = list_log(storage)
+    last = listing.last_version
+    catalog.refresh(NAME)
+    # Its head was read after the refresh, what it is given was listed before.
+    loader = LogLoader(catalog.store, catalog.resolve(NAME))
+    with pytest.raises(VersionTakenError, match="committed to while"):
+        load_commits(loader, storage, listing, last, last, Loaded(), tell=lambda: None)
     audit(catalog)
 
 

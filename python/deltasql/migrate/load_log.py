@@ -201,6 +201,9 @@ class LogLoader:
     def _plan(self, commits: Sequence[ParsedCommit], place: _Place) -> tuple[LoadPlan, _Place]:
         """Work out all rows, so that the database is not kept waiting."""
         table_id, head = self._table.table_id, place.head
+        if head is not None and commits[0].version != head.version + 1:
+            # Somebody was faster since the log was compared with SQL.
+            raise self._moved(commits[0].version - 1, head.version)
         columns, partition_columns = place.columns.copy(), place.partition_columns
         files = LogFiles(1 if head is None else head.next_file_id)
         files.set_columns(columns.active, partition_columns)
@@ -306,12 +309,15 @@ class LogLoader:
         known = None if head is None else head.version
         seen = None if found is None else found.version
         if known != seen:
-            raise VersionTakenError(
-                f"{self._table.full_name} was committed to while its log was loaded",
-                table=self._table.full_name,
-                expected_version=known,
-                actual_version=seen,
-            )
+            raise self._moved(known, seen)
+
+    def _moved(self, known: int | None, seen: int | None) -> VersionTakenError:
+        return VersionTakenError(
+            f"{self._table.full_name} was committed to while its log was loaded",
+            table=self._table.full_name,
+            expected_version=known,
+            actual_version=seen,
+        )
 
     def _time(self, info: CommitInfo, modified_ms: int) -> int:
         told = info.in_commit_timestamp
