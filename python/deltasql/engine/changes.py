@@ -48,11 +48,16 @@ def counted_by_file(changes: pa.Table) -> dict[int, int]:
     return dict(zip(files.tolist(), counts.tolist(), strict=True))
 
 
-def changes_by_file(engine: Engine, changes: Relation) -> dict[int, int]:
-    """Return the same of changes that an engine keeps."""
-    number = exp.alias_(exp.Count(this=exp.Star()), _COUNT)
-    query = exp.select(exp.column(FILE, quoted=True), number).from_("c")
-    found = engine.collect(engine.query(query.group_by(exp.column(FILE, quoted=True)), c=changes))
+def rows_by_file(
+    engine: Engine, rows: Relation, condition: exp.Expr | None = None
+) -> dict[int, int]:
+    """Count rows with positions by file, those that meet a condition, which calls them `t`."""
+    file = exp.column(FILE, quoted=True)
+    number = exp.alias_(exp.Count(this=exp.Star()), _COUNT, quoted=True)
+    query = exp.select(file, number).from_(exp.to_table("t")).group_by(file.copy())
+    if condition is not None:
+        query = query.where(condition.copy())
+    found = engine.collect(engine.query(query, t=rows))
     return dict(zip(found[FILE].to_pylist(), found[_COUNT].to_pylist(), strict=True))
 
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from deltasql.engine.arrow import batches, is_stream
 from deltasql.engine.base import FILE, ROW, WriteOptions
-from deltasql.engine.changes import changes_by_file, counted_by_file, few_in_order
+from deltasql.engine.changes import counted_by_file, few_in_order, rows_by_file
 from deltasql.engine.duckdb_connection import told
 from deltasql.engine.duckdb_order import in_order, in_order_by_files
 from deltasql.engine.duckdb_scan import (
@@ -210,7 +210,7 @@ class DuckDbEngine:
         few = few_in_order(self.stream(changes, BATCH_ROWS))
         if few is None:
             kept = self.keep(changes)
-            return kept, changes_by_file(self, kept)
+            return kept, rows_by_file(self, kept)
         return replace(self._source(few), held=few), counted_by_file(few)
 
     def revises(self, files: LiveFiles, plan: WritePlan) -> bool:

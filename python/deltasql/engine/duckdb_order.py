@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.engine.base import FILE, ROW
+from deltasql.engine.changes import rows_by_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,10 +29,9 @@ def in_order(engine: DuckDbEngine, changes: Relation) -> pa.RecordBatchReader:
 
 def in_order_by_files(engine: DuckDbEngine, changes: Relation) -> pa.RecordBatchReader:
     """Return the same, where it is cheap to ask for the changes of few files at a time."""
-    number = exp.alias_(exp.Count(this=exp.Star()), "n")
-    by_file = exp.select(exp.column(FILE), number).from_("c").group_by(FILE).order_by(FILE)
-    counts = engine.collect(engine.query(by_file, c=changes))
-    ranges = list(_ranges(counts[FILE].to_pylist(), counts["n"].to_pylist()))
+    counts = rows_by_file(engine, changes)
+    files = sorted(counts)
+    ranges = list(_ranges(files, [counts[file] for file in files]))
     if len(ranges) < 2:
         return in_order(engine, changes)
     parts = (

@@ -14,7 +14,7 @@ from sqlglot import exp
 from deltasql import telemetry
 from deltasql.engine.addresses import root_address
 from deltasql.engine.arrow import batches
-from deltasql.engine.changes import changes_by_file
+from deltasql.engine.changes import rows_by_file
 from deltasql.engine.choose import is_spark_frame
 from deltasql.engine.parquet import write_batches
 from deltasql.engine.spark import scan
@@ -249,7 +249,7 @@ class SparkEngine:
     def keep_changes(self, changes: Relation) -> tuple[Relation, dict[int, int]]:
         """Compute changes once, and count them."""
         kept = self.keep(changes)
-        return kept, changes_by_file(self, kept)
+        return kept, rows_by_file(self, kept)
 
     def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
         """Tell that it does not: executors write rows, wherever they are from."""

@@ -59,6 +59,11 @@ def logical_paths(physical: Sequence[ColumnPath], metadata: Metadata) -> list[Co
     return [known[path] for path in physical]
 
 
+def column_names(physical: Sequence[ColumnPath], metadata: Metadata) -> list[str]:
+    """Return the names of columns as their users know them."""
+    return [".".join(path) for path in logical_paths(physical, metadata)]
+
+
 def physical_paths(columns: Sequence[str], metadata: Metadata) -> list[ColumnPath]:
     """Find columns by name, or by the path through structs, and check that they can be used."""
     known = {leaf.path: leaf.physical_path for leaf in _leaves(metadata)}

@@ -16,6 +16,7 @@ from deltasql.model.clustering import (
     FEATURE,
     clustered_by,
     clustering_domain,
+    column_names,
     logical_paths,
     physical_paths,
 )
@@ -43,8 +44,7 @@ def clustering_columns(snapshot: Snapshot) -> list[str]:
     """Return the columns that a table is clustered by; none for most tables."""
     if FEATURE not in writer_features(snapshot.protocol):
         return []
-    physical = clustered_by(snapshot.domains().get(DOMAIN))
-    return [".".join(path) for path in logical_paths(physical, snapshot.metadata)]
+    return column_names(clustered_by(snapshot.domains().get(DOMAIN)), snapshot.metadata)
 
 
 def cluster_by(target: Target, columns: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.engine.changes import rows_by_file
 from deltasql.operations.change_data import (
     change_type,
     keeps_change_data,
@@ -24,7 +25,6 @@ from deltasql.operations.touched import (
     counted_rows,
     file_rows,
     in_partitions,
-    rows_by_file,
 )
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _remove_rows(
     if engine.revises(live, plan):
         dropped, matched = dropped_rows(target, scan, condition)
     else:
-        matched = rows_by_file(target, scan, condition)
+        matched = rows_by_file(engine, scan, condition)
     touched = chosen(files, matched)
     deleted = [matched[place] for place in sorted(matched)]
     metrics["scan_time_ms"] = clock.lap_ms()

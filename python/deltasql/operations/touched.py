@@ -10,16 +10,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.engine.base import FILE
+from deltasql.engine.changes import rows_by_file
 from deltasql.operations.expressions import Flavour, Scope, scalar
-from deltasql.operations.sql_types import column, identifier
+from deltasql.operations.sql_types import column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from deltasql.engine.base import Relation
     from deltasql.operations.target import Target
-
-COUNT = "__deltasql_count"
 
 
 class Stopwatch:
@@ -34,19 +32,6 @@ class Stopwatch:
     def lap_ms(self) -> int:
         before, self._last = self._last, time.perf_counter()
         return int((self._last - before) * 1000)
-
-
-def rows_by_file(target: Target, rows: Relation, condition: exp.Expr | None) -> dict[int, int]:
-    """Count the rows of each file that meet a condition; files without one are left out.
-
-    `rows` is a scan with positions; the condition speaks of it as `t`.
-    """
-    query = exp.select(column(FILE), exp.alias_(exp.Count(this=exp.Star()), identifier(COUNT)))
-    query = query.from_(exp.to_table("t")).group_by(column(FILE))
-    if condition is not None:
-        query = query.where(condition.copy())
-    found = target.engine.collect(target.engine.query(query, t=rows))
-    return dict(zip(found[FILE].to_pylist(), found[COUNT].to_pylist(), strict=True))
 
 
 def file_rows(files: pa.Table) -> list[int | None]:
@@ -68,7 +53,7 @@ def counted_rows(target: Target, files: pa.Table) -> list[int]:
     counts: Mapping[int, int] = {}
     if unknown:
         scan = target.engine.scan(target.live(files.take(pa.array(unknown))), positions=True)
-        by_place = rows_by_file(target, scan, None)
+        by_place = rows_by_file(target.engine, scan)
         counts = {place: by_place.get(number, 0) for number, place in enumerate(unknown)}
     return [counts[place] if count is None else count for place, count in enumerate(known)]
 

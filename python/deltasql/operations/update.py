@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.engine.base import FILE, ROW
+from deltasql.engine.changes import rows_by_file
 from deltasql.operations.assignments import Computed, assignments, explained_casts, row_values
 from deltasql.operations.change_data import keeps_change_data
 from deltasql.operations.changed_rows import (
@@ -25,7 +26,7 @@ from deltasql.operations.normal_form import normal
 from deltasql.operations.revision import new_rows, revised_files
 from deltasql.operations.sql_types import column, identifier, is_true
 from deltasql.operations.target import names_table
-from deltasql.operations.touched import Stopwatch, chosen, counted_rows, rows_by_file
+from deltasql.operations.touched import Stopwatch, chosen, counted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,12 +126,12 @@ def _find(
                 whole = checked(target, new_rows(target, scan, condition, new))
                 columns = [column(name) for name in (FILE, ROW, *present)]
                 changes = engine.query(exp.select(*columns).from_(exp.to_table("r")), r=whole)
-                matched = rows_by_file(target, changes, None)
+                matched = rows_by_file(engine, changes)
             else:
                 found = new_rows(target, scan, condition, present)
                 changes, matched = engine.keep_changes(found)
     else:
-        matched = rows_by_file(target, scan, condition)
+        matched = rows_by_file(engine, scan, condition)
     places = sorted(matched)
     return _Found(places, [matched[place] for place in places], changes)
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from deltasql.engine.addresses import root_address
 from deltasql.model.clock import now_ms
-from deltasql.model.clustering import logical_paths
+from deltasql.model.clustering import column_names
 from deltasql.model.predicate import PredicateDialect
 from deltasql.operations.clustering import plan_optimize
 from deltasql.operations.expressions import Scope
@@ -148,7 +148,7 @@ def _check_order(target: Target, columns: list[str]) -> None:
 
 
 def _clustered(target: Target) -> list[str]:
-    return [".".join(path) for path in logical_paths(target.clustered_by(), target.metadata)]
+    return column_names(target.clustered_by(), target.metadata)
 
 
 def _tell(target: Target, plan: Compaction, columns: list[str], chosen: str | None) -> None:
