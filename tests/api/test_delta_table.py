@@ -290,10 +290,19 @@ def test_a_version_that_is_not_there_is_an_error_with_its_facts(uri: str) -> Non
 def test_schema_metadata_and_protocol_are_those_of_the_log(uri: str) -> None:
     own, stock = DeltaTable(uri), deltalake.DeltaTable(DeltaTable(uri).table_uri)
     assert own.schema() == stock.schema()
-    assert own.protocol() == stock.protocol()
-    for fact in ("id", "name", "partition_columns", "created_time", "configuration"):
+    for fact in ("id", "name", "partition_columns", "created_time"):
         assert getattr(own.metadata(), fact) == getattr(stock.metadata(), fact)
     assert own._table.table_config() == stock._table.table_config()
+
+
+def test_in_commit_timestamps_are_told_by_the_log_alone(uri: str) -> None:
+    own, stock = DeltaTable(uri), deltalake.DeltaTable(DeltaTable(uri).table_uri)
+    assert "inCommitTimestamp" in (stock.protocol().writer_features or ())
+    assert own.protocol() == (1, 2, None, None)
+    told = {"delta.enableInCommitTimestamps": "true", **own.metadata().configuration}
+    assert told == stock.metadata().configuration
+    own.alter.set_table_properties({"delta.enableInCommitTimestamps": "false"})
+    assert own.metadata().configuration["delta.enableInCommitTimestamps"] == "false"
 
 
 def test_history_is_that_of_the_log_and_ends_at_the_handles_version(uri: str) -> None:

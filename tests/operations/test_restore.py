@@ -72,7 +72,7 @@ def test_schema_and_properties_come_back_and_the_protocol_stays(lake: Catalog) -
     table.restore(before)
     assert table.schema().to_json() == opened_at(lake, before).schema().to_json()
     assert "delta.enableChangeDataFeed" not in table.metadata().configuration
-    assert table.metadata().configuration["delta.enableInCommitTimestamps"] == "true"
+    assert table._table.snapshot.metadata.configuration["delta.enableInCommitTimestamps"] == "true"
     assert table.protocol().writer_features == features
     agree(lake)
 

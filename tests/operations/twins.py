@@ -11,8 +11,6 @@ from deltalake.exceptions import DeltaError
 
 import deltasql
 
-_OURS_ALONE = ("delta.enableInCommitTimestamps",)
-
 
 @dataclass(frozen=True)
 class Twins:
@@ -60,9 +58,8 @@ def told(table: deltalake.DeltaTable) -> tuple[str, dict[str, Any], dict[str, An
 
 
 def properties(table: deltalake.DeltaTable) -> dict[str, str]:
-    """Return the configuration without what only we set."""
-    found = table.metadata().configuration
-    return {key: value for key, value in found.items() if key not in _OURS_ALONE}
+    """Return the configuration."""
+    return dict(table.metadata().configuration)
 
 
 def _outcome(call: Callable[[], object]) -> BaseException | None:

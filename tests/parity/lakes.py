@@ -18,9 +18,6 @@ SYSTEMS = ("stock", "sqlite", "duckdb", "postgres")
 # database in a way of their own, and a sample of the others, run on every backend.
 everywhere = pytest.mark.every_backend
 
-# Tables record commit times in the log unless told otherwise, which needs a writer feature.
-ALWAYS_ON = {"inCommitTimestamp"}
-ALWAYS_SET = {"delta.enableInCommitTimestamps"}
 _BY_WRITER_VERSION = (
     (2, ("appendOnly", "invariants")),
     (3, ("checkConstraints",)),
@@ -66,18 +63,13 @@ class Lake:
         """What a writer must support, whether said by a version or by names."""
         protocol = table.protocol()
         if protocol.writer_features is not None:
-            return set(protocol.writer_features) - ALWAYS_ON
+            return set(protocol.writer_features)
         return {
             name
             for version, names in _BY_WRITER_VERSION
             if version <= protocol.min_writer_version
             for name in names
         }
-
-    def configuration(self, table: Any) -> dict[str, str]:
-        """The table properties that the test has set."""
-        every = table.metadata().configuration
-        return {key: value for key, value in every.items() if key not in ALWAYS_SET}
 
 
 def rows(table: Any, *by: str, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:

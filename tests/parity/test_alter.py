@@ -58,7 +58,7 @@ def test_a_column_keeps_its_type(lake: Lake) -> None:
 def test_properties_are_set(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration={"delta.checkpointInterval": "5"})
     table.alter.set_table_properties({"delta.logRetentionDuration": "interval 2 days"})
-    assert lake.configuration(table) == {
+    assert table.metadata().configuration == {
         "delta.checkpointInterval": "5",
         "delta.logRetentionDuration": "interval 2 days",
     }
@@ -75,7 +75,7 @@ def test_unknown_properties_are_refused_unless_wanted(lake: Lake) -> None:
         table.alter.set_table_properties({"foo": "1"})
     assert table.version() == 0
     table.alter.set_table_properties({"foo": "1"}, raise_if_not_exists=False)
-    assert lake.configuration(table) == {"foo": "1"}
+    assert table.metadata().configuration == {"foo": "1"}
 
 
 def test_append_only_may_be_turned_on_and_off(lake: Lake) -> None:

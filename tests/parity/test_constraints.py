@@ -25,7 +25,7 @@ def test_a_constraint_is_a_property_and_raises_the_protocol(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert table.alter.add_constraint({"positive": "id > 0"}) is None
     assert table.version() == 1
-    assert lake.configuration(table) == {"delta.constraints.positive": "id > 0"}
+    assert table.metadata().configuration == {"delta.constraints.positive": "id > 0"}
     assert "checkConstraints" in lake.features(table)
     commit = table.history(1)[0]
     assert commit["operation"] == "ADD CONSTRAINT"
@@ -63,7 +63,7 @@ def test_a_constraint_that_rows_break_already_is_not_added(lake: Lake) -> None:
     with pytest.raises(DeltaError, match=VIOLATED.format(1)):
         table.alter.add_constraint({"big": "id > 1"})
     assert table.version() == 0
-    assert lake.configuration(table) == {}
+    assert table.metadata().configuration == {}
 
 
 def test_a_constraint_on_a_column_that_is_not_there(lake: Lake) -> None:
@@ -83,7 +83,7 @@ def test_a_name_of_a_constraint_has_one_expression(lake: Lake) -> None:
     table.alter.add_constraint({"c": "id > 0"})
     with pytest.raises(DeltaError, match="already exists with a different expression"):
         table.alter.add_constraint({"c": "id > -5"})
-    assert lake.configuration(table) == {"delta.constraints.c": "id > 0"}
+    assert table.metadata().configuration == {"delta.constraints.c": "id > 0"}
 
 
 @everywhere
@@ -91,7 +91,7 @@ def test_a_dropped_constraint_no_longer_holds(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_constraint({"c": "id > 0"})
     assert table.alter.drop_constraint("c") is None
-    assert lake.configuration(table) == {}
+    assert table.metadata().configuration == {}
     commit = table.history(1)[0]
     assert (commit["operation"], commit["operationParameters"]) == (
         "DROP CONSTRAINT",

@@ -30,7 +30,7 @@ def test_create(lake: Lake) -> None:
     metadata = table.metadata()
     assert (metadata.name, metadata.description) == ("people", "who")
     assert metadata.partition_columns == ["s"]
-    assert lake.configuration(table) == {"delta.appendOnly": "true"}
+    assert table.metadata().configuration == {"delta.appendOnly": "true"}
 
 
 def test_history_tells_of_a_creation(lake: Lake) -> None:
@@ -88,12 +88,12 @@ def test_unknown_properties(lake: Lake) -> None:
     table = lake.DeltaTable.create(
         lake.uri("t"), TWO, configuration={"zz": "1"}, raise_if_key_not_exists=False
     )
-    assert lake.configuration(table) == {"zz": "1"}
+    assert table.metadata().configuration == {"zz": "1"}
 
 
 def test_properties_without_a_value_are_left_out(lake: Lake) -> None:
     table = lake.DeltaTable.create(lake.uri("t"), TWO, configuration={"delta.appendOnly": None})
-    assert lake.configuration(table) == {}
+    assert table.metadata().configuration == {}
 
 
 def test_commit_properties(lake: Lake) -> None:

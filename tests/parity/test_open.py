@@ -195,7 +195,7 @@ def test_metadata(lake: Lake) -> None:
     assert isinstance(metadata, Metadata)
     assert (metadata.name, metadata.description) == ("people", "who is who")
     assert metadata.partition_columns == ["p"]
-    assert lake.configuration(table) == {"delta.logRetentionDuration": "interval 3 days"}
+    assert table.metadata().configuration == {"delta.logRetentionDuration": "interval 3 days"}
     assert before <= metadata.created_time <= datetime.now(UTC).timestamp() * 1000 + 1
     assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", metadata.id)
     assert str(metadata).startswith(f"Metadata(id: {metadata.id}, name: people, description: who")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from deltalake import TableFeatures
@@ -121,6 +123,49 @@ def test_a_table_with_features_still_takes_writes(lake: Lake) -> None:
     lake.write_deltalake(table, sample(), mode="append")
     table.delete("id = 1")
     assert table.count() == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "protocol"),
+    [
+        (lambda table: None, (1, 2, None, None)),
+        (lambda table: table.alter.add_constraint({"c": "id > 0"}), (1, 3, None, None)),
+        (lambda table: _set(table, "delta.enableChangeDataFeed", "true"), (1, 4, None, None)),
+        (lambda table: _set(table, "delta.minWriterVersion", "4"), (1, 4, None, None)),
+        (
+            lambda table: table.alter.add_feature(
+                TableFeatures.AppendOnly, allow_protocol_versions_increase=True
+            ),
+            (1, 7, ["appendOnly"], None),
+        ),
+    ],
+    ids=["plain", "constraint", "feed", "version", "feature"],
+)
+def test_versions_of_the_protocol(lake: Lake, change: Any, protocol: Any) -> None:
+    table = lake.make("t", sample())
+    change(table)
+    assert table.protocol() == protocol
+    assert lake.DeltaTable(lake.uri("t")).protocol() == protocol
+    assert lake.DeltaTable(lake.uri("t"), version=0).protocol() == (1, 2, None, None)
+
+
+def test_a_dropped_constraint_leaves_the_protocol(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    table.alter.add_constraint({"c": "id > 0"})
+    table.alter.drop_constraint("c")
+    assert table.protocol() == (1, 3, None, None)
+    assert table.metadata().configuration == {}
+
+
+def test_a_writer_feature_needs_leave_to_raise_the_version(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    with pytest.raises(DeltaError, match="min_writer is not v7"):
+        table.alter.add_feature(TableFeatures.ChangeDataFeed)
+    assert table.version() == 0
+
+
+def _set(table: Any, key: str, value: str) -> None:
+    table.alter.set_table_properties({key: value})
 
 
 @everywhere

@@ -146,11 +146,11 @@ def test_overwrite_with_nothing_empties(lake: Lake) -> None:
 
 def test_configuration_is_for_new_tables(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration={"delta.checkpointInterval": "5"})
-    assert lake.configuration(table) == {"delta.checkpointInterval": "5"}
+    assert table.metadata().configuration == {"delta.checkpointInterval": "5"}
     lake.write_deltalake(
         table, sample(), mode="append", configuration={"delta.checkpointInterval": "7"}
     )
-    assert lake.configuration(table) == {"delta.checkpointInterval": "5"}
+    assert table.metadata().configuration == {"delta.checkpointInterval": "5"}
 
 
 def test_unknown_configuration_is_refused(lake: Lake) -> None:

@@ -128,7 +128,7 @@ writer_features=None, extra={})
     wanted = required_features(schema, configuration) | _not_null_features(schema)
     if in_commit_timestamps:
         wanted |= {"inCommitTimestamp"}
-    return _lowest_protocol(wanted, reader_version=1, writer_version=2)
+    return lowest_protocol(wanted, reader_version=1, writer_version=2)
 
 
 def upgraded_protocol(
@@ -143,7 +143,7 @@ def upgraded_protocol(
     present = writer_features(current) | reader_features(current)
     if needed <= present:
         return current
-    return _lowest_protocol(
+    return lowest_protocol(
         needed | present,
         reader_version=current.min_reader_version,
         writer_version=current.min_writer_version,
@@ -157,7 +157,7 @@ def with_features(current: Protocol, names: Iterable[str]) -> Protocol:
     ('appendOnly', 'changeDataFeed', 'invariants')
     """
     present = writer_features(current) | reader_features(current)
-    return _lowest_protocol(
+    return lowest_protocol(
         _with_requirements(set(names)) | present,
         reader_version=current.min_reader_version,
         writer_version=7,
@@ -193,21 +193,27 @@ writer_features=None, extra={})
     )
 
 
-def raised_protocol(current: Protocol, *, reader_version: int, writer_version: int) -> Protocol:
-    """Return the protocol with at least these versions; it is never lowered.
+def raised_protocol(current: Protocol, properties: Mapping[str, str]) -> Protocol:
+    """Return the protocol with the versions that properties ask for; it is never lowered.
 
-    >>> raised_protocol(Protocol(1, 2), reader_version=1, writer_version=4)
+    >>> raised_protocol(Protocol(1, 2), {"delta.minWriterVersion": "4"})
     Protocol(min_reader_version=1, min_writer_version=4, reader_features=None, \
 writer_features=None, extra={})
     """
-    reader = max(current.min_reader_version, reader_version)
-    writer = max(current.min_writer_version, writer_version, 7 if reader >= 3 else 1)
-    if (reader, writer) == (current.min_reader_version, current.min_writer_version):
+    asked_reader = int(properties.get("delta.minReaderVersion", 1))
+    asked_writer = int(properties.get("delta.minWriterVersion", 1))
+    reader = max(current.min_reader_version, asked_reader)
+    writer = max(current.min_writer_version, asked_writer, 7 if reader >= 3 else 1)
+    present = writer_features(current) | reader_features(current)
+    # Where features are listed, a lower version asks for those that it implies.
+    listed = asked_writer < 7 <= writer
+    implied = writer_features(Protocol(min(asked_reader, 2), asked_writer if listed else 1))
+    is_enough = (reader, writer) == (current.min_reader_version, current.min_writer_version)
+    if is_enough and implied <= present:
         return current
     if writer < 7:
         return Protocol(reader, writer)
-    present = writer_features(current) | reader_features(current)
-    return _lowest_protocol(present, reader_version=reader, writer_version=writer)
+    return lowest_protocol(present | implied, reader_version=reader, writer_version=writer)
 
 
 def required_features(schema: StructType, configuration: Mapping[str, str]) -> frozenset[str]:
@@ -323,9 +329,10 @@ def check_lawful(protocol: Protocol) -> None:
         )
 
 
-def _lowest_protocol(
+def lowest_protocol(
     wanted: frozenset[str], *, reader_version: int, writer_version: int
 ) -> Protocol:
+    """Return the lowest protocol with these features and at least these versions."""
     features = [FEATURES[name] for name in wanted if name in FEATURES]
     unknown = sorted(wanted - FEATURES.keys())
     if unknown:

@@ -40,11 +40,7 @@ def set_table_properties(
                 help=f"Set {MODE} to 'name' on a table without column mapping.",
             )
         schema, wanted = with_column_mapping(schema, wanted)
-    protocol = raised_protocol(
-        target.protocol,
-        reader_version=int(properties.get("delta.minReaderVersion", 1)),
-        writer_version=int(properties.get("delta.minWriterVersion", 1)),
-    )
+    protocol = raised_protocol(target.protocol, properties)
     target.change_metadata(
         replace(
             target.metadata,

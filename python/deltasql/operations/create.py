@@ -15,7 +15,7 @@ from deltasql.model.actions import CommitInfo, Metadata
 from deltasql.model.clock import now_ms
 from deltasql.model.column_mapping import with_new_columns_mapped
 from deltasql.model.properties import check_properties, stored_properties
-from deltasql.model.protocol import protocol_for, upgraded_protocol
+from deltasql.model.protocol import protocol_for, raised_protocol, upgraded_protocol
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.model.schema_rules import validate_schema
 from deltasql.operations.clustering import cluster_by
@@ -76,7 +76,9 @@ def stage_create(
         configuration=stored_properties(wanted),
         created_time=created_at_ms,
     )
-    protocol = protocol_for(columns, wanted, in_commit_timestamps=in_commit_timestamps)
+    protocol = raised_protocol(
+        protocol_for(columns, wanted, in_commit_timestamps=in_commit_timestamps), wanted
+    )
     return Staged(
         table,
         creates=True,

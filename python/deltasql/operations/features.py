@@ -12,6 +12,7 @@ from deltasql.operations.info import tell
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from deltasql.model.actions import Protocol
     from deltasql.operations.target import Target
 
 FEATURE_NAMES = {
@@ -43,17 +44,22 @@ def add_feature(
         raise TxnLogError("No features provided", help="Name at least one table feature.")
     current = target.protocol
     if not allow_protocol_versions_increase:
-        for_readers = any(FEATURES[name].readers for name in features if name in FEATURES)
-        if for_readers and (current.min_reader_version < 3 or current.min_writer_version < 7):
-            raise _too_low("reader and writer feature", "reader is not v3, and writer not v7")
-        if current.min_writer_version < 7:
-            raise _too_low("writer feature", "min_writer is not v7")
+        refuse_higher_versions(current, features)
     protocol = with_features(current, features)
     check_writable(protocol, target.schema, target.configuration)
     if protocol != current:
         target.staged.protocol = protocol
     target.follows()
     tell(target, "ADD FEATURE", {"name": json.dumps(list(features), separators=(",", ":"))})
+
+
+def refuse_higher_versions(current: Protocol, features: Sequence[str]) -> None:
+    """Raise an error when features need the lists of a higher protocol."""
+    for_readers = any(FEATURES[name].readers for name in features if name in FEATURES)
+    if for_readers and (current.min_reader_version < 3 or current.min_writer_version < 7):
+        raise _too_low("reader and writer feature", "reader is not v3, and writer not v7")
+    if current.min_writer_version < 7:
+        raise _too_low("writer feature", "min_writer is not v7")
 
 
 def _too_low(kind: str, reason: str) -> TxnLogError:

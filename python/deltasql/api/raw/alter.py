@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.api.raw.arguments import check_fields, check_mapping, check_text_given
 from deltasql.api.raw.base import RawBase
-from deltasql.operations.features import FEATURE_NAMES
+from deltasql.operations.features import FEATURE_NAMES, refuse_higher_versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +42,8 @@ class AlterSide(RawBase):
         if isinstance(feature, str):
             raise TypeError("features are a list of TableFeatures, got a text")
         names = [FEATURE_NAMES[str(each).rpartition(".")[2]] for each in feature]
+        if names and not allow_protocol_versions_increase:
+            refuse_higher_versions(self.told_protocol(), names)
         self._commit(
             lambda tx: tx.add_feature(
                 self.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from deltasql.model.told_protocol import told_protocol
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.uri import join_table_name
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog import Catalog
     from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.model.actions import Protocol
     from deltasql.store.records import TableRow
 
 T = TypeVar("T")
@@ -38,6 +40,23 @@ class RawBase:
     def name(self) -> str:
         """The table's name as the catalog takes it."""
         return join_table_name(self.row.namespace, self.row.name)
+
+    def told_protocol(self) -> Protocol:
+        """Return the protocol as deltalake's calls know it."""
+        snapshot = self.snapshot
+        return told_protocol(
+            snapshot.protocol,
+            snapshot.schema,
+            snapshot.metadata.configuration,
+            has_named_features=lambda: bool(
+                self.catalog.store.query(
+                    "operation_until",
+                    table_id=self.row.table_id,
+                    version=snapshot.version,
+                    operation="ADD FEATURE",
+                )
+            ),
+        )
 
     def _open(self, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
         catalog = self.catalog

@@ -14,6 +14,7 @@ import deltalake
 from deltasql.api.raw.arguments import check_text_given
 from deltasql.api.raw.scan import ScanSide
 from deltasql.exceptions import VersionNotFoundError
+from deltasql.model.told_protocol import told_properties
 from deltasql.storage.location import location_url
 
 if TYPE_CHECKING:
@@ -59,12 +60,15 @@ class ReadSide(ScanSide):
             description=found.description,
             partition_columns=list(found.partition_columns),
             created_time=found.created_time,
-            configuration=dict(found.configuration),
+            configuration=told_properties(found.configuration),
         )
 
     def protocol_versions(self) -> tuple[int, int, list[str] | None, list[str] | None]:
-        """Return reader and writer version, then the features of writers and of readers."""
-        found = self.snapshot.protocol
+        """Return reader and writer version, then the features of writers and of readers.
+
+        In-commit timestamps are left out: they concern who reads the published log.
+        """
+        found = self.told_protocol()
         return (
             found.min_reader_version,
             found.min_writer_version,

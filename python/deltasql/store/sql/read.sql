@@ -17,6 +17,11 @@ ORDER BY version DESC LIMIT $limit;
 -- name: version_bounds
 SELECT min(version), max(version) FROM dl_table_versions WHERE table_id = $table_id;
 
+-- name: operation_until
+SELECT version FROM dl_table_versions
+WHERE table_id = $table_id AND version <= $version AND operation = $operation
+ORDER BY version LIMIT 1;
+
 -- part: version_state
 v.version, v.committed_at_ms, v.next_file_id,
   (SELECT max(m.version) FROM dl_metadata_updates m WHERE m.table_id = v.table_id AND m.version <= v.version),
