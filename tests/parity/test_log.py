@@ -45,7 +45,7 @@ def test_a_checkpoint_on_demand(lake: Lake) -> None:
 def test_checkpoints_come_by_themselves(lake: Lake) -> None:
     table = commits(lake, 6, configuration={"delta.checkpointInterval": "2"})
     found = [name for name in lake.log(table) if name.endswith(".checkpoint.parquet")]
-    assert found
+    assert found == [f"{version:020d}.checkpoint.parquet" for version in (1, 3, 5)]
     assert table.count() == 18
 
 

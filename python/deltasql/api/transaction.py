@@ -249,9 +249,11 @@ class MultiTableTransaction(Verbs):
 
     def set_post_commit(self, properties: PostCommitHookProperties | None) -> None:
         """Take deltalake's PostCommitHookProperties: what the commit does to the log after it."""
-        if properties is not None:
+        if properties is None:
+            self._post_commit = PostCommit(counts_commits=True)
+        else:
             self._post_commit = PostCommit(
-                properties.create_checkpoint, properties.cleanup_expired_logs
+                properties.create_checkpoint, properties.cleanup_expired_logs, counts_commits=True
             )
 
     def snapshot(self, table: str) -> Snapshot:

@@ -42,18 +42,26 @@ def checkpoint_file(version: int) -> str:
 
 
 def is_due(
-    configuration: Mapping[str, str], version: int, config: Config, *, last: int | None = None
+    configuration: Mapping[str, str],
+    version: int,
+    config: Config,
+    *,
+    last: int | None = None,
+    counts_commits: bool = False,
 ) -> bool:
     """Tell whether a version is one that gets a checkpoint, by the table's properties or ours.
 
-    With `last`, only the newest such version up to that one does.
+    With `last`, only the newest such version up to that one does. Spark counts versions, from
+    zero; deltalake counts commits, from one.
     """
+    is_own = "delta.checkpointInterval" in configuration
     interval = (
         TableProperties(configuration).checkpoint_interval
-        if "delta.checkpointInterval" in configuration
+        if is_own
         else config.mirror.checkpoint_interval
     )
-    if version <= 0 or version % interval:
+    counted = version + 1 if is_own and counts_commits else version
+    if version <= 0 or counted % interval:
         return False
     return last is None or version + interval > last
 

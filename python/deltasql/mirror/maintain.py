@@ -27,6 +27,8 @@ class PostCommit:
 
     create_checkpoint: bool = True
     cleanup_expired_logs: bool | None = None
+    counts_commits: bool = False
+    """Whether a table's own interval is counted as deltalake counts it: by commits, from one."""
 
 
 DEFAULT = PostCommit()
@@ -64,7 +66,9 @@ def maintain(
             foreseen=foreseen,
         )
         configuration = totals.facts.configuration
-        is_wanted = wish.create_checkpoint and is_due(configuration, version, config, last=last)
+        is_wanted = wish.create_checkpoint and is_due(
+            configuration, version, config, last=last, counts_commits=wish.counts_commits
+        )
         if is_wanted:
             write_checkpoint(store, table, storage, version)
         cleans = is_wanted if wish.cleanup_expired_logs is None else wish.cleanup_expired_logs
