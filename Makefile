@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null || echo $(VENV)/uv/bin/uv)
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 export SPARK_LOCAL_IP := 127.0.0.1
+# Set in many containers. Then each of the thousand processes that tests start compiles all it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench history faults soak compat docs audit screenshots lock clean setup jars browser
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,6 +66,8 @@ def main() -> None:
 def run(scenarios: Sequence[str], folder: Path, *, quick: bool) -> None:
     """Run scenarios one after the other and save the results of each."""
     say(f"{environment()['versions']}")
+    # Installed packages are compiled; a container may forbid to keep that, at the cost of everybody.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with Workspace() as workspace:
         for name in [s for s in SCENARIOS if s in scenarios]:
             module = importlib.import_module(f"benchmarks.scenarios.{MODULES.get(name, name)}")
