@@ -66,7 +66,7 @@ def main() -> None:
 def run(scenarios: Sequence[str], folder: Path, *, quick: bool) -> None:
     """Run scenarios one after the other and save the results of each."""
     say(f"{environment()['versions']}")
-    # Installed packages are compiled; a container may forbid to keep that, at the cost of everybody.
+    # Installed packages are compiled; some containers forbid to keep that, for everybody.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with Workspace() as workspace:
         for name in [s for s in SCENARIOS if s in scenarios]:
