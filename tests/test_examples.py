@@ -116,6 +116,7 @@ def test_the_pipeline_can_be_submitted(tmp_path: Path, postgres_uri: DeltaSqlUri
         timeout=800,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "locally checkpointed" not in done.stderr  # rows are let go without a warning
     with deltasql.connect(postgres_uri) as catalog:
         check_rows(catalog, tmp_path / "raw")
         check_nothing_is_left_over(catalog, 1)
@@ -177,7 +178,9 @@ def test_the_pipeline_says_in_one_line_that_java_is_missing(tmp_path: Path) -> N
         timeout=60,
     )
     assert done.returncode == 2
-    assert done.stderr == "Java 17 is needed for Spark: install a JDK and put java on PATH.\n"
+    assert done.stderr.startswith("Java 17 is needed for Spark: ")
+    assert done.stderr.endswith("(docs/troubleshooting.md#spark).\n")
+    assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 

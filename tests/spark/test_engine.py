@@ -68,3 +68,17 @@ class TestOnSpark(EngineProtocol):
             frame: Any = cast("SparkRelation", found).frame
             plan = str(frame._jdf.queryExecution().executedPlan().toString())
         assert "BroadcastHashJoin" not in plan
+
+
+def test_rows_that_were_kept_are_let_go_at_the_end(spark: SparkSession) -> None:
+    context: Any = spark.sparkContext
+
+    def held() -> set[int]:
+        return {each.id() for each in context._jsc.sc().getRDDStorageInfo()}
+
+    before = held()
+    with SparkEngine(Config(), spark) as engine:
+        ids = engine.rows(pa.table({"id": [1, 2, 3]}))
+        engine.keep(engine.query(sql("SELECT id FROM r"), r=ids))
+        assert held() - before
+    assert held() <= before

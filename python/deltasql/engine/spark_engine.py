@@ -350,10 +350,14 @@ def _arrow_schema(frame: DataFrame) -> pa.Schema:
 
 
 def _release(frame: Any) -> None:
-    """Free the memory and disk of rows that were kept."""
+    """Free the memory and disk of rows that were kept.
+
+    `unpersist` of the rows does just this after a warning that they cannot be computed again,
+    which is meant for people who might still read them.
+    """
     rows = _kept_rows(frame)
     if rows is not None:
-        rows.unpersist(False)
+        rows.context().unpersistRDD(rows.id(), False)
 
 
 def _kept_bytes(frame: Any) -> float:
