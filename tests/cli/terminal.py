@@ -7,12 +7,14 @@ import subprocess
 import sys
 
 
-def started(uri: str, *words: str, stderr: int | None = None) -> subprocess.Popen[str]:
+def started(
+    uri: str, *words: str, stdout: int = subprocess.PIPE, stderr: int | None = None
+) -> subprocess.Popen[str]:
     """Start `deltasql` on a catalog."""
     return subprocess.Popen(
         [sys.executable, "-m", "deltasql.cli.main", "--uri", uri, *words],
         env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=stderr,
         text=True,
     )
@@ -28,6 +30,16 @@ def on_terminal(uri: str, *words: str) -> tuple[str, str]:
         told = process.stdout.read()
     assert process.returncode == 0, drawn
     return told, drawn
+
+
+def on_one_terminal(uri: str, *words: str) -> str:
+    """Run a command that prints where it draws, as people see it; return all of that."""
+    ours, theirs = os.openpty()
+    with started(uri, *words, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        seen = _read_all(ours)
+    assert process.returncode == 0, seen
+    return seen
 
 
 def _read_all(terminal: int) -> str:

@@ -19,7 +19,7 @@ import deltasql
 from deltasql.cli.commands import Commands
 from deltasql.cli.main import main
 from deltasql.exceptions import ImportMismatchError
-from tests.cli.terminal import on_terminal, started
+from tests.cli.terminal import on_one_terminal, on_terminal, started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -277,3 +277,10 @@ def test_bars_are_drawn_on_a_terminal_and_nowhere_else(
     assert "sales: imported" in told
     assert "sales" in drawn
     assert "\x1b[" in drawn
+
+
+def test_a_summary_is_printed_where_the_bar_was(sqlite_uri: DeltaSqlUri, sales: Path) -> None:
+    """On one terminal the first line of what is printed must not stand behind the last bar."""
+    screen = on_one_terminal(sqlite_uri.to_string(), "import", "--recursive", str(sales.parent))
+    assert "━" in screen
+    assert "━" not in screen[screen.index("table  ") :]

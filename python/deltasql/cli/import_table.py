@@ -86,21 +86,24 @@ def import_table(
             "engine": engine,
             "on_progress": on_progress,
         }
-        if recursive:
-            if held is not None:
-                summary = held.import_tables(source, **options)
-            else:
-                summary = deltasql.import_tables(source, place, **options)
-            show_summary(context, summary)
-            fail_unless(summary.ok)
-            return
-        options |= {"name": name, "since": since, "up_to_version": up_to_version}
-        if held is not None:
-            report = held.import_table(source, **options)
+        summary, report = None, None
+        if recursive and held is not None:
+            summary = held.import_tables(source, **options)
+        elif recursive:
+            summary = deltasql.import_tables(source, place, **options)
         else:
-            report = deltasql.import_table(source, place, **options)
-    show_report(context, report)
-    fail_unless(report.ok)
+            options |= {"name": name, "since": since, "up_to_version": up_to_version}
+            if held is not None:
+                report = held.import_table(source, **options)
+            else:
+                report = deltasql.import_table(source, place, **options)
+    # Not before the bar is gone: the first line would be put behind it.
+    if summary is not None:
+        show_summary(context, summary)
+        fail_unless(summary.ok)
+    if report is not None:
+        show_report(context, report)
+        fail_unless(report.ok)
 
 
 def show_summary(context: Context, summary: ImportSummary) -> None:
