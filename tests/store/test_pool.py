@@ -255,6 +255,18 @@ def test_an_unreachable_server_is_reported_fast_and_without_the_password() -> No
         error = error.__cause__ or error.__context__
 
 
+def test_nothing_goes_on_connecting_or_talking_after_a_server_was_not_reached() -> None:
+    code = """
+import threading, deltasql
+try:
+    deltasql.connect("deltasql://postgres/ann@127.0.0.1:1/db")
+except deltasql.exceptions.StoreUnavailableError:
+    print([each.name for each in threading.enumerate() if "deltasql" in each.name])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_a_refused_login_is_reported_as_such(postgres_uri: DeltaSqlUri) -> None:
     uri = DeltaSqlUri(
         backend="postgres",

@@ -6,6 +6,7 @@ the pool and its own threads start when a second is wanted.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -33,6 +34,8 @@ Connection = psycopg.Connection[Row]
 _CHECK_AFTER_IDLE_S = 1.0
 # The pool tries to connect in the background and keeps its errors; after this long we look.
 _PROBE_AFTER_S = 1.0
+# While the pool cannot connect it logs what is raised here; Python prints it without a handler.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 # Pools of the parent process: closing them in a forked child would end the parent's sessions.
 _inherited: list[object] = []
 
@@ -346,7 +349,8 @@ class PostgresPool:
         except psycopg.OperationalError as error:
             raise StoreUnavailableError(
                 f"cannot connect to PostgreSQL: {str(error).strip()}",
-                help="Check that the server runs at this address and accepts this user.",
+                help="Check that the server runs at this address, that the database is there, and "
+                "user and password; `psql` with the same says the same.",
             ) from error
 
     def _configure(self, connection: Connection) -> None:

@@ -55,7 +55,11 @@ def open_store(uri: DeltaSqlUri, config: Config, *, migrate: bool = True) -> Sto
     """Connect to the database a URI names and bring its schema up to date."""
     store = Store(_dialect(uri, config))
     if migrate:
-        store.migrate()
+        try:
+            store.migrate()
+        except BaseException:
+            store.close()  # a pool would go on trying to connect
+            raise
     return store
 
 
