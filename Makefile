@@ -10,19 +10,26 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Set in many containers. Then each of the thousand processes that tests start compiles all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench history faults soak compat docs audit screenshots lock clean setup jars browser
+.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench history faults soak compat docs audit screenshots lock clean setup jars browser java
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-demo: setup  ## a PySpark pipeline, end to end, on the embedded default
+demo: java setup  ## a PySpark pipeline, end to end, on the embedded default
 	@$(BIN)/python examples/pipeline/run.py
 
 test: parts checks python-test  ## everything CI checks
 
-tools:  # said before minutes are spent on the rest
-	@command -v cargo >/dev/null || { echo "cargo (Rust 1.85 or newer) is needed to build the core: install it with rustup"; exit 1; }
-	@command -v java >/dev/null || { echo "Java 17 is needed for the Spark tests: install a JDK, for example openjdk-17-jre-headless"; exit 1; }
+# Said before minutes are spent on the rest.
+NEED_CARGO = command -v cargo >/dev/null || { echo "cargo (Rust 1.85 or newer) is needed to build the core: install it with rustup (docs/troubleshooting.md\#setting-up)"; exit 1; }
+NEED_JAVA = command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || { echo "Java 17 is needed for Spark: install a JDK, for example openjdk-17-jre-headless, or set JAVA_HOME (docs/troubleshooting.md\#spark)"; exit 1; }
+
+java:
+	@$(NEED_JAVA)
+
+tools:
+	@$(NEED_CARGO)
+	@$(NEED_JAVA)
 	@command -v mvn >/dev/null || { echo "Maven is needed to fetch delta-spark for the tests: install it, for example the package maven"; exit 1; }
 
 # What does not wait for each other goes side by side: downloads beside compilers first.
@@ -129,12 +136,13 @@ clean:  ## remove everything that was built
 $(VENV)/.env: requirements.lock
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: install it and set PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; $(PYTHON) is older: set PYTHON=/path/to/python3.11"; exit 1; }
-	@command -v cargo >/dev/null || { echo "cargo (Rust 1.85 or newer) is needed to build the core: install it with rustup"; exit 1; }
+	@$(NEED_CARGO)
 	@command -v $(UV) >/dev/null || { $(PYTHON) -m venv $(VENV)/uv && $(VENV)/uv/bin/pip install --quiet 'uv>=0.5'; }
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
 	$(UV) pip sync --quiet --python $(BIN)/python requirements.lock
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.env pyproject.toml $(RUST_SOURCES)
+	@$(NEED_CARGO)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) PATH="$(CURDIR)/$(BIN):$$PATH" $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --reinstall-package deltasql -e .
 	@touch $@

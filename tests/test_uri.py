@@ -175,7 +175,10 @@ def test_a_variable_may_hold_a_whole_uri() -> None:
 BROKEN = [
     # (uri, shown in the message, shown in the help)
     ("", "no scheme", "deltasql://sqlite"),
-    ("/data/table", "no scheme", "deltasql://"),
+    ("/data/table", "no scheme", "deltasql import /data/table"),
+    ("/data/meta.db", "no scheme", "written deltasql://sqlite//data/meta.db."),
+    ("meta.duckdb", "no scheme", "written deltasql://duckdb/meta.duckdb."),
+    ("deltasql:/sqlite//data/meta.db", "no scheme", "deltasql://sqlite//abs/meta.db"),
     ("postgresql://u:hunter2@h/db", "'postgresql'", "deltasql://postgres/user:pass@host"),
     ("deltasql://", "''", "sqlite, duckdb, postgres"),
     ("deltasql://sqlit/x.db", "'sqlit'", "did you mean 'sqlite'"),

@@ -30,7 +30,11 @@ def main(arguments: list[str] | None = None, spark: SparkSession | None = None) 
     """Run everything; the exit code says whether all readers agree."""
     options = parsed(arguments)
     if spark is None and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
-        print("Java 17 is needed for Spark: install a JDK and put java on PATH.", file=sys.stderr)
+        print(
+            "Java 17 is needed for Spark: install a JDK and put java on PATH, or set JAVA_HOME "
+            "(docs/troubleshooting.md#spark).",
+            file=sys.stderr,
+        )
         return 2
     started = time.monotonic()
     out = options.out.absolute()
@@ -119,7 +123,8 @@ class Demo:
             known[batch] = {row["order_day"]: float(row["revenue"]) for row in sales}
             orders = self.read(pipeline.ORDERS, made[pipeline.ORDERS]).count()
             total = sum(row["revenue"] for row in sales)
-            report.line(f"after batch {batch}: {orders} orders, {total} in {len(sales)} days")
+            days = "day" if len(sales) == 1 else "days"
+            report.line(f"after batch {batch}: {orders} orders, {total} in {len(sales)} {days}")
         found = self.read(pipeline.QUARANTINE).groupBy("problem").count().orderBy("count").collect()
         if known:
             drawn = report.plot(known, {row["problem"]: row["count"] for row in found}, plot)

@@ -239,8 +239,9 @@ def test_only_files_that_can_match_are_opened(catalog: Catalog) -> None:
 
 
 def test_an_error_of_the_query_is_told_without_our_own_text(sales: Catalog) -> None:
-    with pytest.raises(TxnLogEngineError, match="nosuch") as caught:
+    with pytest.raises(InvalidQueryError, match="nosuch") as caught:
         sales.query("SELECT nosuch FROM sales")
+    assert "deltasql schema" in str(caught.value.help)
     assert "relation_" not in str(caught.value)
     assert "LINE 1" not in str(caught.value)
 

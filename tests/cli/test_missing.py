@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import deltalake
@@ -26,6 +29,29 @@ LOOK = (
     *("mirror run --once", "verify", "export sales HERE/copy", "ui --port 0", "shell"),
     *("vacuum sales --dry-run", "undo sales --yes"),
 )
+
+
+def test_a_path_with_one_slash_is_told_to_be_a_relative_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["--uri", "deltasql://sqlite/srv/meta.db", "table", "list"])
+    assert result.exit_code == 3
+    assert f"below {tmp_path}" in result.stderr
+    assert "deltasql://sqlite//srv/meta.db" in result.stderr
+
+
+def test_spark_without_java_is_told_in_a_line(tmp_path: Path) -> None:
+    bare = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
+    done = subprocess.run(
+        [sys.executable, "-m", "deltasql.cli.main", "verify", "--engine", "spark"],
+        env={**bare, "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith("Error: there is no java on the path")
+    assert "docs/troubleshooting.md#spark" in done.stderr
 
 
 @pytest.mark.parametrize("line", LOOK)

@@ -334,3 +334,10 @@ def test_mapped_columns_are_merged_by_their_names(catalog: Catalog) -> None:
     make(catalog, TARGET, properties={"delta.columnMapping.mode": "name"})
     merge(catalog, upsert, SOURCE.append_column("more", pa.array([1, 2, 3])), merge_schema=True)
     assert {(2, "B", 20.0, 1), (1, "a", 1.0, None)} < shown(held(catalog))
+
+
+def test_a_column_that_neither_side_has_is_told_with_those_of_both(catalog: Catalog) -> None:
+    make(catalog, TARGET)
+    with pytest.raises(TxnLogSchemaError, match="neither side has it") as caught:
+        merge(catalog, upsert, on="t.id = s.ix")
+    assert "Did you mean 's.id'? Valid fields are" in str(caught.value)

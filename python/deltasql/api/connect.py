@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from deltasql.config import Config, fingerprint
 from deltasql.exceptions import SchemaVersionError, StoreUnavailableError
 from deltasql.store.migrations import latest_version
 from deltasql.store.statements import migration_files
-from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
+from deltasql.uri import DeltaSqlUri, is_database_file, parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +76,18 @@ def _no_catalog(uri: DeltaSqlUri) -> StoreUnavailableError:
     return StoreUnavailableError(
         f"there is no catalog yet at {uri.catalog()}: `deltasql init` makes one",
         backend=uri.backend,
-        help="check the address, or create the catalog first.",
+        help=_relative_help(uri) or "check the address, or create the catalog first.",
+    )
+
+
+def _relative_help(uri: DeltaSqlUri) -> str:
+    """Tell what a path with one slash means: often an absolute one was meant."""
+    if uri.backend == "postgres" or uri.is_memory or os.path.isabs(uri.database):
+        return ""
+    meant = replace(uri.catalog(), database=f"/{uri.database}")
+    return (
+        f"the path is below {os.getcwd()}: one that begins at the root has two slashes, "
+        f"{meant}; or create the catalog first."
     )
 
 
@@ -232,7 +244,9 @@ def _config(config: Config | None, settings: dict[str, Any]) -> Config:
 def _resolve(uri: str | DeltaSqlUri, config: Config) -> DeltaSqlUri:
     if isinstance(uri, DeltaSqlUri):
         return uri
-    return parse_uri(uri) if is_deltasql_uri(uri) or "://" in uri else config.catalog(uri)
+    # A path or a slip in the scheme is no name: a URI's own error says how to write it.
+    is_uri = uri not in config.catalogs and ("/" in uri or ":" in uri or is_database_file(uri))
+    return parse_uri(uri) if is_uri else config.catalog(uri)
 
 
 def _new_guard() -> None:

@@ -76,7 +76,11 @@ class WriteVerbs:
             )
         elif mode == "error":
             place = location_url(self.target(table).location)
-            raise TableExistsError(f"A table already exists at: {place}/", table=table)
+            raise TableExistsError(
+                f"A table already exists at: {place}/",
+                table=table,
+                help="say mode='append' or mode='overwrite', or choose another name.",
+            )
         elif mode == "ignore":
             return {}
         return stage_write(

@@ -37,8 +37,9 @@ def init(context: Context, uri: str | None) -> None:
     )
     talk("the catalog is created" if created else "the catalog was there already")
     talk("\nnext steps:")
-    if place.password is None:  # a password belongs into no terminal
-        talk(f"  export DELTASQL_URI='{catalog.uri}'")
+    # A password belongs into no terminal.
+    hint = "" if place.password is None else "  # with the password in the place of ***"
+    talk(f"  export DELTASQL_URI='{catalog.uri}'{hint}")
     talk("  deltasql table create sales id:bigint day:date --partition-by day")
     talk("  deltasql import /data/lake/orders")
     talk("  deltasql shell")

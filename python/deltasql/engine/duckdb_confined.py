@@ -22,7 +22,7 @@ from deltasql.engine.duckdb_connection import told
 from deltasql.engine.duckdb_scan import as_pattern
 from deltasql.engine.duckdb_shared import Lent, lend_confined
 from deltasql.engine.duckdb_types import delta_types
-from deltasql.exceptions import TxnLogEngineError
+from deltasql.exceptions import InvalidQueryError, TxnLogEngineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +41,7 @@ _FORMS = {
     "describe": 'SELECT column_name, column_type, "null" AS nullable FROM (DESCRIBE {sql})',
     "summarize": "SELECT * FROM (SUMMARIZE {sql})",
 }
+_NAMES_HELP = "Correct the query; `deltasql schema TABLE` has the columns of a table."
 
 
 class ConfinedDuckDb(DuckDbEngine):
@@ -130,11 +131,15 @@ class _Deadline:
 @contextmanager
 def _told_shortly() -> Iterator[None]:
     """Raise DuckDB's errors without the query, which is not the one that was written."""
+    import duckdb
+
     try:
         with told():
             yield
     except TxnLogEngineError as error:
         short = error.message.partition("\n\nLINE ")[0]
+        if isinstance(error.__cause__, duckdb.BinderException | duckdb.CatalogException):
+            raise InvalidQueryError(short, help=_NAMES_HELP) from error
         raise TxnLogEngineError(short, engine="duckdb", help=error.help) from error
 
 

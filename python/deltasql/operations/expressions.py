@@ -67,12 +67,21 @@ class Scope:
 
     def unknown(self, path: list[str], text: str) -> TxnLogSchemaError:
         """Return the error for a name that nothing here has."""
-        names = [name for schema in self.relations.values() for name in schema.names]
         shown = ".".join(path)
+        called = {name: alias for alias, name in self.aliases.items()}
+        if len(self.relations) == 1 or not called.keys() >= self.relations.keys():
+            called = {}
+        names = [
+            f"{called[relation]}.{name}" if called else name
+            for relation, schema in self.relations.items()
+            for name in schema.names
+        ]
+        who = "neither side has" if called else "the table does not have"
+        near = nearest(shown if called else path[-1], names)
         return TxnLogSchemaError(
-            f"No field named {shown} for the expression {text!r}: the table does not have it",
+            f"No field named {shown} for the expression {text!r}: {who} it",
             column=shown,
-            help=f"{nearest(path[-1], names)}Valid fields are {', '.join(names)}.",
+            help=f"{near}Valid fields are {', '.join(names)}.",
         )
 
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from deltasql.engine.spark_session import is_connect
+from deltasql.exceptions import TxnLogEngineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_JAVA_HELP = (
+    "Spark needs Java 17 or newer: install a JDK and put java on the path, or set JAVA_HOME; "
+    "docs/troubleshooting.md#spark."
+)
 
 
 @contextmanager
@@ -23,13 +31,24 @@ def own_session() -> Iterator[None]:
     builder = SparkSession.builder.appName("deltasql").config(
         "spark.ui.showConsoleProgress", "false"
     )
-    session = known or builder.getOrCreate()
+    session = known or _started(builder)
     _use_this_python(session)
     try:
         yield
     finally:
         if known is None:
             session.stop()
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    if not (shutil.which("java") or {"JAVA_HOME", "SPARK_REMOTE"} & os.environ.keys()):
+        raise TxnLogEngineError("there is no java on the path", engine="spark", help=_JAVA_HELP)
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise TxnLogEngineError(
+            f"Spark did not start: {error}", engine="spark", help=_JAVA_HELP
+        ) from error
 
 
 def _use_this_python(session: SparkSession) -> None:

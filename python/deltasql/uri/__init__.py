@@ -28,7 +28,7 @@ deltasql://postgres/ann:***@db.local/lake/orders
 
 from deltasql.uri.names import DEFAULT_NAMESPACE, join_table_name, split_table_name
 from deltasql.uri.parameters import PARAMETERS, Backend, MirrorMode, Parameter, SslMode
-from deltasql.uri.parse import parse_uri
+from deltasql.uri.parse import is_database_file, parse_uri
 from deltasql.uri.value import DeltaSqlUri, is_deltasql_uri
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "MirrorMode",
     "Parameter",
     "SslMode",
+    "is_database_file",
     "is_deltasql_uri",
     "join_table_name",
     "parse_uri",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_DUCKDB_FILES = (".duckdb", ".ddb")
 _LOGIN_SECRET = re.compile(r"^(\w*://[^/]*/[^:/@]*:).*(?=@)", re.DOTALL)
 
 
@@ -52,7 +53,9 @@ def _parse_fixed(text: str) -> DeltaSqlUri:
 def _parse(text: str, environ: Mapping[str, str]) -> DeltaSqlUri:
     expanded = _expand(text, environ)
     if not expanded.startswith(SCHEME):
-        scheme = expanded.partition("://")[0] if "://" in expanded else "no scheme"
+        if "://" not in expanded:
+            fail(f"a URI starts with {SCHEME}, this one has no scheme", None, _of_path(expanded))
+        scheme = expanded.partition("://")[0]
         fail(f"a URI starts with {SCHEME}, this one has {scheme!r}", scheme)
     if "#" in expanded:
         fail("'#' has no meaning in a deltasql URI", "#", "write %23 for a '#' inside a part.")
@@ -71,6 +74,26 @@ def _parse(text: str, environ: Mapping[str, str]) -> DeltaSqlUri:
     if twice:
         fail(f"{twice} is given twice, in the path and as a parameter", twice)
     return DeltaSqlUri(backend=cast("Backend", backend), **place, **parts)
+
+
+def is_database_file(text: str) -> bool:
+    """Whether a text looks like the name of a database file.
+
+    >>> is_database_file("meta.db"), is_database_file("prod")
+    (True, False)
+    """
+    return text.endswith((*_DUCKDB_FILES, ".db", ".sqlite", ".sqlite3"))
+
+
+def _of_path(text: str) -> str:
+    """Return the help for a path in the place of a URI, or nothing."""
+    if not text or re.search(r"[:@?]", text):
+        return ""
+    backend = "duckdb" if text.endswith(_DUCKDB_FILES) else "sqlite"
+    written = f"a database file is written {SCHEME}{backend}/{text}"
+    if is_database_file(text):
+        return f"{written}."
+    return f"{written}; a Delta table at a path is brought in by `deltasql import {text}`."
 
 
 def _expand(text: str, environ: Mapping[str, str]) -> str:
