@@ -64,7 +64,7 @@ def main(folder: Path) -> None:
             )
         for version in (0, 1):
             totals = table.snapshot(version).totals()
-            print(f"   orders@{version}: {totals.num_files} files, {totals.num_records} rows")
+            print(f"   orders@{version}: files {totals.num_files}, rows {totals.num_records}")
 
         say("6. Any Delta reader sees the same rows, here the stock deltalake package")
         for name, key in (("orders", "order_id"), ("stock", "sku")):

@@ -87,7 +87,7 @@ def test_diff_shows_files_and_rows(run: Run) -> None:
     assert found["rows"]["deleted"] == [{"id": 1, "day": "mon"}]
     shown = run("diff", "sales", "0", "2", "--rows")
     assert "row inserted" in shown.stdout
-    assert "from version 0 to 2: 1 files" in shown.stderr
+    assert "from version 0 to 2: 1 file" in shown.stderr
     assert "no version 9" in run("diff", "sales", "0", "9", wanted=3).stderr
 
 

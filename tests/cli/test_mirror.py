@@ -94,7 +94,7 @@ def test_repair_and_reject_can_be_tried_and_ask(run: Callable[..., Result], lake
     first, foreign = (log_of(lake) / f"{number:020d}.json" for number in (1, 3))
     first.unlink()
     tried = run("mirror", "repair", "sales", "--dry-run").stdout
-    assert "1 commits to publish\n  nothing was changed\n" in tried
+    assert "1 commit to publish\n  nothing was changed\n" in tried
     assert "missing" in tried
     assert not first.exists()
     run("mirror", "repair", "sales", "--force", wanted=1)  # nobody says yes
@@ -158,7 +158,7 @@ def test_bars_tell_how_far_publishing_and_repairing_are(
         assert "3 of 3" in drawn
     (log_of(tmp_path / "lake") / f"{1:020d}.json").unlink()
     told, drawn = on_terminal(uri, "mirror", "repair", "sales")
-    assert "1 commits published" in told
+    assert "1 commit published" in told
     assert "comparing" in drawn
     assert sales_in_sqlite("mirror", "publish").stderr == "0 versions published\n"
 

@@ -408,7 +408,7 @@ def test_a_dropped_table_that_still_publishes_there_is_in_the_way(
     with catalog.begin() as tx:
         tx.write("events", rows(20))
     catalog.drop("events")
-    with pytest.raises(TableExistsError, match="1 versions that are not yet in the log"):
+    with pytest.raises(TableExistsError, match="1 version not yet in the log"):
         catalog.import_table(str(source))
     assert catalog.import_table(str(source), force=True).state == "imported"
     assert catalog.mirror.publish() == 0

@@ -68,7 +68,7 @@ def test_a_catalog_is_rebuilt_by_the_commands(folder: Path) -> None:
 def test_a_catalog_is_rebuilt_in_python(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = blocks("python", folder)
     exec(compile(block, "disaster-recovery.md", "exec"), {})
-    assert "1 tables found" in capsys.readouterr().out
+    assert "1 table found" in capsys.readouterr().out
 
 
 @pytest.fixture

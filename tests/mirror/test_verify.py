@@ -222,7 +222,7 @@ def test_versions_not_published_yet_are_no_difference(published: Catalog) -> Non
         report = verify(quiet)
     assert report.ok, report.summary()
     assert (report.pending, report.versions) == (1, [HEAD])
-    assert "1 versions are not published yet" in report.summary()
+    assert "not published yet: 1 version" in report.summary()
 
 
 def test_a_foreign_version_is_found(published: Catalog) -> None:

@@ -28,6 +28,7 @@ from deltasql.exceptions import (
 )
 from deltasql.migrate.rollback import refuse_return
 from deltasql.model.clock import now_ms
+from deltasql.model.counts import many
 from deltasql.operations.create import refuse_log_of_others, stage_create
 from deltasql.snapshot.cache import FileCache
 from deltasql.snapshot.snapshot import snapshots_as_of
@@ -228,7 +229,8 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         names = [table.name for table in self.tables(namespace)]
         if names:
             raise TxnLogTransactionError(
-                f"namespace {namespace} still holds {len(names)} tables: {', '.join(names[:5])}",
+                f"namespace {namespace} still holds {many(len(names), 'table')}: "
+                f"{', '.join(names[:5])}",
                 help="Drop or rename its tables first.",
             )
         with self.store.change() as (session, _):

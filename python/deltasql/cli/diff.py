@@ -8,7 +8,8 @@ import click
 
 from deltasql.cli.output import say
 from deltasql.cli.progress import busy
-from deltasql.cli.sizes import count_text, size_text
+from deltasql.cli.sizes import size_text
+from deltasql.model.counts import many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +63,8 @@ def _summary(found: VersionDiff) -> str:
 
 
 def _totals(totals: FileTotals) -> str:
-    rows = "" if totals.rows is None else f", {count_text(totals.rows)} rows"
-    return f"{count_text(totals.files)} files ({size_text(totals.bytes)}{rows})"
+    rows = "" if totals.rows is None else f", {many(totals.rows, 'row')}"
+    return f"{many(totals.files, 'file')} ({size_text(totals.bytes)}{rows})"
 
 
 def _lines(found: VersionDiff) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ import click
 
 from deltasql.cli.context import Context, fail_unless, talk
 from deltasql.cli.progress import busy
+from deltasql.model.counts import many
 
 COLUMNS = ("status", "name", "table", "detail", "suggestion")
 
@@ -34,5 +35,6 @@ def doctor(context: Context, table: str | None, problems: bool) -> None:
     rows = [each.to_dict() for each in report.checks if not problems or each.status != "ok"]
     context.output.rows(rows, COLUMNS)
     if context.format == "table":
-        talk(f"{len(report.checks)} checks, {report.failures} failed, {report.warnings} warnings")
+        warned = many(report.warnings, "warning")
+        talk(f"{many(len(report.checks), 'check')}, {report.failures} failed, {warned}")
     fail_unless(report.ok)

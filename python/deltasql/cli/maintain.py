@@ -11,6 +11,7 @@ import click
 from deltasql.cli.context import Context, make_sure, nearest, talk
 from deltasql.cli.progress import busy, counted, of_phase, progress
 from deltasql.cli.spark import session_for
+from deltasql.model.counts import many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,11 +109,11 @@ def vacuum(
         with progress(of_phase, first=first, color=context.color) as on_progress:
             found = catalog.vacuum(name, dry_run=True, on_progress=on_progress, **options)
         if found and not dry_run:
-            make_sure(f"Delete {len(found)} files of {name}?", yes=yes)
+            make_sure(f"Delete {many(len(found), 'file')} of {name}?", yes=yes)
             with progress(of_phase, color=context.color) as on_progress:
                 found = catalog.vacuum(name, dry_run=False, on_progress=on_progress, **options)
     context.output.rows([{"path": path} for path in found], ("path",))
-    talk(f"{len(found)} files {'would be deleted' if dry_run else 'deleted'}")
+    talk(f"{many(len(found), 'file')} {'would be deleted' if dry_run else 'deleted'}")
 
 
 @click.command()

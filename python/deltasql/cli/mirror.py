@@ -20,6 +20,7 @@ from deltasql.cli.context import (
 from deltasql.cli.metrics import metrics_served, opentelemetry_option
 from deltasql.cli.progress import busy, counted, of_mirror, of_phase, progress
 from deltasql.cli.signals import stopping
+from deltasql.model.counts import many
 
 if TYPE_CHECKING:
     import threading
@@ -106,7 +107,7 @@ def run(
     ):
         talk("reconciling" if once else "reconciling; stop with SIGTERM or Ctrl-C")
         published = _run_once(context, catalog, stop) if once else _run(context, catalog, stop)
-    talk(f"stopped; {published} versions published")
+    talk(f"stopped; {many(published, 'version')} published")
 
 
 @mirror.command()
@@ -124,7 +125,7 @@ def publish(context: Context, table: str | None) -> None:
         counted("publishing", color=context.color) as on_progress,
     ):
         published = catalog.mirror.publish(name, on_progress=on_progress)
-    talk(f"{published} versions published")
+    talk(f"{many(published, 'version')} published")
 
 
 @mirror.command()
@@ -275,7 +276,7 @@ def add_target(context: Context, table: str, name: str, location: str) -> None:
         catalog.mirror.add_target(full_name, name, location)
         with counted(f"publishing to {name}", color=context.color) as on_progress:
             published = catalog.mirror.publish(full_name, on_progress=on_progress)
-    talk(f"{published} versions published")
+    talk(f"{many(published, 'version')} published")
 
 
 @targets.command(name="remove")

@@ -10,6 +10,7 @@ import click
 
 from deltasql.cli.context import talk
 from deltasql.cli.output import Output, csv_writer, say
+from deltasql.model.counts import many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,10 +47,9 @@ def show_rows(context: Context, answer: pa.RecordBatchReader, most: int | None) 
         click.echo("\n]")
     else:
         shown = [dict(zip(names, map(plain, row), strict=True)) for row in rows]
-        is_cut = most is not None and len(shown) > most
         Output(context.format, color=context.color, exact=True).rows(shown[:most], names)
-        if is_cut:
-            talk(f"the first {most} rows; --limit or another --format shows more")
+        if most is not None and len(shown) > most:
+            talk(f"the first {many(most, 'row')}; --limit or another --format shows more")
 
 
 def plain(value: Any) -> Any:

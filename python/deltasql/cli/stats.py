@@ -8,6 +8,7 @@ import click
 
 from deltasql.cli.progress import busy
 from deltasql.cli.sizes import bar_text, count_text, size_text
+from deltasql.model.counts import many
 
 if TYPE_CHECKING:
     from deltasql.api.inspect.overview import Overview, TableSummary
@@ -75,8 +76,8 @@ def _show_tables(context: Context, overview: Overview) -> None:
     context.output.rows([_readable(each) for each in overview.tables], TABLES)
     totals = overview.totals
     click.echo(
-        f"{count_text(totals.tables)} tables, {count_text(totals.files)} files, "
-        f"{size_text(totals.bytes)}; {count_text(totals.commits)} commits in the last 24 hours",
+        f"{many(totals.tables, 'table')}, {many(totals.files, 'file')}, "
+        f"{size_text(totals.bytes)}; {many(totals.commits, 'commit')} in the last 24 hours",
         err=True,
     )
 

@@ -12,6 +12,7 @@ import click
 from deltasql.cli.context import Context, talk
 from deltasql.cli.output import visible
 from deltasql.cli.signals import stopping
+from deltasql.model.counts import many
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -117,8 +118,9 @@ def lag_text(mirror: Iterable[MirrorStatus]) -> str:
     worst = max(found, key=lambda each: each.lag_s)
     waiting = sum(each.pending for each in found)
     shut = sum(each.state in ("FAILED", "QUARANTINED") for each in found)
-    failing = f", {shut} targets fail" if shut else ""
-    return f"mirror: {waiting:,} versions wait{failing}; {worst.table} for {worst.lag_s:,.1f} s"
+    failing = f", failing: {many(shut, 'target')}" if shut else ""
+    longest = f"{worst.table} for {worst.lag_s:,.1f} s"
+    return f"mirror: {many(waiting, 'version')} to publish{failing}; {longest}"
 
 
 def _text(value: Any) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from deltasql.console.units import brief, count, percent, size
+from deltasql.console.units import brief, percent, size
+from deltasql.model.counts import many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ def commits_per_hour(hours: Sequence[HourCount]) -> Markup:
         Bar(
             each.commits,
             _hour_label(each.hour, len(hours)),
-            f"{each.hour:%a %d %b, %H:00}: {count(each.commits)} commits",
+            f"{each.hour:%a %d %b, %H:00}: {many(each.commits, 'commit')}",
         )
         for each in hours
     ]
@@ -53,7 +54,7 @@ def size_histogram(buckets: Sequence[SizeBucket], *, width: int = HALF) -> Marku
     for each in buckets[: max(used + 1, 6)]:
         upto = "and more" if each.high is None else f"to {size(each.high)}"
         label = f"≥ {size(each.low)}" if each.high is None else f"< {size(each.high)}"
-        hint = f"{size(each.low)} {upto}: {count(each.files)} files, {size(each.bytes)}"
+        hint = f"{size(each.low)} {upto}: {many(each.files, 'file')}, {size(each.bytes)}"
         bars.append(Bar(each.files, label, hint))
     return bar_chart(bars, "Files by size", height=200, width=width)
 
@@ -173,7 +174,7 @@ def heat_map(partitions: Sequence[PartitionStats], *, width: int = WIDE) -> Mark
     for place, each in enumerate(ordered):
         shade = 0 if not each.bytes else 1 + min(_SHADES - 1, int(_SHADES * each.bytes / most))
         hint = (
-            f"{each.label}: {count(each.files)} files, {size(each.bytes)}"
+            f"{each.label}: {many(each.files, 'file')}, {size(each.bytes)}"
             f" ({percent(each.share)} of the table)"
         )
         cell = _tag(

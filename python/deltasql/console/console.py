@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from deltasql.exceptions import MissingDriverError
+from deltasql.model.counts import many
 
 try:
     import jinja2
@@ -286,6 +287,7 @@ def _templates() -> jinja2.Environment:
         short=overview.short,
         quoted=overview.quoted,
         cell=cell,
+        many=many,
         masked=masked,
         redact=redact,
     )

@@ -34,6 +34,7 @@ from deltasql.mirror.log_files import actions_span, commit_file
 from deltasql.mirror.log_listing import find_log
 from deltasql.mirror.sql_state import SqlState
 from deltasql.model.actions import CommitInfo
+from deltasql.model.counts import many
 from deltasql.model.json_text import load_json
 from deltasql.storage import open_storage, parse_location
 from deltasql.store.records import Head, VersionRow
@@ -277,8 +278,8 @@ class _Export:
         if lost:
             more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
             raise TxnLogStorageError(
-                f"{len(lost)} files of version {self._span.last} of {self._table.full_name} are "
-                f"not there: {', '.join(lost[:_SHOWN])}{more}",
+                f"missing of version {self._span.last} of {self._table.full_name}: "
+                f"{many(len(lost), 'file')}, {', '.join(lost[:_SHOWN])}{more}",
                 location=self._table.location,
                 operation="export",
                 help="Restore the files and run the export again, which goes on where it was; or "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from deltasql.model.counts import many
+
 _SHOWN = 10
 
 
@@ -69,9 +71,9 @@ class ExportReport:
         span = f"versions {self.first_version} to {self.last_version}"
         if self.first_version == self.last_version:
             span = f"version {self.last_version}"
-        what = f"{self.commits} commits"
+        what = many(self.commits, "commit")
         if self.with_data:
-            what += f", {self.files} files of {self.bytes:,} bytes"
+            what += f", {many(self.files, 'file')} of {many(self.bytes, 'byte')}"
         lines = [f"{self.table}: {span} exported to {self.directory} ({what})"]
         if not self.with_data:
             lines.append(f"  the data stays at {self.location}")
@@ -79,7 +81,7 @@ class ExportReport:
             lines.append("  an export that was cut short was continued")
         if self.gone:
             lines.append(
-                f"  {len(self.gone)} files of older versions are gone: those versions cannot be "
+                f"  gone: {many(len(self.gone), 'file')} of older versions, which cannot be "
                 "read there, as they cannot here"
             )
             lines += [f"    {path}" for path in self.gone[:_SHOWN]]

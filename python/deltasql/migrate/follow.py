@@ -26,6 +26,7 @@ from deltasql.migrate.load_table import Loaded, load_commits
 from deltasql.mirror.log_files import commit_file
 from deltasql.mirror.log_listing import LOG_FOLDER, list_log, sort_files
 from deltasql.mirror.targets import OWN
+from deltasql.model.counts import many
 from deltasql.storage import absolute_location, open_storage
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
@@ -78,9 +79,10 @@ class FollowReport:
 
     def summary(self) -> str:
         """Return the report as text."""
+        added = f"{many(self.commits, 'commit')} with {many(self.files, 'file')} added"
         lines = [
             f"{self.table}: {self.state}, versions {self.first_version} to {self.last_version}, "
-            f"{self.commits} commits with {self.files} files added, from {self.source}"
+            f"{added}, from {self.source}"
         ]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 

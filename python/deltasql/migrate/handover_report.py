@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.migrate.authority import serious, wrong_for_readers
+from deltasql.model.counts import many
 
 if TYPE_CHECKING:
     from deltasql.mirror.verify import VerifyReport
@@ -67,7 +68,7 @@ class CutoverReport(HandoverReport):
 
     def _told(self) -> list[str]:
         rest = "to catch up with" if self.state == "would cut over" else "caught up with"
-        lines = [f"{self.state}, {self.caught_up} commits of the log {rest}"]
+        lines = [f"{self.state}, {many(self.caught_up, 'commit')} of the log {rest}"]
         if self.version is not None:
             lines.append(f"version {self.version} turns in-commit timestamps on")
         return lines
@@ -91,12 +92,12 @@ class RollbackReport(HandoverReport):
         return self.verification is None or not wrong_for_readers(self.verification)
 
     def _told(self) -> list[str]:
-        has, were = "has", "were"
+        has, published = "has", "published"
         if self.state == "would roll back":
-            has, were = "would have", "would be"
+            has, published = "would have", "to publish"
         lines = [
             f"{self.state}, the log at {self.location} {has} version {self.version}, "
-            f"{self.published} versions {were} published"
+            f"{many(self.published, 'version')} {published}"
         ]
         if self.timestamps_dropped:
             lines.append(f"version {self.version} drops in-commit timestamps")

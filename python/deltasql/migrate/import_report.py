@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from deltasql.model.counts import many
+
 if TYPE_CHECKING:
     from deltasql.exceptions import TxnLogError
     from deltasql.mirror.verify import VerifyReport
@@ -121,14 +123,14 @@ class ImportReport:
         """Return the report as text."""
         lines = [f"{self.table or self.source}: {self.state}"]
         if self.last_version is not None:
+            live = f"{many(self.live_files, 'file')} of {many(self.live_bytes, 'byte')}"
             lines.append(
-                f"  versions {self.first_version} to {self.last_version}, {self.live_files} "
-                f"files of {self.live_bytes} bytes, from {self.source}"
+                f"  versions {self.first_version} to {self.last_version}, {live}, "
+                f"from {self.source}"
             )
         if self.commits:
-            lines.append(
-                f"  {self.commits} commits with {self.files} files in {self.seconds:.1f} s"
-            )
+            loaded = f"{many(self.commits, 'commit')} with {many(self.files, 'file')}"
+            lines.append(f"  {loaded} in {self.seconds:.1f} s")
         if self.verification is not None:
             lines.append(f"  {_verified(self.verification)}")
         if self.error is not None:
@@ -176,13 +178,13 @@ class ImportSummary:
         for each in self.tables:
             if each.error is not None or each.warnings:
                 lines += ["", each.summary()]
-        lines += ["", f"{len(self.tables)} tables below {self.root}, {len(failed)} failed"]
+        lines += ["", f"{many(len(self.tables), 'table')} below {self.root}, {len(failed)} failed"]
         return "\n".join(lines)
 
 
 def _verified(found: VerifyReport) -> str:
     versions = ", ".join(str(version) for version in found.versions)
-    return f"verified: {found.commits} commits, and all that holds at version {versions}"
+    return f"verified: {many(found.commits, 'commit')}, and all that holds at version {versions}"
 
 
 def _row(each: ImportReport) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from deltasql.exceptions import TableExistsError, TxnLogUriError, VersionTakenEr
 from deltasql.migrate.names import told_name
 from deltasql.mirror import status
 from deltasql.mirror.targets import targets_of
+from deltasql.model.counts import many
 from deltasql.storage import parse_location
 from deltasql.storage.location import location_url
 from deltasql.store.records import TableRow
@@ -131,7 +132,7 @@ def refuse_unpublished(run: ImportRun, known: Sequence[TableRow]) -> None:
             continue
         if not run.options.force:
             raise TableExistsError(
-                f"the dropped table {each.full_name} has {own.pending} versions that are not yet "
+                f"the dropped table {each.full_name} has {many(own.pending, 'version')} not yet "
                 f"in the log at {run.storage.location}",
                 table=each.full_name,
                 help="Bring it back with undrop and publish it, then import; force=True (--force) "

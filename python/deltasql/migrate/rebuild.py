@@ -24,6 +24,7 @@ from deltasql.migrate.names import choose_name, layout_name, told_name
 from deltasql.mirror.log_listing import list_log
 from deltasql.mirror.read_log import stream_state
 from deltasql.mirror.status import mark_published
+from deltasql.model.counts import many
 from deltasql.storage import absolute_location, join_location, open_storage
 from deltasql.store.dialect import Fault
 from deltasql.store.records import TableRow
@@ -82,7 +83,7 @@ class RebuildReport:
 
     def summary(self) -> str:
         """Return the report as text, one line per table."""
-        lines = [f"{len(self.tables)} tables found"]
+        lines = [f"{many(len(self.tables), 'table')} found"]
         for each in self.tables:
             span = f"{each.first_version} to {each.last_version}"
             line = f"  {each.name or '?'}: {each.state}, versions {span}, {each.loaded} loaded, "

@@ -21,6 +21,7 @@ from deltasql.mirror.log_listing import LAST_CHECKPOINT, find_log
 from deltasql.mirror.targets import OWN, targets_of
 from deltasql.mirror.verify import VerifyReport, missing_versions, verify_table
 from deltasql.model.clock import now_ms
+from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
 from deltasql.phases import reached
@@ -33,14 +34,9 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 
-_DONE = (
-    *("commits published", "commits replaced", "checkpoints written", "checksums written"),
-    "files kept aside",
-)
-_TO_DO = (
-    *("commits to publish", "commits to replace", "checkpoints to write", "checksums to write"),
-    "files to keep aside",
-)
+_NOUNS = ("commit", "commit", "checkpoint", "checksum", "file")
+_DONE = ("published", "replaced", "written", "written", "kept aside")
+_TO_DO = ("to publish", "to replace", "to write", "to write", "to keep aside")
 
 
 @dataclass(slots=True)
@@ -82,10 +78,14 @@ class RepairReport:
 
     def summary(self) -> str:
         """Return the report as text."""
-        words = _TO_DO if self.dry_run else _DONE
+        fates = _TO_DO if self.dry_run else _DONE
         versions = (self.published, self.replaced, self.checkpoints, self.checksums)
         counts = [*map(len, versions), len(self.aside)]
-        told = [f"{count} {word}" for word, count in zip(words, counts, strict=True) if count]
+        told = [
+            f"{many(count, noun)} {fate}"
+            for count, noun, fate in zip(counts, _NOUNS, fates, strict=True)
+            if count
+        ]
         lines = [f"{self.table}: {', '.join(told) or 'nothing to repair'}"]
         if self.dry_run:
             lines.append("  nothing was changed")

@@ -23,6 +23,7 @@ from deltasql.mirror.verify_checks import (
 )
 from deltasql.mirror.verify_checksums import check_checksums
 from deltasql.mirror.verify_stock import compare_stock
+from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.protocol import reader_features
 
@@ -117,21 +118,22 @@ class VerifyReport:
 
     def summary(self) -> str:
         """Return the report as text, one line per difference."""
-        state = f"{self.total} differences" if self.total else "ok"
+        state = many(self.total, "difference") if self.total else "ok"
         lines = [
             f"{self.table}: {state} (version {self.sql_version} in SQL, "
             f"{'none' if self.log_version is None else self.log_version} in the log; "
-            f"{self.commits} commits, {len(self.versions)} states, {len(self.checkpoints)} "
-            f"checkpoints and {self.checksums} checksums compared)"
+            f"{many(self.commits, 'commit')}, {many(len(self.versions), 'state')}, "
+            f"{many(len(self.checkpoints), 'checkpoint')} and "
+            f"{many(self.checksums, 'checksum')} compared)"
         ]
         if self.checked_from:
             lines.append(f"  checked from version {self.checked_from} on: the log starts there")
         if self.pending:
-            lines.append(f"  {self.pending} versions are not published yet")
+            lines.append(f"  not published yet: {many(self.pending, 'version')}")
         if self.foreign_bytes:
             lines.append(
-                f"  {len(self.foreign_bytes)} commits keep the bytes of another writer, with the "
-                "content of SQL"
+                f"  {many(len(self.foreign_bytes), 'commit')} with the bytes of another writer and "
+                "the content of SQL"
             )
         lines += [f"  {note}" for note in self.notes]
         lines += [f"  {each}" for each in self.differences]

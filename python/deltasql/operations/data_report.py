@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from deltasql.model.counts import many
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -102,12 +104,13 @@ class DataReport:
     def summary(self) -> str:
         """Return the report as text, one line per difference."""
         at = "" if self.version is None else f" at version {self.version}"
-        rows = "" if self.rows is None else f", {self.rows} rows"
+        rows = "" if self.rows is None else f", {many(self.rows, 'row')}"
         seen = (
             "" if self.compared_with is None else f", every row compared with {self.compared_with}"
         )
-        head = f"{self.table}: data{at}: {self.files} files of {self.size_bytes} bytes{rows}{seen}"
-        state = "ok" if self.ok else f"{self.total} differences"
+        what = f"{many(self.files, 'file')} of {many(self.size_bytes, 'byte')}"
+        head = f"{self.table}: data{at}: {what}{rows}{seen}"
+        state = "ok" if self.ok else many(self.total, "difference")
         lines = [f"{head}: {state}", *self.notes, *map(str, self.differences)]
         if self.total > len(self.differences):
             lines.append(f"… and {self.total - len(self.differences)} more")

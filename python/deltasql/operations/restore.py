@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
 from deltasql.model.actions import AddFile
+from deltasql.model.counts import many
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.operations.change_data import tell_whole_files
 from deltasql.operations.clustering import restore_clustering
@@ -56,8 +57,8 @@ def restore(
         if gone:
             raise TxnLogError(
                 f"Find missing file {gone[0]} when restore.",
-                help=f"{len(gone)} files of that version were deleted, by VACUUM perhaps. Choose a "
-                "later version, or set ignore_missing_files (--ignore-missing-files).",
+                help=f"That version lacks {many(len(gone), 'file')}, deleted by VACUUM perhaps. "
+                "Choose a later version, or set ignore_missing_files (--ignore-missing-files).",
             )
     target.remove(removed)
     _bring_back(target, [add_file(row) for row in restored.to_pylist()])

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from deltasql.api.inspect.page import Shown
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.counts import many
 from deltasql.model.properties import TableProperties
 from deltasql.operations.optimize import wanted_file_size
 from deltasql.operations.vacuum import KEPT, MARK, RETAINED
@@ -71,8 +72,8 @@ def advice(measured: Measured, name: str) -> MaintenanceAdvice:
         )
     if vacuum.overdue:
         suggestions.append(
-            f"deltasql vacuum {name}: {vacuum.files:,} files of {vacuum.bytes:,} bytes are no "
-            "longer needed"
+            f"deltasql vacuum {name}: no longer needed are {many(vacuum.files, 'file')} of "
+            f"{many(vacuum.bytes, 'byte')}"
         )
     return MaintenanceAdvice(name, measured.snapshot.version, optimize, vacuum, tuple(suggestions))
 

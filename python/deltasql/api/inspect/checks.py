@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltasql.api.inspect.page import Shown
+from deltasql.model.counts import many
 from deltasql.store.health import (
     altered_migrations,
     ledger,
@@ -164,7 +165,7 @@ def integrity(store: Store, only: str | None) -> Iterator[Check]:
                 name,
             )
     if not problems:
-        yield Check("integrity", OK, f"heads of {looked:,} tables looked at")
+        yield Check("integrity", OK, f"heads of {many(looked, 'table')} looked at")
 
 
 def _head_problems(facts: tuple[int | None, ...]) -> Iterator[str]:
@@ -188,7 +189,7 @@ def _head_problems(facts: tuple[int | None, ...]) -> Iterator[str]:
 
 def orphans(store: Store) -> Check:
     """Look for rows of tables that are not there."""
-    found = {row[0]: f"{row[1]:,} rows" for row in store.query("orphan_rows") if row[1]}
+    found = {row[0]: many(row[1], "row") for row in store.query("orphan_rows") if row[1]}
     for place, _ in store.query("orphan_logs"):
         found.setdefault(place, "a whole table")
     if found:

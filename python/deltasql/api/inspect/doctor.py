@@ -17,6 +17,7 @@ from deltasql.mirror.checksum import checksum_file
 from deltasql.mirror.status import status_of
 from deltasql.mirror.targets import FAILED, QUARANTINED, all_targets
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.counts import many
 from deltasql.model.json_text import load_json
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
@@ -97,7 +98,7 @@ def _mirror(catalog: Catalog, table_ids: set[int]) -> Iterator[Check]:
             problems += 1
             yield check
     if not problems:
-        yield Check("mirror", OK, f"{len(targets):,} targets, none behind or failing")
+        yield Check("mirror", OK, f"{many(len(targets), 'target')}, none behind or failing")
 
 
 def _mirror_problem(catalog: Catalog, target: Target) -> Check | None:
@@ -117,7 +118,7 @@ def _mirror_problem(catalog: Catalog, target: Target) -> Check | None:
         return Check(
             "mirror",
             FAILURE,
-            f"{found.attempts} attempts failed{place} at version "
+            f"{many(found.attempts, 'attempt')} failed{place} at version "
             f"{found.published_version + 1}: {error}",
             f"Mend the cause, then deltasql mirror publish {name}.",
             name,
@@ -126,7 +127,8 @@ def _mirror_problem(catalog: Catalog, target: Target) -> Check | None:
         return Check(
             "mirror",
             WARNING,
-            f"{found.pending:,} versions wait{place}, the oldest for {found.lag_s:,.0f} s",
+            f"not published yet: {many(found.pending, 'version')}{place}, the oldest for "
+            f"{found.lag_s:,.0f} s",
             "deltasql mirror run publishes them.",
             name,
         )
@@ -140,7 +142,7 @@ def _intents(catalog: Catalog) -> Check:
     return Check(
         "intents",
         WARNING,
-        f"{count:,} files were announced and never committed, the oldest "
+        f"announced and never committed: {many(count, 'file')}, the oldest "
         f"{from_ms(oldest):%Y-%m-%d}",
         "deltasql vacuum deletes them once they are older than the retention.",
     )
@@ -182,7 +184,7 @@ def _tables(catalog: Catalog, chosen: list[CatalogTable], cache: TotalsCache) ->
             )
     for name in ("storage", "totals", "small files", "vacuum"):
         if not any(each.name == name for each in found):
-            yield Check(name, OK, f"{len(latest):,} tables looked at")
+            yield Check(name, OK, f"{many(len(latest), 'table')} looked at")
 
 
 def _table(
@@ -204,7 +206,8 @@ def _table(
             yield Check(
                 "vacuum",
                 WARNING,
-                f"{vacuum.files:,} files of {vacuum.bytes:,} bytes are older than the retention",
+                f"older than the retention: {many(vacuum.files, 'file')} of "
+                f"{many(vacuum.bytes, 'byte')}",
                 f"deltasql vacuum {name} deletes them.",
                 name,
             )
@@ -215,18 +218,18 @@ def _small_files(catalog: Catalog, totals: dict[int, TableTotals]) -> dict[int, 
 
     The average says nothing here: few large files hide any number of small ones.
     """
-    many = [each for each, found in totals.items() if found.sums.files >= _MANY_FILES]
-    if not many:
+    crowded = [each for each, found in totals.items() if found.sums.files >= _MANY_FILES]
+    if not crowded:
         return {}
     told = {}
-    for row in catalog.store.query("small_files", table_ids=many, below=SMALL_BELOW):
+    for row in catalog.store.query("small_files", table_ids=crowded, below=SMALL_BELOW):
         table_id, small, size, partitions = map(int, row)
         files = totals[table_id].sums.files
         left = max(partitions, size // DEFAULT_FILE_SIZE)
         if small - left >= max(_MANY_FILES, files * WORTHWHILE_SHARE):
             told[table_id] = (
                 f"{small:,} of {files:,} files have {size // small:,} bytes on average, "
-                f"in {partitions:,} partitions"
+                f"in {many(partitions, 'partition')}"
             )
     return told
 
