@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 Columns = Literal["files_all", "files_brief", "files_to_read"]
 # A refresh appends a chunk; so many of them are joined into one now and then.
 _MAX_CHUNKS = 64
-# From this many files on, Arrow from the driver beats rows.
+# From this many files on, Arrow from the driver beats rows; PostgreSQL's takes a connection of its
+# own, which reads the types of all that the database has.
 _BULK_FILES = 1_000
 
 
@@ -81,37 +82,31 @@ class FileCache:
 
 
 def _fetch(snapshot: Snapshot, columns: Columns, *, first_file_id: int) -> pa.Table:
-    table = snapshot.store.arrow(
-        columns,
-        table_id=snapshot.table.table_id,
-        version=snapshot.version,
-        first_file_id=first_file_id,
-        next_file_id=snapshot.next_file_id,
-    )
-    return from_arrow(table, columns)
+    """Fetch the files of a snapshot from one on."""
+    asked = {
+        "table_id": snapshot.table.table_id,
+        "version": snapshot.version,
+        "first_file_id": first_file_id,
+        "next_file_id": snapshot.next_file_id,
+    }
+    if snapshot.next_file_id - first_file_id > _BULK_FILES:
+        return from_arrow(snapshot.store.arrow(columns, **asked), columns)
+    return to_arrow(from_rows(snapshot.store.query(columns, **asked), columns))
 
 
 def _refresh(snapshot: Snapshot, columns: Columns, entry: _Entry) -> pa.Table:
     """Apply only what changed between the remembered version and this one."""
-    table_id = snapshot.table.table_id
     removed = snapshot.store.query(
-        "removed_ids_between", table_id=table_id, after=entry.version, last=snapshot.version
+        "removed_ids_between",
+        table_id=snapshot.table.table_id,
+        after=entry.version,
+        last=snapshot.version,
     )
     files = entry.files
     if removed:
         gone = pa.array([row[0] for row in removed], pa.int64())
         files = files.filter(pc.invert(pc.is_in(files["file_id"], value_set=gone)))
-    added = snapshot.next_file_id - entry.next_file_id
-    if added > _BULK_FILES:
+    if snapshot.next_file_id > entry.next_file_id:
         more = _fetch(snapshot, columns, first_file_id=entry.next_file_id)
         files = pa.concat_tables([files, more])
-    elif added > 0:
-        rows = snapshot.store.query(
-            columns,
-            table_id=table_id,
-            version=snapshot.version,
-            first_file_id=entry.next_file_id,
-            next_file_id=snapshot.next_file_id,
-        )
-        files = pa.concat_tables([files, to_arrow(from_rows(rows, columns))])
     return files.combine_chunks() if files["file_id"].num_chunks > _MAX_CHUNKS else files
