@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 
+import httpx
 import pyarrow as pa
 from fastapi import FastAPI, HTTPException, Request
 
@@ -64,17 +65,16 @@ async def orders(request: Request) -> list[dict[str, object]]:
     return [row async for batch in table.scan() for row in batch.to_pylist()]
 
 
-def main() -> None:
-    from fastapi.testclient import TestClient
-
-    with TestClient(app) as client:
-        print("a pen:", client.post("/orders/pen?amount=2").json())
-        print("too much ink:", client.post("/orders/ink?amount=2").json())
-        with ThreadPoolExecutor(4) as buyers:
-            answers = list(buyers.map(lambda _: client.post("/orders/pen").status_code, range(4)))
-        print("four buyers, three pens:", sorted(answers))
-        print("sold:", sum(row["amount"] for row in client.get("/orders").json()))
+async def main() -> None:
+    inside = httpx.ASGITransport(app)  # without a network
+    async with lifespan(app), httpx.AsyncClient(transport=inside, base_url="http://shop") as client:
+        print("a pen:", (await client.post("/orders/pen?amount=2")).json())
+        print("too much ink:", (await client.post("/orders/ink?amount=2")).json())
+        answers = await asyncio.gather(*(client.post("/orders/pen") for _ in range(4)))
+        print("four buyers, three pens:", sorted(each.status_code for each in answers))
+        sold = (await client.get("/orders")).json()
+        print("sold:", sum(row["amount"] for row in sold))
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

@@ -74,4 +74,6 @@ def show(what: str, uri: str) -> None:
 
 
 if __name__ == "__main__":
-    main(SparkSession.builder.getOrCreate())
+    session = SparkSession.builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")  # the death on purpose would fill the screen
+    main(session)

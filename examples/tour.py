@@ -37,7 +37,8 @@ with catalog.begin() as tx:
 print(catalog.query("SELECT count(*) AS n FROM orders").read_all().to_pylist())
 
 # %% Care
-print(catalog.optimize("orders")["numFilesAdded"], "files,", catalog.vacuum("orders"), "to delete")
+print("new files:", catalog.optimize("orders")["numFilesAdded"])
+print("to delete:", catalog.vacuum("orders"))
 print([check.name for check in catalog.inspect.doctor().checks if check.status != "ok"])
 
 # %% Anybody reads it

@@ -36,13 +36,15 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 def loaded(load: Load) -> None:
     """Print what a batch did."""
     line(
-        f"batch {load.batch}: customers {_changes(load.customers)}, orders "
+        f"batch {load.batch}: customers {_changes(load.customers)}; orders "
         f"{_changes(load.orders)}, {load.repeated} repeated, {load.quarantined} quarantined"
     )
 
 
 def _changes(metrics: Mapping[str, int]) -> str:
-    return f"+{metrics['num_target_rows_inserted']} ~{metrics['num_target_rows_updated']}"
+    return (
+        f"{metrics['num_target_rows_inserted']} new, {metrics['num_target_rows_updated']} changed"
+    )
 
 
 def plot(known: Mapping[int, Sales], problems: Mapping[str, int], path: Path) -> Path:

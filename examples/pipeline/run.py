@@ -53,6 +53,8 @@ def main(arguments: list[str] | None = None, spark: SparkSession | None = None) 
         if spark is None:
             session.stop()
     report.heading(f"Done in {time.monotonic() - started:.0f} s.")
+    if options.uri is None:
+        report.line(f"Look at the tables: .venv/bin/deltasql --uri '{uri}' ui --open")
     return 0 if agree else 1
 
 
