@@ -329,3 +329,11 @@ def test_transaction_versions_are_those_of_the_handles_version(uri: str) -> None
     assert DeltaTable(uri).transaction_version("app") == 7
     assert DeltaTable(uri).transaction_version("other") is None
     assert DeltaTable(uri, version=2).transaction_version("app") is None
+
+
+def test_a_merge_copies_columns_with_backquotes_in_their_names(address: Address) -> None:
+    write_deltalake(address("quoted"), pa.table({"id": [1], "a`b": ["x"]}))
+    table = DeltaTable(address("quoted"))
+    merger = table.merge(pa.table({"id": [1, 2], "a`b": ["y", "z"]}), "s.id = t.id", "s", "t")
+    merger.when_matched_update_all().when_not_matched_insert_all().execute()
+    assert sorted(table.to_pyarrow_table()["a`b"].to_pylist()) == ["y", "z"]

@@ -93,7 +93,7 @@ def create_table_with_add_actions(
             new_table(tx, uri, schema, partition_by, properties, name, description)
         if add_actions:
             tx.stage_table(table, list(add_actions))
-        tell_created(tx.target(table), MODES[mode], replaces=exists)
+        tell_created(tx.target(table), MODES[mode], replaces=mode == "overwrite")
         tx.set_commit_properties(table, commit_properties)
         tx.set_post_commit(post_commithook_properties)
 

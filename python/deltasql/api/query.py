@@ -14,6 +14,7 @@ from deltalake._internal import PyQueryBuilder
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from deltasql.api.raw.arguments import check_text_given
 from deltasql.api.raw.excerpt import can_excerpt, excerpt
 from deltasql.api.raw.table import RawTable
 from deltasql.engine.choose import open_engine
@@ -62,6 +63,7 @@ class QueryBuilder(deltalake.QueryBuilder):
     def register(self, table_name: str, delta_table: deltalake.DeltaTable) -> QueryBuilder:
         """Give a table a name in queries, at the version that its handle has now."""
         raw: Any = delta_table._table
+        check_text_given(table_name)
         if not isinstance(raw, RawTable):
             self._query_builder.register(table_name=table_name, delta_table=raw)
             self._tables[table_name] = self._shown[table_name] = raw

@@ -36,7 +36,7 @@ def split_by_partition(
         return
     if codes is None:
         whole = table.select([name for name in table.column_names if name not in columns])
-        yield tuple(partition_text(table[name][0].as_py()) for name in columns), whole
+        yield tuple(_texts(table[name].slice(0, 1))[0] for name in columns), whole
         return
     order = pc.sort_indices(codes)
     runs = pc.run_end_encode(codes.take(order), run_end_type=pa.int64())
@@ -44,10 +44,10 @@ def split_by_partition(
     rows = kept if len(runs.run_ends) == 1 else kept.take(order)
     ends = runs.run_ends.to_pylist()
     firsts = order.take(pa.array([0, *ends[:-1]], pa.int64()))
-    values = [table[name].take(firsts).to_pylist() for name in columns]
+    values = [_texts(table[name].take(firsts)) for name in columns]
     start = 0
     for number, end in enumerate(ends):
-        yield tuple(partition_text(each[number]) for each in values), rows.slice(start, end - start)
+        yield tuple(each[number] for each in values), rows.slice(start, end - start)
         start = end
 
 
@@ -82,6 +82,19 @@ def partition_text(value: Any) -> str | None:
             return _binary_text(value)
         case _:
             return str(value)
+
+
+def _texts(column: pa.ChunkedArray) -> list[str | None]:
+    """Return values as the log has them; a float as deltalake writes it, in its own precision."""
+    if not pa.types.is_floating(column.type):
+        return [partition_text(value) for value in column.to_pylist()]
+    return [_float_text(text) for text in column.cast(pa.string()).to_pylist()]
+
+
+def _float_text(text: str | None) -> str | None:
+    if text is None or text.endswith("inf"):
+        return text
+    return "NaN" if text == "nan" else format(Decimal(text), "f").removesuffix(".0")
 
 
 def _codes(table: pa.Table, columns: Sequence[str]) -> pa.Array | None:

@@ -78,10 +78,15 @@ def _condition(entry: Filter, schema: StructType, partition_columns: Sequence[st
     if op in ("in", "not in") and isinstance(value, Iterable) and not isinstance(value, str):
         return _membership(column, list(value), name, empty_is_null, negated=op == "not in")
     raise TxnLogSchemaError(
-        f"Invalid partition filter found: {entry!r} has an unknown operator or a wrong value",
+        f"Invalid partition filter found: {_shown(entry)} has an unknown operator or a wrong value",
         column=name,
         help=f"Operators: {_OPERATORS}; in and not in take a list.",
     )
+
+
+def _shown(entry: Filter) -> str:
+    parts = (f'"{each}"' if isinstance(each, str) else repr(each) for each in entry)
+    return f"({', '.join(parts)})"
 
 
 def _membership(

@@ -129,10 +129,13 @@ def row_values(
     assigned: Assignments,
     generated: Mapping[str, exp.Expr],
     old: Callable[[StructField], exp.Expr],
+    *,
+    is_new: bool = False,
 ) -> dict[str, exp.Expr]:
     """Return the new value of every column; `old` tells what one is that is not set.
 
-    Generated columns that are not set follow those that they are made of.
+    Generated columns that are not set follow those that they are made of; in a new row each of
+    them is computed.
     """
     values = {
         member.name: new_value(member.type, (member.name,), assigned, old(member))
@@ -141,7 +144,7 @@ def row_values(
     for name, expression in generated.items():
         member = schema.find(name)
         uses = {node.name for node in expression.find_all(exp.Column)}
-        follows = any(sets_column(assigned, used) for used in uses)
+        follows = is_new or any(sets_column(assigned, used) for used in uses)
         if member is not None and follows and not sets_column(assigned, name):
             values[name] = generated_value(expression, values, member.type)
     return values

@@ -270,6 +270,7 @@ def inserted(
         column(BRANCH, SOURCE),
         generated,
         lambda member: typed_null(member.type),
+        is_new=True,
     ).select(exp.alias_(action_of(INSERTED), identifier(ACTION)))
 
 
@@ -280,8 +281,13 @@ def _projected(
     decided: exp.Expr,
     generated: Mapping[str, exp.Expr],
     old: Callable[[StructField], exp.Expr],
+    *,
+    is_new: bool = False,
 ) -> exp.Select:
-    values = [(each, row_values(schema, each.assigned, generated, old)) for each in branches]
+    values = [
+        (each, row_values(schema, each.assigned, generated, old, is_new=is_new))
+        for each in branches
+    ]
     query = rows
     for member in schema.fields:
         present = old(member)

@@ -8,6 +8,10 @@ from typing import Any
 
 from deltalake import Field
 
+from deltasql.exceptions import TxnLogProtocolError, TxnLogSchemaError
+from deltasql.model.partition_values import parse_partition_value
+from deltasql.model.schema import StructField, StructType, type_name
+
 
 def check_texts(*values: Any) -> None:
     """Refuse what is neither text nor None.
@@ -74,6 +78,35 @@ def check_columns(filters: Any, known: Sequence[str]) -> None:
     if unknown:
         shown = json.dumps(unknown, ensure_ascii=False)
         raise ValueError(f"Filters include columns that are not in table schema: {shown}")
+
+
+def check_partition_values(
+    filters: Any, schema: StructType, partition_columns: Sequence[str]
+) -> None:
+    """Refuse filters whose values a partition column cannot have: no file could be told apart."""
+    if not isinstance(filters, list | tuple) or not filters:
+        return
+    groups = [filters] if filters[0] and isinstance(filters[0][0], str) else filters
+    for entry in (each for group in groups for each in group):
+        found = schema.find(entry[0]) if entry and entry[0] in partition_columns else None
+        if found is None or len(entry) != 3:
+            continue
+        value = entry[2]
+        for each in value if isinstance(value, list | tuple | set | frozenset) else (value,):
+            _check_partition_value(each, found)
+
+
+def _check_partition_value(value: Any, column: StructField) -> None:
+    if value is None:
+        return
+    try:
+        parse_partition_value(str(value), column.type)
+    except TxnLogProtocolError as error:
+        raise TxnLogSchemaError(
+            f"Failed to parse value '{value}' as '{type_name(column.type)}'",
+            column=column.name,
+            help="Give a value of the partition column's type, or its text.",
+        ) from error
 
 
 def check_size(value: Any) -> None:

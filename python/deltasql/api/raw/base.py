@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from deltasql.exceptions import VersionNotFoundError
 from deltasql.model.told_protocol import told_protocol
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.uri import join_table_name
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
 
 T = TypeVar("T")
+
+
+def end_version_error(error: VersionNotFoundError, table: str | None) -> VersionNotFoundError:
+    """Say of a version that is not there what deltalake says, and what there is."""
+    return VersionNotFoundError(
+        f"LogSegment end version {error.latest} not the same as the specified end version "
+        f"{error.version}: {error.message}",
+        table=table,
+        version=error.version,
+        latest=error.latest,
+    )
 
 
 class RawBase:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from deltasql.api.merger import quoted
 from deltasql.api.raw.base import RawBase
 from deltasql.api.raw.properties import write_options
 from deltasql.model.schema_convert import schema_from_any
@@ -49,13 +50,13 @@ class MergeBuilder:
         return self.spec.merge_schema
 
     def when_matched_update(self, updates: Mapping[str, str], predicate: str | None) -> None:
-        self.spec.matched.append(Clause("update", predicate, dict(updates)))
+        self.spec.matched.append(Clause("update", predicate, self._readable(updates)))
 
     def when_matched_delete(self, predicate: str | None) -> None:
         self.spec.matched.append(Clause("delete", predicate))
 
     def when_not_matched_insert(self, updates: Mapping[str, str], predicate: str | None) -> None:
-        self.spec.not_matched.append(Clause("insert", predicate, dict(updates)))
+        self.spec.not_matched.append(Clause("insert", predicate, self._readable(updates)))
 
     def when_not_matched_by_source_update(
         self, updates: Mapping[str, str], predicate: str | None
@@ -64,6 +65,24 @@ class MergeBuilder:
 
     def when_not_matched_by_source_delete(self, predicate: str | None) -> None:
         self.spec.not_matched_by_source.append(Clause("delete", predicate))
+
+    def _readable(self, updates: Mapping[str, str]) -> dict[str, str]:
+        """Escape backquotes in names: deltalake's `..._all` writes them as they are."""
+        names = [field.name for field in self.arrow_schema if "`" in field.name]
+        if not names:
+            return dict(updates)
+        spelled = {f"`{name}`": quoted(name) for name in names}
+
+        def escaped(text: str) -> str:
+            before, dot, name = text.partition(".`")
+            given = f"`{name}" if dot else text
+            return (
+                f"{before}.{spelled[given]}"
+                if dot and given in spelled
+                else (spelled.get(text, text))
+            )
+
+        return {escaped(name): escaped(value) for name, value in updates.items()}
 
 
 class DmlSide(RawBase):

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pyarrow.compute as pc
 from arro3.core import RecordBatchReader, Table
 
-from deltasql.api.raw.arguments import check_columns
+from deltasql.api.raw.arguments import check_columns, check_partition_values
 from deltasql.api.raw.base import RawBase
 from deltasql.engine.addresses import data_addresses
 from deltasql.engine.live_files import LiveFiles
@@ -48,6 +48,7 @@ class FilesSide(RawBase):
         if file_pruning_predicate is None:
             listed = in_log_order(self.snapshot.file_paths())
         else:
+            self._check_values(file_pruning_predicate)
             listed = self.listed(file_pruning_predicate)
         return data_addresses(self.row.location, listed["path"].to_pylist())
 
@@ -71,6 +72,7 @@ class FilesSide(RawBase):
             texts = [known.get(number, "{}") for number in ids]
         else:
             check_columns(file_pruning_predicate, self.snapshot.schema.names)
+            self._check_values(file_pruning_predicate)
             texts = self.listed(file_pruning_predicate)["partition"].unique().to_pylist()
         names = self._physical_partition_names()
         found = set()
@@ -95,6 +97,7 @@ class FilesSide(RawBase):
         """Return each file with what is known of its rows, as pyarrow prunes by it."""
         from deltasql.api.raw.guarantees import guarantees
 
+        self._check_values(file_pruning_predicate)
         listed = self.listed(file_pruning_predicate)
         paths = [unquote(path) for path in listed["path"].to_pylist()]
         known = guarantees(self.snapshot.metadata, listed, self.live(listed), schema)
@@ -106,6 +109,10 @@ class FilesSide(RawBase):
 
         listed = self.listed()
         return RecordBatchReader.from_arrow(selections(self.live(listed), listed))
+
+    def _check_values(self, predicate: Pruning | None) -> None:
+        snapshot = self.snapshot
+        check_partition_values(predicate, snapshot.schema, snapshot.partition_columns)
 
     def get_num_index_cols(self) -> int:
         """Return how many columns get statistics; -1 is all."""

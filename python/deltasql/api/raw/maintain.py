@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import operator
 import time
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.raw.base import RawBase
+from deltasql.api.raw.base import RawBase, end_version_error
 from deltasql.api.raw.properties import write_options
 from deltasql.api.vacuum import vacuum
+from deltasql.exceptions import VersionNotFoundError
 from deltasql.operations.clustering import plan_optimize
 from deltasql.operations.optimize import stage_bins
 from deltasql.operations.zorder import plan_z_order
@@ -133,16 +135,21 @@ class MaintainSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
         """Make the table what it was at a version or a moment; returns metrics as JSON."""
-        metrics = self._commit(
-            lambda tx: tx.restore(
-                self.name,
-                target,
-                ignore_missing_files=ignore_missing_files,
-                protocol_downgrade_allowed=protocol_downgrade_allowed,
-            ),
-            commit_properties,
-            post_commithook_properties,
-        )
+        try:
+            metrics = self._commit(
+                lambda tx: tx.restore(
+                    self.name,
+                    target,
+                    ignore_missing_files=ignore_missing_files,
+                    protocol_downgrade_allowed=protocol_downgrade_allowed,
+                ),
+                commit_properties,
+                post_commithook_properties,
+            )
+        except VersionNotFoundError as error:
+            if error.latest is None:
+                raise
+            raise end_version_error(error, self.name) from error
         return json.dumps(metrics)
 
     def undo(
@@ -182,6 +189,8 @@ class MaintainSide(RawBase):
         keep_versions: list[int] | None = None,
     ) -> list[str]:
         """Delete files that no retained version needs; returns their names."""
+        if retention_hours is not None:
+            operator.index(retention_hours)  # refuses what is no whole number
 
         def commit(operate: Callable[[MultiTableTransaction], None]) -> None:
             self._commit(operate, commit_properties, post_commithook_properties)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.api.raw.alter import AlterSide
+from deltasql.api.raw.base import end_version_error
 from deltasql.api.raw.cdf import CdfSide
 from deltasql.api.raw.dml import DmlSide
 from deltasql.api.raw.maintain import MaintainSide
@@ -41,13 +42,7 @@ class RawTable(ReadSide, WriteSide, DmlSide, MaintainSide, AlterSide, CdfSide):
         try:
             return cls(catalog, row, version=wanted)
         except VersionNotFoundError as error:
-            raise VersionNotFoundError(
-                f"LogSegment end version {error.latest} not the same as the specified end version "
-                f"{wanted}: {error.message}",
-                table=uri.table_name,
-                version=wanted,
-                latest=error.latest,
-            ) from error
+            raise end_version_error(error, uri.table_name) from error
 
     @staticmethod
     def is_deltatable(

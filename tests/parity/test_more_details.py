@@ -1,0 +1,78 @@
+"""More details that code looks at: names, partition values, words of errors, column order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import Field, Schema
+from deltalake.exceptions import DeltaError
+from deltalake.schema import PrimitiveType
+
+from tests.parity.lakes import Lake, column, rows, sample
+
+
+def test_a_generated_constant_is_filled_in_by_a_merge(lake: Lake) -> None:
+    fixed = Field("y", PrimitiveType("integer"), metadata={"delta.generationExpression": "5"})
+    table = lake.DeltaTable.create(lake.uri("t"), Schema([Field("id", "long"), fixed]))
+    merger = table.merge(pa.table({"id": [7]}), "s.id = t.id", "s", "t")
+    merger.when_not_matched_insert({"id": "s.id"}).execute()
+    assert rows(table) == [{"id": 7, "y": 5}]
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [[("y", "=", "abc")], [[("y", "=", "2020")], [("y", "in", ["1", "x"])]], [("y", "<", 2020.5)]],
+    ids=str,
+)
+def test_values_that_a_partition_column_cannot_have(lake: Lake, filters: Any) -> None:
+    data = pa.table({"id": [1, 2], "y": [2020, 2021]})
+    table = lake.make("t", data, partition_by="y")
+    for call in (table.file_uris, table.partitions):
+        with pytest.raises(DeltaError, match=r"Failed to parse value '.*' as 'long'"):
+            call(file_pruning_predicate=filters)
+    with pytest.raises(DeltaError, match="Failed to parse value"):
+        table.to_pyarrow_dataset(file_pruning_predicate=filters)
+
+
+def test_an_operator_that_is_none_is_named_with_its_filter(lake: Lake) -> None:
+    table = lake.make("t", sample(), partition_by="p")
+    with pytest.raises(DeltaError, match=r'Invalid partition filter found: \("p", "like", "a"\)'):
+        table.file_uris(file_pruning_predicate=[("p", "like", "a")])
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [(pa.float64(), ["-2", "0.1", "100000000000000000000", "3"]), (pa.float32(), ["0.1", "3"])],
+    ids=str,
+)
+def test_floats_as_partitions(lake: Lake, kind: pa.DataType, texts: list[str]) -> None:
+    values = pa.array([float(text) for text in texts], kind)
+    table = lake.make("t", pa.table({"id": range(len(texts)), "f": values}), partition_by="f")
+    assert sorted(each["f"] for each in table.partitions()) == texts
+    assert column(table, "f") == sorted(values.to_pylist())
+    assert (lake.folder(table) / "f=3").is_dir()
+
+
+def test_restoring_a_version_that_is_not_there(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    with pytest.raises(DeltaError, match="LogSegment end version 0 not the same as the specified"):
+        table.restore(9)
+
+
+def test_create_with_overwrite_tells_so(lake: Lake) -> None:
+    schema = Schema([Field("id", "long")])
+    table = lake.DeltaTable.create(lake.uri("t"), schema, mode="overwrite")
+    assert table.history(1)[0]["operation"] == "CREATE OR REPLACE TABLE"
+
+
+def test_numbers_and_names_of_the_wrong_type(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+        table.vacuum(1.5)
+    builder = lake.QueryBuilder()
+    with pytest.raises(TypeError, match="not an instance of 'str'"):
+        builder.register(5, table)
+    found = pa.table(builder.register("t", table).execute("SELECT count(*) AS n FROM t"))
+    assert found["n"].to_pylist() == [3]
