@@ -150,7 +150,7 @@ def check_mirror(catalog: Catalog, tables: Sequence[str], *, verify: bool) -> in
 def _check_log(catalog: Catalog, table: str) -> None:
     """The whole log says what SQL says; only the hint to the last checkpoint may be missing.
 
-    Readers do without it. The next checkpoint writes it, and so does a repair.
+    Readers do without it. Whoever publishes the next version writes it, and so does a repair.
     """
     [report] = catalog.mirror.verify(table, with_deltalake=False, data="files")
     if not report.ok:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,11 @@ import pyarrow as pa
 import pytest
 
 import deltasql
+from deltasql.api.connect import close_all
 from deltasql.mirror import cleanup
 from deltasql.mirror.last_checkpoint import last_checkpoint_version
 from deltasql.mirror.maintain import maintain
+from deltasql.mirror.reconcile import Reconciler
 from deltasql.phases import hooked
 from deltasql.storage import open_storage
 from tests.conftest import add_file
@@ -135,6 +138,62 @@ def test_a_failure_is_logged_and_the_commit_stands(
     assert published_versions(location) == [0, 1, 2]
     append(mirrored, 2)
     assert last_checkpoint_version(table_storage(mirrored)) == 4
+
+
+@contextmanager
+def without_the_hint() -> Iterator[None]:
+    """A disk that fails once: a checkpoint is written, and what names it is not."""
+    failed: list[str] = []
+
+    def fail(point: str) -> None:
+        if point == "checkpointed" and not failed:
+            failed.append(point)
+            raise OSError("no disk")
+
+    with hooked(fail):
+        yield
+    assert failed
+
+
+def test_a_hint_that_was_not_written_is_written_with_the_next_version(mirrored: Catalog) -> None:
+    location = create(mirrored)
+    append(mirrored)
+    with without_the_hint():
+        append(mirrored)
+    assert checkpoint_versions(location) == [2]
+    assert last_checkpoint_version(table_storage(mirrored)) is None
+    append(mirrored)
+    assert last_checkpoint_version(table_storage(mirrored)) == 2
+    assert mirrored.mirror.verify("t")[0].ok
+
+
+@pytest.mark.parametrize("who", ["process", "reconciler"])
+def test_a_hint_is_mended_by_others_too(catalog_uri: DeltaSqlUri, tmp_path: Path, who: str) -> None:
+    with open_mirrored(catalog_uri, tmp_path / "lake") as first:
+        create(first)
+        append(first, 3)
+        with without_the_hint():
+            append(first)
+        assert last_checkpoint_version(table_storage(first)) == 2
+    mirror = {"mode": "off" if who == "reconciler" else "sync"}
+    with open_mirrored(catalog_uri, tmp_path / "lake", mirror=mirror) as second:
+        append(second)
+        if who == "reconciler":
+            assert Reconciler(second.store, second.config).run_once() == 1
+        assert last_checkpoint_version(table_storage(second)) == 4
+        assert second.mirror.verify("t")[0].ok
+
+
+def test_what_a_commit_did_not_want_is_not_made_up_for(mirrored: Catalog) -> None:
+    location = create(mirrored)
+    append(mirrored)
+    uri = mirrored.uri.with_table("t").to_string()
+    wish = deltasql.PostCommitHookProperties(create_checkpoint=False)
+    rows = pa.table({"id": [1]})
+    deltasql.write_deltalake(uri, rows, mode="append", post_commithook_properties=wish)
+    close_all()
+    append(mirrored)
+    assert checkpoint_versions(location) == []
 
 
 def test_doing_it_again_changes_nothing(mirrored: Catalog) -> None:

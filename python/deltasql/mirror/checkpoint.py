@@ -16,7 +16,11 @@ from deltasql.exceptions import TxnLogMirrorError
 from deltasql.mirror.checkpoint_rows import CheckpointRows
 from deltasql.mirror.checkpoint_schema import checkpoint_schema
 from deltasql.mirror.checkpoint_source import FILES_PER_READ, CheckpointSource
-from deltasql.mirror.last_checkpoint import CheckpointInfo, move_last_checkpoint
+from deltasql.mirror.last_checkpoint import (
+    CheckpointInfo,
+    last_checkpoint_version,
+    move_last_checkpoint,
+)
 from deltasql.model.properties import TableProperties
 from deltasql.phases import reached
 
@@ -55,15 +59,41 @@ def is_due(
     zero; deltalake counts commits, from one.
     """
     is_own = "delta.checkpointInterval" in configuration
-    interval = (
-        TableProperties(configuration).checkpoint_interval
-        if is_own
-        else config.mirror.checkpoint_interval
-    )
+    interval = _interval(configuration, config)
     counted = version + 1 if is_own and counts_commits else version
     if version <= 0 or counted % interval:
         return False
     return last is None or version + interval > last
+
+
+def mend_hint(
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    version: int,
+    *,
+    configuration: Mapping[str, str],
+    config: Config,
+) -> bool:
+    """Let `_last_checkpoint` name the newest checkpoint up to a version, if it names none so new.
+
+    Somebody wrote that checkpoint, and failed before the hint. True if there was such a one.
+    """
+    interval = _interval(configuration, config)
+    # As Spark counts, and as deltalake does.
+    due = {version - version % interval, (version + 1) // interval * interval - 1}
+    named = last_checkpoint_version(storage) or 0
+    for newest in sorted(due, reverse=True):
+        if newest > named and storage.exists(checkpoint_file(newest)):
+            write_checkpoint(store, table, storage, newest)  # the same content, the same place
+            return True
+    return False
+
+
+def _interval(configuration: Mapping[str, str], config: Config) -> int:
+    if "delta.checkpointInterval" in configuration:
+        return TableProperties(configuration).checkpoint_interval
+    return config.mirror.checkpoint_interval
 
 
 def write_checkpoint(

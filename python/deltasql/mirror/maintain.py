@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.mirror.checkpoint import is_due, write_checkpoint
+from deltasql.mirror.checkpoint import is_due, mend_hint, write_checkpoint
 from deltasql.mirror.checksum import write_checksum
 from deltasql.mirror.cleanup import clean_log
 
@@ -46,14 +46,16 @@ def maintain(
     foreseen: Foreseen | None = None,
     last: int | None = None,
     wish: PostCommit = DEFAULT,
-) -> None:
-    """Write what helps readers of a version that is published; a failure is only logged.
+    mends: bool = False,
+) -> bool:
+    """Write what helps readers of a version that is published; a failure is logged, and False.
 
     Every part of it is optional to Delta and can be done again: a reader does with the commit
     files alone. `data` are the bytes of the commit file, read if they are not given;
     `replaces_nothing` and `foreseen` as in `write_checksum`. `last` is the end of a span that is
     published in one go: of the checkpoints that are due in it, readers need only the newest.
-    `wish` is what the commit itself asks for.
+    `wish` is what the commit itself asks for. `mends` also looks whether what was to be written
+    for versions before was.
     """
     try:
         totals = write_checksum(
@@ -71,6 +73,8 @@ def maintain(
         )
         if is_wanted:
             write_checkpoint(store, table, storage, version)
+        elif mends:
+            mend_hint(store, table, storage, version, configuration=configuration, config=config)
         cleans = is_wanted if wish.cleanup_expired_logs is None else wish.cleanup_expired_logs
         if cleans:
             asked = wish.cleanup_expired_logs is True
@@ -84,3 +88,5 @@ def maintain(
             version=version,
             error=str(error),
         )
+        return False
+    return True

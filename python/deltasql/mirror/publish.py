@@ -91,6 +91,8 @@ class Publisher:
         """Know nothing of what was published, as in a new process."""
         self._marks: dict[int, _Mark] = {}
         self._locks: dict[int, threading.Lock] = defaultdict(threading.Lock)
+        # Where what follows a version failed: the next one looks after it.
+        self._unfinished: set[tuple[int, str]] = set()
 
     def publish(
         self,
@@ -330,7 +332,10 @@ class Publisher:
         last: int | None = None,
         foreseen: Foreseen | None = None,
     ) -> None:
-        maintain(
+        key = (table.table_id, storage.location)
+        # A process that publishes a span does not know how the one before it ended.
+        mends = file.version == last or key in self._unfinished
+        is_finished = maintain(
             self._store,
             table,
             storage,
@@ -341,7 +346,12 @@ class Publisher:
             foreseen=foreseen,
             last=last,
             wish=wishes.get(file.version, DEFAULT),
+            mends=mends,
         )
+        if not is_finished:
+            self._unfinished.add(key)
+        elif mends:
+            self._unfinished.discard(key)
 
     def _storage(self, location: str) -> Storage:
         return open_storage(location, self._config.storage)
