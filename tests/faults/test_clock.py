@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -17,8 +16,8 @@ import pytest
 import deltasql
 from deltasql.mirror.reconcile import Reconciler
 from deltasql.phases import hooked
+from tests.clock import Clock
 from tests.commit.support import audit, file
-from tests.conftest import BACKENDS
 from tests.mirror.support import open_mirrored, published_versions
 
 if TYPE_CHECKING:
@@ -29,19 +28,8 @@ if TYPE_CHECKING:
 
 EVERYTHING = bool(os.environ.get("DELTASQL_EVERYTHING"))
 COMMITS = 200 if EVERYTHING else 25
-pytestmark = pytest.mark.parametrize("backend", BACKENDS if EVERYTHING else ["sqlite", "postgres"])
 YEAR_S = 366 * 24 * 3600
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
-
-
-class Clock:
-    """What this process takes for the time of day."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ahead_s = 0.0
-        right, right_ns = time.time, time.time_ns
-        monkeypatch.setattr(time, "time", lambda: right() + self.ahead_s)
-        monkeypatch.setattr(time, "time_ns", lambda: right_ns() + int(self.ahead_s * 1e9))
 
 
 @pytest.fixture

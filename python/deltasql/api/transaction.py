@@ -73,6 +73,7 @@ class MultiTableTransaction(Verbs):
         self._one_table = one_table
         self._moment: Moment | None = None
         self.txn_id = str(uuid.uuid4())
+        self.announced = 0  # files noted under its id before it began
         self.versions: dict[str, int] = {}
         self._staged: dict[tuple[str, str], Staged] = {}
         self._names: dict[tuple[str, str], str] = {}
@@ -301,9 +302,8 @@ class MultiTableTransaction(Verbs):
         return self.versions
 
     def _ratify(self, staged: list[Staged]) -> list[Ratified]:
-        commit = partial(
-            self.catalog.committer.commit, txn_id=self.txn_id, has_intents=bool(self._written)
-        )
+        intents = self.announced + len(set(self._written))
+        commit = partial(self.catalog.committer.commit, txn_id=self.txn_id, intents=intents)
         try:
             return commit(staged) if staged else []
         except TableChangedError:

@@ -17,6 +17,7 @@ from deltasql.operations.vacuum import plan_vacuum, spare_needed
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
 from deltasql.store.dialect import chunks
+from deltasql.store.intents import forget_intents, take_intents
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from deltasql.api.transaction import MultiTableTransaction
     from deltasql.model.progress import OnProgress
     from deltasql.operations.strays import FindStrays
-    from deltasql.operations.vacuum import VacuumPlan
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
 
@@ -76,6 +76,8 @@ def vacuum(
     if dry_run or not plan.sizes:
         return plan.files
     commit(partial(_tell, table, "VACUUM START", plan.parameters(), plan.metrics()))
+    taken = take_intents(catalog.store, table.table_id, plan.intents)
+    plan.keep(plan.intents.keys() - taken.keys())
     # Whoever restores a file after this commit finds it in the history, and fails.
     spare_needed(plan, snapshot, storage)
     try:
@@ -85,7 +87,7 @@ def vacuum(
     except (OSError, TxnLogError):
         commit(partial(_tell, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))
         raise
-    _forget(catalog, table, plan)
+    forget_intents(catalog.store, table.table_id, taken)
     end = partial(_tell, table, "VACUUM END", {"status": "COMPLETED"}, _deleted(len(plan.sizes)))
     commit(partial(end, extra=plan.mark()))
     return plan.files
@@ -124,15 +126,6 @@ def _tell(
 ) -> None:
     name = join_table_name(table.namespace, table.name)
     tell(tx.target(name), operation, parameters, metrics, extra=extra)
-
-
-def _forget(catalog: Catalog, table: TableRow, plan: VacuumPlan) -> None:
-    """Take the intents off the list whose files are gone."""
-    if not plan.intents:
-        return
-    with catalog.store.change() as (session, _):
-        for txn_id, path in plan.intents:
-            session.execute("clear_staged_file", txn_id=txn_id, table_id=table.table_id, path=path)
 
 
 def _foreign(catalog: Catalog, table: TableRow) -> list[str]:

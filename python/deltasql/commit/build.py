@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import (
+    FilesTakenError,
     TableChangedError,
     TableFollowsError,
     TxnLogTransactionError,
@@ -15,6 +16,8 @@ from deltasql.store.append import live_name
 from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deltasql.commit.staged import Staged
     from deltasql.commit.state import TableState
     from deltasql.exceptions import CommitConflictError
@@ -110,3 +113,8 @@ def version_taken(staged: Staged, head: Head) -> CommitConflictError:
         expected_version=staged.read_version,
         actual_version=head.version,
     )
+
+
+def files_taken(staged: Sequence[Staged], txn_id: str) -> CommitConflictError:
+    names = ", ".join(each.table.full_name for each in staged)
+    return FilesTakenError(table=names, txn_id=txn_id)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 import random
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
+from deltasql.commit.attempt import Attempt
 from deltasql.commit.build import (
     add_group,
     enable_timestamps,
+    files_taken,
     insert_table,
     refuse_following,
     table_changed,
@@ -30,6 +32,7 @@ from deltasql.commit.winners import load_winners
 from deltasql.exceptions import (
     CommitConflictError,
     CommitOutcomeUnknownError,
+    FilesTakenError,
     InvalidActionError,
     RetriesExhaustedError,
     TableExistsError,
@@ -67,10 +70,11 @@ class Committer:
         self._states: dict[tuple[int, int, int], TableState] = {}
         self._known: dict[int, tuple[int, int, int]] = {}
 
-    def commit(
-        self, staged: Sequence[Staged], txn_id: str, *, has_intents: bool = False
-    ) -> list[Ratified]:
-        """Ratify all or nothing; returns one entry per staged table, in order."""
+    def commit(self, staged: Sequence[Staged], txn_id: str, *, intents: int = 0) -> list[Ratified]:
+        """Ratify all or nothing; returns one entry per staged table, in order.
+
+        `intents` is how many were recorded for this transaction: all of them must be there still.
+        """
         for each in staged:
             validate_staged(each)
         reached("staged")
@@ -82,7 +86,7 @@ class Committer:
             telemetry.timed("commit_latency_ms", backend=backend),
         ):
             try:
-                ratified = self._until_certain(staged, txn_id, has_intents)
+                ratified = self._until_certain(staged, txn_id, intents)
             except CommitConflictError as conflict:
                 telemetry.count("commit_conflicts_total", kind=type(conflict).__name__)
                 raise
@@ -95,16 +99,20 @@ class Committer:
                 telemetry.log(_log, logging.INFO, "committed", **fields)
         return ratified
 
-    def _until_certain(
-        self, staged: Sequence[Staged], txn_id: str, has_intents: bool
-    ) -> list[Ratified]:
-        attempt = _Attempt(careful=self._store.dialect.name == "duckdb", has_intents=has_intents)
+    def _until_certain(self, staged: Sequence[Staged], txn_id: str, intents: int) -> list[Ratified]:
+        attempt = Attempt(careful=self._store.dialect.name == "duckdb", intents=intents)
         limit = self._config.retry.max_attempts
         errors: tuple[type[BaseException], ...] = (*self._store.errors, TxnLogStoreError)
         while True:
             attempt.number += 1
             try:
                 return self._once(staged, txn_id, attempt)
+            except FilesTakenError:
+                if attempt.is_settled:
+                    raise
+                # What another thread noted for this transaction may still be on its way.
+                self._store.dialect.settle()
+                attempt.is_settled = True
             except errors as error:
                 fault = self._fault(error, attempt)
                 if fault is Fault.DUPLICATE:
@@ -123,7 +131,7 @@ class Committer:
                 )
                 time.sleep(self._backoff_s(attempt.number))
 
-    def _fault(self, error: BaseException, attempt: _Attempt) -> Fault:
+    def _fault(self, error: BaseException, attempt: Attempt) -> Fault:
         """Name the failure; raise what another attempt cannot mend."""
         if isinstance(error, TxnLogStoreError):
             if attempt.sent:
@@ -134,7 +142,7 @@ class Committer:
             raise self._store.translate(error) from error
         return fault
 
-    def _once(self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt) -> list[Ratified]:
+    def _once(self, staged: Sequence[Staged], txn_id: str, attempt: Attempt) -> list[Ratified]:
         store = self._store
         if attempt.number == 1 and (appended := self._append_one(staged, txn_id, attempt)):
             return [appended]
@@ -159,11 +167,12 @@ class Committer:
             }
             commits = [built[each.table.table_uuid] for each in staged]
             add_group(commits)
+            # After names and heads are ours: no earlier attempt can have adopted them.
+            if attempt.intents and store.adopt_intents(session, txn_id) < attempt.intents:
+                raise files_taken(staged, txn_id)
             reached("checked")
             attempt.send()
-            store.append_commits(
-                session, commits, careful=attempt.careful, has_intents=attempt.has_intents
-            )
+            store.append_commits(session, commits, careful=attempt.careful)
         reached("ratified")
         for commit in commits:
             # A unique index refuses a file that is live already, unless we looked for it.
@@ -171,7 +180,7 @@ class Committer:
         return [Ratified(c.table, c.version, c.committed_at_ms, c) for c in commits]
 
     def _append_one(
-        self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt
+        self, staged: Sequence[Staged], txn_id: str, attempt: Attempt
     ) -> Ratified | None:
         """Take the shortcut for a blind append of one file to a table that we know."""
         only = staged[0]
@@ -200,7 +209,7 @@ class Committer:
             in_commit_timestamps=state.in_commit_timestamps,
             partition_columns=state.partition_columns,
             active_columns=state.active_columns,
-            has_intents=attempt.has_intents,
+            intents=attempt.intents,
         )
         foresight = Foresight(one, self._foresee)
         done = self._store.append_one_file(one, attempt.send, foresight.look)
@@ -337,7 +346,7 @@ class Committer:
             )
 
     def _on_duplicate(
-        self, staged: Sequence[Staged], attempt: _Attempt, error: BaseException
+        self, staged: Sequence[Staged], attempt: Attempt, error: BaseException
     ) -> None:
         for each in staged:
             if each.creates and self._store.find_table(
@@ -354,7 +363,7 @@ class Committer:
         attempt.careful = True
 
     def _give_up(
-        self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt, fault: Fault
+        self, staged: Sequence[Staged], txn_id: str, attempt: Attempt, fault: Fault
     ) -> TxnLogTransactionError:
         names = ", ".join(each.table.full_name for each in staged)
         if attempt.is_unknown:  # whatever came after it
@@ -374,21 +383,6 @@ class Committer:
         retry = self._config.retry
         ceiling = min(retry.max_backoff_ms, retry.initial_backoff_ms * 2 ** (attempt - 1))
         return float(ceiling * (1 - retry.jitter * random.random()) / 1000)
-
-
-@dataclass(slots=True)
-class _Attempt:
-    careful: bool
-    has_intents: bool
-    number: int = 0
-    sent: bool = False
-    is_unknown: bool = False
-    duplicates: int = 0
-
-    def send(self) -> None:
-        """From now on the database may commit without our knowing."""
-        self.sent = True
-        reached("sending")
 
 
 ENGINE_INFO = "deltasql"

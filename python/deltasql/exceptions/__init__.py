@@ -20,7 +20,8 @@
     │   │   ├── ConcurrentTransactionError
     │   │   ├── ConcurrentDomainMetadataError
     │   │   ├── VersionTakenError
-    │   │   └── TableChangedError
+    │   │   ├── TableChangedError
+    │   │   └── FilesTakenError
     │   ├── RetriesExhaustedError
     │   ├── CommitOutcomeUnknownError
     │   ├── MergeAmbiguityError
@@ -105,6 +106,7 @@ from deltasql.exceptions.transaction import (
     ConcurrentDeleteReadError,
     ConcurrentDomainMetadataError,
     ConcurrentTransactionError,
+    FilesTakenError,
     MergeAmbiguityError,
     MetadataChangedError,
     OtherAuthorityError,
@@ -126,6 +128,7 @@ __all__ = [
     "ConcurrentDeleteReadError",
     "ConcurrentDomainMetadataError",
     "ConcurrentTransactionError",
+    "FilesTakenError",
     "ImportMismatchError",
     "InvalidActionError",
     "InvalidDataError",

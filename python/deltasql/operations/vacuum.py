@@ -47,8 +47,9 @@ class VacuumPlan:
     before_ms: int
     sizes: dict[str, int] = field(default_factory=dict)
     """Names of files below the table's location, with their sizes as far as they are known."""
-    intents: list[tuple[str, str]] = field(default_factory=list)
-    """Transaction and path of files that were announced and never committed."""
+    intents: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    """Transaction and path of what was announced and never committed, with the names of its files:
+    those that nothing else lets go."""
     keep_versions: tuple[int, ...] = ()
     first_retained: int = -1
 
@@ -68,6 +69,12 @@ class VacuumPlan:
         """Return what VACUUM END leaves for the next one."""
         kept = {KEPT: list(self.keep_versions)} if self.keep_versions else {}
         return {MARK: self.before_ms, RETAINED: self.first_retained, **kept}
+
+    def keep(self, intents: Iterable[tuple[str, str]]) -> None:
+        """Leave to their transactions what they announced."""
+        for intent in intents:
+            for name in self.intents.pop(intent):
+                self.sizes.pop(name, None)
 
     def metrics(self) -> dict[str, int]:
         """Return what VACUUM START counts."""
@@ -114,18 +121,19 @@ def plan_vacuum(
     announced = search.announced()
     for txn_id, path, name, at_ms in announced:
         if at_ms <= min(plan.before_ms, now - _INTENT_GRACE // _MILLISECOND):
-            plan.intents.append((txn_id, path))
             # An engine may announce a folder of its own and all that comes into it.
             inside = storage.list(name) if name.endswith("/") else ()
             found = {each.name: each.size for each in inside} or {name.rstrip("/"): 0}
+            plan.intents[txn_id, path] = frozenset(found) - plan.sizes.keys()
             plan.sizes = {**found, **plan.sizes}
     if full:
-        waiting = tuple(name for _, _, name, _ in announced)
-        known = frozenset(waiting)
-        folders = tuple(name for name in waiting if name.endswith("/"))
         before_ms = now - wanted // _MILLISECOND
         told = meter or Meter()
-        for name, size in search.strays(before_ms, foreign, database, find, told):
+        strays = list(search.strays(before_ms, foreign, database, find, told))
+        # What was announced while the folder was listed is no stray, however old it looks.
+        known = frozenset(name for _, _, name, _ in (*announced, *search.announced()))
+        folders = tuple(name for name in known if name.endswith("/"))
+        for name, size in strays:
             if name not in known and not name.startswith(folders):
                 plan.sizes.setdefault(name, size)
     _spare(plan, search)

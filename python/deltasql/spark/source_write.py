@@ -247,7 +247,7 @@ class TableWriter(DataSourceArrowWriter):
 
     def _stage(self, tx: MultiTableTransaction, adds: list[AddFile], rows: int) -> None:
         wish, plan = self.wish, self.plan
-        tx.txn_id = plan.txn_id
+        tx.txn_id, tx.announced = plan.txn_id, 1  # the folder
         if plan.version is None:
             _create(tx, wish, plan.table.location)
             tx.target(wish.table).staged.table = plan.table

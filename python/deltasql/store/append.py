@@ -88,14 +88,12 @@ def prepare(session: Session, commit: Commit, known: dict[str, int], *, careful:
     return plan
 
 
-def write(session: Session, plans: Sequence[Plan], *, adopts_intents: bool) -> None:
-    """Send every row of every plan and COMMIT; intents end with the commit that adopts them."""
+def write(session: Session, plans: Sequence[Plan]) -> None:
+    """Send every row of every plan and COMMIT."""
     with _one_trip(session, plans):
         for plan in plans:
             _write_one(session, plan)
             reached("inserting")
-        if adopts_intents:
-            session.execute("clear_staged_files", txn_id=plans[0].commit.txn_id)
         reached("committing")
         session.commit()
 

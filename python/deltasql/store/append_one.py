@@ -101,6 +101,7 @@ def append_in_one_statement(
     params = plan.info | plan.file | plan.guard
     params |= {
         "now_ms": plan.one.now_ms,
+        "intents": plan.one.intents,
         "in_commit_timestamps": plan.one.in_commit_timestamps,
         "file_stats": plan.file["stats"],
         "info_extra": plan.info["extra"],
@@ -124,9 +125,12 @@ def append_in_turn(
     if not rows:
         return None
     reached("locked")
+    one = plan.one
+    if one.intents and session.execute("clear_staged_files", txn_id=one.txn_id) < one.intents:
+        return None  # the long way says why
     head_version, committed_at_ms, file_id = rows[0]
     version = head_version + 1
-    timestamp_ms = max(plan.one.now_ms, committed_at_ms + 1)
+    timestamp_ms = max(one.now_ms, committed_at_ms + 1)
     sending()
     session.execute(
         "insert_add_file",
@@ -147,7 +151,7 @@ def append_in_turn(
         group_size=1,
         is_blind_append=True,
         commit_timestamp=timestamp_ms,
-        in_commit_timestamp=timestamp_ms if plan.one.in_commit_timestamps else None,
+        in_commit_timestamp=timestamp_ms if one.in_commit_timestamps else None,
         next_file_id=file_id + 1,
     )
     session.execute(
@@ -156,11 +160,9 @@ def append_in_turn(
         version=version,
         committed_at_ms=timestamp_ms,
         next_file_id=file_id + 1,
-        metadata_version=plan.one.metadata_version,
-        protocol_version=plan.one.protocol_version,
+        metadata_version=one.metadata_version,
+        protocol_version=one.protocol_version,
     )
-    if plan.one.has_intents:
-        session.execute("clear_staged_files", txn_id=plan.one.txn_id)
     reached("committing")
     session.commit()
     return version, timestamp_ms

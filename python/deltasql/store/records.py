@@ -131,7 +131,7 @@ class OneFile:
     in_commit_timestamps: bool
     partition_columns: Sequence[str]
     active_columns: Sequence[SkippingColumn]
-    has_intents: bool = False
+    intents: int = 0
 
 
 @dataclass(slots=True)

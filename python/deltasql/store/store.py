@@ -307,9 +307,7 @@ class Store:
         with self.session() as session:
             return append_one(session, plan, sending, meanwhile)
 
-    def append_commits(
-        self, session: Session, commits: Sequence[Commit], *, careful: bool, has_intents: bool
-    ) -> None:
+    def append_commits(self, session: Session, commits: Sequence[Commit], *, careful: bool) -> None:
         """Write every commit and COMMIT: after this returns they are ratified.
 
         `careful` looks for files that are added while already live, which the fast way leaves
@@ -321,7 +319,7 @@ class Store:
                 append.prepare(session, commit, known[commit.table.table_id], careful=careful)
                 for commit in commits
             ]
-            append.write(session, plans, adopts_intents=has_intents)
+            append.write(session, plans)
         for plan in plans:
             self._learn(plan)
 
@@ -350,6 +348,13 @@ class Store:
         """List (txn id, table id, path, time) of files noted before a moment and not adopted."""
         rows = self.query("staged_files_before", before_ms=before_ms)
         return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+    def adopt_intents(self, session: Session, txn_id: str) -> int:
+        """End the intents of a transaction with its commit; returns how many there were.
+
+        A vacuum takes them over before it deletes: whoever misses some must not commit.
+        """
+        return session.execute("clear_staged_files", txn_id=txn_id)
 
     def clear_intents(self, txn_id: str) -> None:
         """Forget the intents of a transaction whose files are gone."""

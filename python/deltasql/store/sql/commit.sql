@@ -125,17 +125,23 @@ WHERE staged_at_ms < $before_ms ORDER BY staged_at_ms, path;
 -- name: append_one_file [postgres]
 -- A blind append of one file as a single statement: the head is locked, moved and released in one round trip.
 -- Locks are taken as in lock_heads, in the same order as everybody else takes them.
--- Nothing happens when the table was renamed or dropped, or its metadata changed: then no row comes back.
+-- Nothing happens when the table was renamed or dropped, its metadata changed, or a vacuum took one of the
+-- transaction's files: then no row comes back. Joins, not subqueries: who waited for a row checks it anew, and then
+-- PostgreSQL runs no part that writes a second time.
 WITH held AS (
   SELECT h.table_id FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
   WHERE h.table_id = $table_id AND t.live_name = $live_name AND h.metadata_version = $metadata_version
     AND h.protocol_version = $protocol_version
   FOR UPDATE OF h FOR KEY SHARE OF t
+), adopted AS (
+  DELETE FROM dl_staged_files s USING held WHERE s.txn_id = $txn_id RETURNING s.path
+), whole AS MATERIALIZED (
+  SELECT held.table_id FROM held, (SELECT count(*) AS files FROM adopted) a WHERE a.files >= $intents
 ), moved AS (
   UPDATE dl_table_heads h
   SET version = h.version + 1, committed_at_ms = greatest($now_ms, h.committed_at_ms + 1),
       next_file_id = h.next_file_id + 1
-  FROM held WHERE h.table_id = held.table_id
+  FROM whole WHERE h.table_id = whole.table_id
   RETURNING h.table_id, h.version, h.committed_at_ms, h.next_file_id
 ), file AS (
   INSERT INTO dl_add_files (table_id, file_id, path, path_key, partition_id, size, modification_time, data_change, stats,
@@ -158,7 +164,5 @@ WITH held AS (
     $operation_metrics, $engine_info, $user_metadata, TRUE, $isolation_level, $read_version, m.committed_at_ms,
     CASE WHEN $in_commit_timestamps THEN m.committed_at_ms END, $info_extra, m.next_file_id
   FROM moved m
-), adopted AS (
-  DELETE FROM dl_staged_files WHERE txn_id = $txn_id AND EXISTS (SELECT 1 FROM moved)
 )
 SELECT version, committed_at_ms FROM moved;

@@ -32,5 +32,19 @@ ORDER BY v.version DESC LIMIT 1;
 -- name: staged_files_of
 SELECT s.txn_id, s.path, s.staged_at_ms FROM dl_staged_files s WHERE s.table_id = $table_id ORDER BY s.staged_at_ms, s.path;
 
+-- name: take_staged_file
+UPDATE dl_staged_files SET txn_id = $taken_by
+WHERE txn_id = $txn_id AND table_id = $table_id AND path = $path;
+
+-- name: take_staged_file [postgres]
+-- What a commit has locked is its own; waiting for several of them in turn could deadlock.
+UPDATE dl_staged_files s SET txn_id = $taken_by
+FROM (
+  SELECT txn_id, table_id, path FROM dl_staged_files
+  WHERE txn_id = $txn_id AND table_id = $table_id AND path = $path
+  FOR UPDATE SKIP LOCKED
+) free
+WHERE s.txn_id = free.txn_id AND s.table_id = free.table_id AND s.path = free.path;
+
 -- name: clear_staged_file
 DELETE FROM dl_staged_files WHERE txn_id = $txn_id AND table_id = $table_id AND path = $path;

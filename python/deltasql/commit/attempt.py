@@ -1,0 +1,25 @@
+"""What is known of a commit from one attempt to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltasql.phases import reached
+
+
+@dataclass(slots=True)
+class Attempt:
+    """The attempts to ratify one transaction."""
+
+    careful: bool
+    intents: int
+    is_settled: bool = False
+    number: int = 0
+    sent: bool = False
+    is_unknown: bool = False
+    duplicates: int = 0
+
+    def send(self) -> None:
+        """From now on the database may commit without our knowing."""
+        self.sent = True
+        reached("sending")

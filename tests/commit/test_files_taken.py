@@ -1,0 +1,318 @@
+"""A vacuum that takes the files of a transaction under way: the commit is refused, never torn."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import deltasql
+from deltasql.exceptions import FilesTakenError
+from deltasql.operations.strays import find_strays
+from deltasql.operations.vacuum import plan_vacuum
+from deltasql.phases import hooked
+from deltasql.storage import open_storage
+from deltasql.store import postgres_pool
+from deltasql.store.intents import take_intents
+from deltasql.store.postgres_handed import hand_over
+from tests.clock import Clock
+from tests.spark import in_process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql import Catalog, MultiTableTransaction
+    from deltasql.uri import DeltaSqlUri
+
+ROWS = pa.table({"id": [1, 2, 3]})
+FUTURE_MS = 2**60
+MONTH_S = 30 * 24 * 3600.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+@pytest.fixture
+def lake(catalog: Catalog) -> Catalog:
+    for name in ("t", "u"):
+        catalog.create_table(name, ROWS.schema)
+        with catalog.begin() as tx:  # the table is known since: the next append is a short one
+            tx.write(name, ROWS)
+    return catalog
+
+
+def data_files(catalog: Catalog) -> set[str]:
+    return {
+        str(path)
+        for name in ("t", "u")
+        for path in Path(catalog.table(name).location).rglob("*.parquet")
+        if "_delta_log" not in path.parts
+    }
+
+
+def live_files(catalog: Catalog) -> set[str]:
+    found: set[str] = set()
+    for name in ("t", "u"):
+        table = catalog.table(name)
+        found |= {f"{table.location}/{path}" for path in table.snapshot().scan().paths()}
+    return found
+
+
+def late_vacuum(catalog: Catalog, clock: Clock, **options: Any) -> list[str]:
+    """Vacuum with a clock that is ahead by more than is kept."""
+    clock.ahead_s = MONTH_S
+    try:
+        return catalog.vacuum("t", dry_run=False, **options)
+    finally:
+        clock.ahead_s = 0
+
+
+def append(tx: MultiTableTransaction) -> None:
+    tx.write("t", ROWS)
+
+
+def append_to_two(tx: MultiTableTransaction) -> None:
+    tx.write("t", ROWS)
+    tx.write("u", ROWS)
+
+
+def overwrite(tx: MultiTableTransaction) -> None:
+    tx.write("t", ROWS, mode="overwrite")
+
+
+def write_twice(tx: MultiTableTransaction) -> None:
+    tx.write("t", ROWS)
+    tx.write("t", ROWS, mode="overwrite")
+
+
+@pytest.mark.parametrize(
+    ("operate", "full"),
+    [(append, False), (append_to_two, True), (overwrite, False), (write_twice, True)],
+)
+def test_a_commit_whose_files_were_taken_is_refused(
+    lake: Catalog, clock: Clock, operate: Callable[[MultiTableTransaction], None], full: bool
+) -> None:
+    before = {name: lake.table(name).version() for name in ("t", "u")}
+    tx = lake.begin()
+    operate(tx)
+    assert late_vacuum(lake, clock, full=full)
+    with pytest.raises(FilesTakenError) as caught:
+        tx.commit()
+    assert caught.value.txn_id == tx.txn_id
+    assert "run the transaction again" in str(caught.value)
+    # Two commits tell of the vacuum, none of the transaction.
+    assert lake.table("t").version() == before["t"] + 2
+    assert lake.table("u").version() == before["u"]
+    assert data_files(lake) == live_files(lake)
+    assert lake.store.intents_before(FUTURE_MS) == []
+    with lake.begin() as again:
+        operate(again)
+    assert live_files(lake) <= data_files(lake)
+
+
+def test_so_is_one_that_is_older_than_what_a_forced_vacuum_keeps(
+    lake: Catalog, clock: Clock
+) -> None:
+    clock.ahead_s = -2 * 3600  # it began two hours ago
+    tx = lake.begin()
+    tx.write("t", ROWS)
+    clock.ahead_s = 0
+    options: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}
+    assert len(lake.vacuum("t", dry_run=False, **options)) == 1
+    with pytest.raises(FilesTakenError):
+        tx.commit()
+    assert data_files(lake) == live_files(lake)
+
+
+def test_one_that_began_within_the_hour_is_left_alone_by_a_forced_vacuum(lake: Catalog) -> None:
+    tx = lake.begin()
+    tx.write("t", ROWS)
+    options: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}
+    for full in (False, True):
+        lake.vacuum("t", dry_run=False, full=full, **options)
+    tx.commit()
+    assert data_files(lake) == live_files(lake)
+
+
+def test_a_commit_after_the_files_were_taken_and_before_they_are_gone_is_refused(
+    lake: Catalog,
+) -> None:
+    tx = lake.begin()
+    tx.write("t", ROWS)
+    [(txn_id, table_id, path, _)] = lake.store.intents_before(FUTURE_MS)
+    taken = take_intents(lake.store, table_id, [(txn_id, path)])
+    # It is known still, should the vacuum die here.
+    assert [row[2] for row in lake.store.intents_before(FUTURE_MS)] == [path]
+    assert list(taken) == [(txn_id, path)]
+    with pytest.raises(FilesTakenError):
+        tx.commit()
+
+
+def test_a_vacuum_that_died_after_it_took_files_is_succeeded(lake: Catalog, clock: Clock) -> None:
+    tx = lake.begin()
+    tx.write("t", ROWS)
+    [(txn_id, table_id, path, _)] = lake.store.intents_before(FUTURE_MS)
+    take_intents(lake.store, table_id, [(txn_id, path)])
+    assert path in data_files(lake)
+    late_vacuum(lake, clock)
+    assert data_files(lake) == live_files(lake)
+    assert lake.store.intents_before(FUTURE_MS) == []
+
+
+def test_what_is_committed_while_a_vacuum_is_on_its_way_is_kept(
+    lake: Catalog, clock: Clock
+) -> None:
+    tx = lake.begin()
+    tx.write("t", ROWS)
+    done: list[object] = []
+
+    def commit_meanwhile(point: str) -> None:
+        if point == "ratified" and not done:  # the vacuum has told what it is about to delete
+            done.append(tx)
+            tx.commit()
+
+    with hooked(commit_meanwhile):
+        late_vacuum(lake, clock)
+    assert done
+    assert data_files(lake) == live_files(lake)
+    assert lake.store.intents_before(FUTURE_MS) == []
+
+
+def test_what_is_announced_while_a_folder_is_listed_is_no_stray(lake: Catalog) -> None:
+    table = lake.table("t")
+    storage = open_storage(table.location, lake.config.storage)
+    begun: list[MultiTableTransaction] = []
+
+    def find_late(*args: Any) -> Any:
+        begun.append(lake.begin())
+        begun[0].write("t", ROWS)
+        return find_strays(*args)
+
+    # As with a clock that is ahead: all that is there looks old.
+    options: dict[str, Any] = {"retention": timedelta(days=-7), "enforce_retention_duration": False}
+    plan = plan_vacuum(table.snapshot(), storage, **options, full=True, find=find_late)
+    assert plan.files == []
+    begun[0].commit()
+    assert data_files(lake) == live_files(lake)
+
+
+def test_a_write_of_sparks_data_source_is_refused_when_its_folder_was_taken(
+    catalog_uri: DeltaSqlUri, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if catalog_uri.backend == "duckdb":
+        pytest.skip("a DuckDB catalog belongs to one process: the data source refuses it")
+    monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(tmp_path / "lake"))
+    address = catalog_uri.with_table("t").to_string()
+    in_process.save(address, ROWS)
+    planned = in_process.writer(address, ROWS.schema)
+    message = planned.write(iter(ROWS.to_batches()))
+    with deltasql.connect(catalog_uri) as catalog:
+        assert late_vacuum(catalog, clock)
+        with pytest.raises(FilesTakenError):
+            planned.commit([message])
+        table = catalog.table("t")
+        live = {f"{table.location}/{path}" for path in table.snapshot().scan().paths()}
+        found = Path(table.location).rglob("*.parquet")
+        assert {str(path) for path in found if "_delta_log" not in path.parts} == live
+        assert catalog.store.intents_before(FUTURE_MS) == []
+
+
+def test_a_short_append_that_waits_for_a_vacuum_finds_its_file_taken(
+    postgres_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    with deltasql.connect(postgres_uri, table={"data_root": str(tmp_path / "lake")}) as lake:
+        lake.create_table("t", ROWS.schema)
+        for _ in range(2):
+            with lake.begin() as tx:
+                tx.write("t", ROWS)
+        late = lake.begin()
+        late.write("t", ROWS)
+        [(txn_id, table_id, path, _)] = lake.store.intents_before(FUTURE_MS)
+        raised: list[BaseException] = []
+
+        def commit() -> None:
+            try:
+                late.commit()
+            except FilesTakenError as error:
+                raised.append(error)
+
+        writer = threading.Thread(target=commit)
+        with lake.store.change() as (session, _):
+            row = {"txn_id": txn_id, "table_id": table_id, "path": path}
+            assert session.execute("take_staged_file", **row, taken_by="a vacuum") == 1
+            writer.start()
+            while not _waits(postgres_uri):  # the test's own timeout ends it
+                pass
+        writer.join()
+        assert [type(error) for error in raised] == [FilesTakenError]
+        assert lake.table("t").version() == 2
+        # A commit that has them is not waited for: they are left to it.
+        other = lake.begin()
+        other.write("t", ROWS)
+        paths = [row[2] for row in lake.store.intents_before(FUTURE_MS) if row[0] == other.txn_id]
+        with lake.store.change() as (session, _):
+            assert lake.store.adopt_intents(session, other.txn_id) == 1
+            intents = [(other.txn_id, each) for each in paths]
+            assert take_intents(lake.store, table_id, intents) == {}
+            session.rollback()
+        other.rollback()
+
+
+def _waits(uri: DeltaSqlUri) -> bool:
+    """Whether somebody waits for a lock on a row in the schema of this test."""
+    import psycopg
+
+    from deltasql.config import Config
+    from deltasql.store.postgres import conninfo
+
+    with psycopg.connect(conninfo(uri, Config.load())) as admin:
+        text = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+            "AND query LIKE '%dl_staged_files%' AND datname = current_database()"
+        )
+        row = admin.execute(text).fetchone()
+    return row is not None and row[0] > 0
+
+
+def test_a_note_of_another_thread_that_is_on_its_way_is_waited_for(
+    postgres_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with deltasql.connect(postgres_uri, table={"data_root": str(tmp_path / "lake")}) as lake:
+        lake.create_table("t", ROWS.schema)
+        sending, wanted = threading.Event(), threading.Event()
+
+        def slowly(*args: object) -> bool:
+            sending.set()
+            wanted.wait()
+            return hand_over(*args)  # type: ignore[arg-type]
+
+        settle = postgres_pool.PostgresPool.settle
+
+        def settle_and_tell(pool: postgres_pool.PostgresPool) -> None:
+            wanted.set()
+            settle(pool)
+
+        tx = lake.begin()
+        tx.write("t", ROWS)
+        monkeypatch.setattr(postgres_pool, "hand_over", slowly)
+        monkeypatch.setattr(postgres_pool.PostgresPool, "settle", settle_and_tell)
+        # Another thread writes for the same transaction, and is slow to say so.
+        table = lake.table("t")
+        note = (tx.txn_id, table.row.table_id, [f"{table.location}/more.parquet"])
+        other = threading.Thread(target=lake.store.record_intents, args=note)
+        other.start()
+        sending.wait()
+        tx.announced = 1
+        try:
+            assert tx.commit() == {"t": 1}
+            assert wanted.is_set()
+        finally:
+            wanted.set()
+            other.join()
+        assert lake.store.intents_before(FUTURE_MS) == []
