@@ -67,7 +67,6 @@ def test_lock_can_be_taken_again_by_what_the_garbage_collector_closes() -> None:
 
 def test_database_that_cannot_be_detached_takes_its_instance_out_of_use() -> None:
     broken, other = lend(SETTINGS), lend(SETTINGS)
-    Path(broken._instance.folder).mkdir()
     broken.connection.execute(f"USE memory; DETACH {broken.name}")
     broken.give_back()
     assert answer(other) == 7

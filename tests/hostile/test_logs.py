@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
 
 DEEP = 1_000_000
 MOST = 2**63 - 1
@@ -290,6 +294,53 @@ CHECKPOINTS: dict[str, pa.Table | bytes] = {
     "no rows": GOOD.slice(0, 0),
     "many columns": pa.table({f"c{number}": [number] for number in range(5000)}),
 }
+
+
+BOMB = """
+import resource, sys
+import deltasql
+from deltasql.exceptions import TxnLogError
+from tests.hostile.logs import try_all
+def most():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+with deltasql.connect(sys.argv[1]) as catalog:
+    before = most()
+    try:
+        catalog.import_table(sys.argv[2], name="t")
+    except TxnLogError as error:
+        print("refused", str(error)[:200].replace(chr(10), " "))
+    else:
+        print("taken", catalog.table("t").scan("id > 5").paths()[:1])
+print(most() - before)
+"""
+
+
+@pytest.mark.parametrize("column", ["stats", "path"])
+def test_a_small_checkpoint_that_unpacks_to_much_takes_a_bounded_memory(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path, column: str
+) -> None:
+    """A text of four megabytes, five hundred times: packed it is as one of them, or less."""
+    table = good(*(added(f"f{number}.parquet", stats="{}") for number in range(500)))
+    texts = {"stats": '{"numRecords":3,"x":"' + "x" * 4_000_000 + '"}', "path": "x" * 4_000_000}
+    adds = table["add"].combine_chunks()
+    at = adds.type.get_field_index(column)
+    parts = adds.flatten()
+    parts[at] = pa.DictionaryArray.from_arrays(
+        pa.array([0] * len(adds), pa.int32()), pa.array([texts[column]])
+    )
+    packed = pa.StructArray.from_arrays(
+        parts, [field.name for field in adds.type], mask=pc.is_null(adds)
+    )
+    bomb = table.set_column(table.schema.get_field_index("add"), "add", packed)
+    source = checkpoint(tmp_path / "t", GOOD)
+    path = tmp_path / "t" / "_delta_log" / f"{0:020d}.checkpoint.parquet"
+    pq.write_table(bomb, path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 100_000
+    command = [sys.executable, "-c", BOMB, sqlite_uri.to_string(), source]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert "refused" in ran.stdout
+    assert int(ran.stdout.split()[-1]) < 1_000_000_000, ran.stdout
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
+import click
 import httpx
 import pyarrow as pa
 import pytest
@@ -17,6 +19,8 @@ import deltasql
 from deltasql.config import Config
 from deltasql.console.server import serving
 from deltasql.uri import parse_uri
+from tests.cli.test_help import EVERY, found
+from tests.hostile.test_arguments import ENDLESS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,25 +70,84 @@ def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_commands_that_fail_tell_no_secret(door: Path) -> None:
-    """One process runs them all, with every line of the log."""
-    code = f"""
-import logging, sys
+    ran = run_all(COMMANDS)
+    assert ran.count("exit code") == len(COMMANDS)
+    assert SECRET not in ran
+    assert "AKIA" not in ran
+
+
+def run_all(commands: list[list[str]]) -> str:
+    """Run commands in one process, with every line of the log; returns all that they said."""
+    code = """
+import json, logging, sys
 logging.basicConfig(level=1, stream=sys.stderr)
 from click.testing import CliRunner
 from deltasql.cli.main import main
-for words in {COMMANDS!r}:
+for words in json.load(sys.stdin):
     result = CliRunner().invoke(main, words)
-    print(words[-1][:9], result.exit_code, result.output)
+    print(result.output, "exit code", result.exit_code)
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
 """
     ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False
+        [sys.executable, "-c", code],
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        env=os.environ,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:].replace(SECRET, "(the secret)")
-    assert ran.stdout.count("\n") > len(COMMANDS)
-    assert SECRET not in ran.stdout + ran.stderr
-    assert "AKIA" not in ran.stdout + ran.stderr
+    return ran.stdout + ran.stderr
+
+
+def required(command: click.Command) -> list[str]:
+    """A word for each parameter that a command cannot do without."""
+    chosen: list[str] = []
+    for each in command.params:
+        word = str(each.type.choices[0]) if isinstance(each.type, click.Choice) else "t"
+        if each.name == "yes":
+            chosen.append(each.opts[0])
+        elif each.required:
+            name = [] if isinstance(each, click.Argument) else [each.opts[0]]
+            chosen += [*name, *[word] * max(1, each.nargs)]
+    return chosen
+
+
+def every_command(uri: str) -> list[list[str]]:
+    return [
+        ["--uri", uri, *path, *([ENDLESS[path]] if ENDLESS.get(path) else []), *required(command)]
+        for path in EVERY
+        if not isinstance(command := found(path), click.Group)
+    ]
+
+
+def test_no_command_tells_a_secret_when_its_catalog_cannot_be_reached(
+    door: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELTASQL_POOL__TIMEOUT_S", "0.05")
+    commands = every_command(URI)
+    assert len(commands) > 40
+    ran = run_all(commands)
+    assert ran.count("exit code") == len(commands)
+    assert ran.count("exit code 0") <= 3  # those that ask no catalog
+    assert SECRET not in ran
+    assert "AKIA" not in ran
+
+
+def test_no_command_tells_a_secret_when_its_files_cannot_be_reached(
+    door: Path, sqlite_uri: DeltaSqlUri, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELTASQL_STORAGE__RETRIES", "0")
+    monkeypatch.setenv("DELTASQL_STORAGE__TIMEOUT_S", "1")
+    with deltasql.connect(sqlite_uri, storage={"options": OPTIONS}) as catalog:
+        catalog.create_table("t", pa.schema([("id", pa.int64())]), location="s3://lake/t")
+        with catalog.begin() as tx:
+            tx.stage_table("t", [deltasql.AddFile("a.parquet", {}, 1, 1, True)])
+    ran = run_all(every_command(sqlite_uri.to_string()))
+    assert "127.0.0.1" in ran or "s3://lake" in ran
+    assert SECRET not in ran
+    assert "AKIA" not in ran
 
 
 def attempts(uri: str) -> list[Any]:

@@ -11,7 +11,6 @@ import os
 import shutil
 import tempfile
 import threading
-import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -113,17 +112,14 @@ def lend(settings: EngineSettings) -> Lent:
                 return _lend(_instances[key])
             except (duckdb.FatalException, duckdb.InternalException):  # no good any more
                 _take_out(_instances[key])
-        # DuckDB makes it when it has to put something there.
-        folder = os.path.join(tempfile.gettempdir(), f"deltasql-{uuid.uuid4()}")
-        _instances[key] = _start(settings, folder)
+        _instances[key] = _start(settings)
         return _lend(_instances[key])
 
 
 def lend_confined(settings: EngineSettings, folders: Sequence[str]) -> Lent:
     """Lend a DuckDB that nobody else has and that opens files only in some folders."""
-    folder = os.path.join(tempfile.gettempdir(), f"deltasql-{uuid.uuid4()}")
     with told():
-        instance = _start(settings, folder)
+        instance = _start(settings)
         allowed = ", ".join(map(literal, folders))
         instance.root.execute(f"SET GLOBAL allowed_directories = [{allowed}]")
         # It cannot be turned on again. What is put on disk for want of memory is still allowed.
@@ -131,11 +127,17 @@ def lend_confined(settings: EngineSettings, folders: Sequence[str]) -> Lent:
         return _lend(instance)
 
 
-def _start(settings: EngineSettings, folder: str) -> _Instance:
-    root = connect(folder, settings)
-    limit = settings.memory_limit
-    if limit is None:
-        [(limit,)] = root.execute("SELECT current_setting('memory_limit')").fetchall()
+def _start(settings: EngineSettings) -> _Instance:
+    # DuckDB would make one that every user of the machine may read.
+    folder = tempfile.mkdtemp(prefix="deltasql-")
+    try:
+        root = connect(folder, settings)
+        limit = settings.memory_limit
+        if limit is None:
+            [(limit,)] = root.execute("SELECT current_setting('memory_limit')").fetchall()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return _Instance(root, folder, str(limit))
 
 

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 SIDECARS = "_delta_log/_sidecars/"
 _PARSED = ("stats_parsed", "partitionValues_parsed")
 _BATCH_ROWS = 16_384
+_BATCH_BYTES = 64 << 20
+# Paths differ from file to file: what is packed closer than this was made to fill the memory.
+_MOST_PACKED = 1_000
+# No file system and no bucket has longer names.
+_LONGEST_PATH = 32_768
 _FEW_OPENINGS = 100
 _BUFFER = 1 << 20
 
@@ -108,13 +113,72 @@ def read_files(
         columns = _columns(file.schema_arrow, (kind,))
         if not columns:
             return
-        for batch in file.iter_batches(_BATCH_ROWS, row_groups, columns):
+        at_once = _rows_at_once(storage, name, file, columns)
+        unpacked, most = 0, _BATCH_BYTES
+        for batch in file.iter_batches(at_once, row_groups, columns):
+            unpacked += batch.nbytes
+            if unpacked > most:
+                most = max(most, _MOST_PACKED * storage.size(name))
+            if unpacked > most:
+                raise LogParseError(
+                    f"{name} unpacks to more than {_MOST_PACKED:,} times its size", path=name
+                )
             column = batch.column(kind)
             rows = column.filter(pc.is_valid(column))
             if len(rows):
+                _check_paths(name, rows)
                 found = _files(rows, schema)
                 _check_stats(name, found)
                 yield found
+
+
+def _rows_at_once(storage: Storage, name: str, file: pq.ParquetFile, columns: Sequence[str]) -> int:
+    """Return how many rows may be unpacked together: a small file can hold very long texts.
+
+    One that is packed as a dictionary stands there once, however often it is meant.
+    """
+    longest = 0
+    packed: set[str] = set()
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            path = column.path_in_schema
+            if column.physical_type != "BYTE_ARRAY" or not path.startswith(tuple(columns)):
+                continue
+            longest = max(longest, column.total_uncompressed_size // max(column.num_values, 1))
+            # None is longer than the dictionary.
+            most = min(group.num_rows, _BATCH_ROWS) * column.total_uncompressed_size
+            if column.has_dictionary_page and most > _BATCH_BYTES:
+                packed.add(path)
+    if packed:
+        longest = max(longest, _longest_packed(storage, name, sorted(packed)))
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(longest, 1)))
+
+
+def _longest_packed(storage: Storage, name: str, columns: list[str]) -> int:
+    """Look at the dictionaries of some columns: each comes whole with its first row."""
+    longest = 0
+    with _reading(storage, name, read_dictionary=columns) as file:
+        for number in range(file.num_row_groups):
+            for batch in file.iter_batches(1, [number], columns):
+                for column in batch.columns:
+                    for leaf in _leaves(column):
+                        if pa.types.is_dictionary(leaf.type) and len(leaf.dictionary):
+                            length = pc.max(pc.binary_length(leaf.dictionary)).as_py()
+                            longest = max(longest, length or 0)
+                break
+    return longest
+
+
+def _leaves(column: pa.Array) -> Iterator[pa.Array]:
+    if pa.types.is_struct(column.type):
+        for child in column.flatten():
+            yield from _leaves(child)
+    elif pa.types.is_map(column.type):
+        yield from (column.keys, column.items)
+    else:
+        yield column
 
 
 def _read_json(storage: Storage, name: str, state: CheckpointState) -> list[Sidecar]:
@@ -137,7 +201,8 @@ def _rows(storage: Storage, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         columns = _columns(file.schema_arrow, kinds)
         if not columns:
             return
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+        at_once = _rows_at_once(storage, name, file, columns)
+        for batch in file.iter_batches(batch_size=at_once, columns=columns):
             for kind in batch.schema.names:
                 column = batch.column(kind)
                 rows = column.filter(pc.is_valid(column))
@@ -146,13 +211,16 @@ def _rows(storage: Storage, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @contextmanager
-def _reading(storage: Storage, name: str) -> Iterator[pq.ParquetFile]:
+def _reading(
+    storage: Storage, name: str, *, read_dictionary: list[str] | None = None
+) -> Iterator[pq.ParquetFile]:
     try:
         # Page by page: a row group may hold the whole table.
         with pq.ParquetFile(
             storage.open_input(name),
             buffer_size=_BUFFER,
             pre_buffer=False,
+            read_dictionary=read_dictionary,
             coerce_int96_timestamp_unit=INT96_UNIT,
         ) as file:
             yield file
@@ -174,6 +242,15 @@ def _columns(schema: pa.Schema, kinds: Collection[str]) -> list[str]:
         )
         columns += [f"{kind.name}.{child}" for child in children if child not in told_twice]
     return columns
+
+
+def _check_paths(name: str, rows: pa.StructArray) -> None:
+    at = rows.type.get_field_index("path")
+    paths = _plain(rows.field(at)) if at >= 0 else None
+    if paths is None or not pa.types.is_string(paths.type):
+        return  # it is told later
+    if (pc.max(pc.binary_length(paths)).as_py() or 0) > _LONGEST_PATH:
+        raise LogParseError(f"{name} has the path of a file that no file can have", path=name)
 
 
 def _check_stats(name: str, files: pa.Table) -> None:
@@ -260,6 +337,8 @@ def _escaped(values: pa.Array) -> pa.Array:
 
 def _plain(column: pa.Array) -> pa.Array:
     """A map or a struct as JSON; the fields of a struct that are null are not there."""
+    if pa.types.is_dictionary(column.type):
+        return column.dictionary_decode()
     if not pa.types.is_nested(column.type):
         return column
     if column.null_count == len(column):
