@@ -103,9 +103,11 @@ history: setup  ## an hour of many clients at once, and a proof that one order e
 
 faults: setup  ## every fault at every step of a commit, on every database, and its page (about half an hour)
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.faults
+	$(BIN)/python docs/build.py
 
 soak: setup  ## 16 writers, 4 readers, reconciler, optimize and vacuum at once: ten minutes on PostgreSQL, ten on SQLite
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.soak --minutes 10
+	$(BIN)/python docs/build.py
 
 compat: setup  ## what other releases of deltalake make of our tables, and we of theirs
 	$(BIN)/python -m tests.compat

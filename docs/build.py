@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # `python docs/build.py` finds the folder of this file alone.
 sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 
-from docs.tools import api, pictures, reference, schema, versions  # noqa: E402
+from docs.tools import api, pictures, reference, reliability, schema, versions  # noqa: E402
 from docs.tools.links import broken_links  # noqa: E402
 from docs.tools.ratios import ratios  # noqa: E402
 
@@ -50,6 +50,7 @@ def generated() -> dict[str, str]:
     """The text of every file that is written from the code, by its path in `docs/`."""
     return {
         **{f"reference/{name}": text for name, text in pages().items()},
+        "reliability/index.md": f"{NOTICE}\n\n{reliability.index_page()}",
         "images/architecture.svg": pictures.architecture(),
         "images/commit.svg": pictures.commit_path(),
         "images/ratios.svg": ratios(),

@@ -31,6 +31,7 @@ TROUBLES: tuple[Trouble, ...] = (
     "be silent",
     "be late",
     "do it twice",
+    "answer twice",
 )
 
 

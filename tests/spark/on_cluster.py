@@ -145,6 +145,28 @@ def test_rows_of_a_task_that_ran_twice_are_there_once(
     assert lake.store.intents_before(2**60) == []
 
 
+def test_two_tables_are_there_although_an_executor_died_between_them(
+    spark: SparkSession, lake: Catalog, tmp_path: Path
+) -> None:
+    rows = spark.range(0, 400, 1, 4).selectExpr("id", "id % 3 AS p")
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    with lake.begin() as tx:
+        tx.write("t", rows)
+    with lake.begin() as tx:
+        tx.write("t", rows.where("id < 100"), mode="overwrite")
+        tx.write("u", with_a_bad_task(rows, marks, "dies"))
+    assert {path.name for path in marks.iterdir()} >= {"0", "1"}
+    with lake.begin() as tx:
+        found = {name: tx.read(name, engine="duckdb")["id"].to_pylist() for name in ("t", "u")}
+    assert {name: sorted(ids) for name, ids in found.items()} == {
+        "t": list(range(100)),
+        "u": list(range(400)),
+    }
+    assert lake.table("t").history()[0].txn_id == lake.table("u").history()[0].txn_id
+    assert lake.store.intents_before(2**60) == []
+
+
 @contextmanager
 def telling(lake: Catalog) -> Iterator[None]:
     """Check that an error names the table and what to do, and that nothing is left behind."""

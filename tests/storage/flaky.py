@@ -19,6 +19,7 @@ Trouble = Literal[
     "conflict",
     "be late",  # what was asked for happens when nobody waits for it any more
     "do it twice",  # as a middleman that repeats it; told is how the second time went
+    "answer twice",  # the second answer comes before anybody asks again
 ]
 _LATE_S = 2.0
 _REFUSALS = {"fail": 503, "break": 500, "conflict": 409}
@@ -95,6 +96,8 @@ class FlakyServer:
             if trouble == "lose the answer":
                 request.close_connection = True
             else:
+                self._send(request, status, content, headers)
+            if trouble == "answer twice":
                 self._send(request, status, content, headers)
 
     def _ask(
