@@ -234,7 +234,7 @@ def test_only_files_that_can_match_are_opened(catalog: Catalog) -> None:
     for path in catalog.table("t").scan("id < 50").paths():
         (pa.fs.LocalFileSystem()).delete_file(f"{catalog.table('t').location}/{path}")
     assert answer(catalog, "SELECT count(*) AS n FROM t WHERE id >= 100") == [{"n": 10}]
-    with pytest.raises(TxnLogEngineError):
+    with pytest.raises(TxnLogEngineError, match=r"DeltaTable\.repair"):
         answer(catalog, "SELECT count(*) AS n FROM t WHERE id >= 0 AND id % 2 = 0")
 
 

@@ -77,5 +77,12 @@ def told() -> Iterator[None]:
             engine="duckdb",
             help="Give it more by engine.memory_limit, or room on the disk for temporary files.",
         ) from error
+    except duckdb.IOException as error:
+        raise TxnLogEngineError(
+            str(error).partition("\n\nLINE ")[0],
+            engine="duckdb",
+            help="Check the rights on the file, and that it is there: one that a VACUUM or somebody "
+            "else deleted is taken out of its table by DeltaTable.repair().",
+        ) from error
     except duckdb.Error as error:
         raise TxnLogEngineError(str(error), engine="duckdb") from error

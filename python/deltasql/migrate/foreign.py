@@ -31,6 +31,7 @@ from deltasql.mirror.read_log import read_commits
 from deltasql.mirror.repair import set_aside_from
 from deltasql.mirror.targets import OWN, named, targets_of
 from deltasql.model.actions import CommitInfo
+from deltasql.model.counts import many
 from deltasql.model.properties import TableProperties
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class ForeignReport:
         if self.released:
             lines.append("  the mirror is open again")
         count = len(self.adopted) + len(self.rejected)
-        return "\n".join([f"{self.table}: {count} foreign commits", *lines])
+        return "\n".join([f"{self.table}: {many(count, 'foreign commit')}", *lines])
 
 
 def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage) -> ForeignReport:

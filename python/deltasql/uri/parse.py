@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _DUCKDB_FILES = (".duckdb", ".ddb")
-_LOGIN_SECRET = re.compile(r"^(\w*://[^/]*/[^:/@]*:).*(?=@)", re.DOTALL)
+_LOGIN_SECRET = re.compile(r"^(\w*:/+[^/]*/[^:/@]*:).*(?=@)", re.DOTALL)
 
 
 def parse_uri(text: str, *, environ: Mapping[str, str] | None = None) -> DeltaSqlUri:
@@ -54,6 +54,9 @@ def _parse(text: str, environ: Mapping[str, str]) -> DeltaSqlUri:
     expanded = _expand(text, environ)
     if not expanded.startswith(SCHEME):
         if "://" not in expanded:
+            if found := re.match(r"deltasql:/*", expanded):
+                shown = f"a URI starts with {SCHEME}, this one with {found[0]!r}"
+                fail(shown, None, f"write {SCHEME} and the rest as it is.")
             fail(f"a URI starts with {SCHEME}, this one has no scheme", None, _of_path(expanded))
         scheme = expanded.partition("://")[0]
         fail(f"a URI starts with {SCHEME}, this one has {scheme!r}", scheme)
