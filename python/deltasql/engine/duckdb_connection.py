@@ -81,8 +81,8 @@ def told() -> Iterator[None]:
         raise TxnLogEngineError(
             str(error).partition("\n\nLINE ")[0],
             engine="duckdb",
-            help="Check the rights on the file, and that it is there: one that a VACUUM or somebody "
-            "else deleted is taken out of its table by DeltaTable.repair().",
+            help="Check the rights on the file, and that it is there: one that was deleted, "
+            "by VACUUM perhaps, is taken out of its table by DeltaTable.repair().",
         ) from error
     except duckdb.Error as error:
         raise TxnLogEngineError(str(error), engine="duckdb") from error
