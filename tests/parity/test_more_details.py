@@ -76,3 +76,49 @@ def test_numbers_and_names_of_the_wrong_type(lake: Lake) -> None:
         builder.register(5, table)
     found = pa.table(builder.register("t", table).execute("SELECT count(*) AS n FROM t"))
     assert found["n"].to_pylist() == [3]
+
+
+def test_lists_of_nothing(lake: Lake) -> None:
+    lists = pa.array([[None], [], None], pa.list_(pa.null()))
+    table = lake.make("t", pa.table({"id": [1, 2, 3], "l": lists}))
+    found = pa.table(table.scan()).sort_by("id")
+    assert found["l"].type.value_type == pa.null()
+    assert found["l"].to_pylist() == table.to_pyarrow_table().sort_by("id")["l"].to_pylist()
+
+
+_TYPED = pa.table(
+    {
+        "id": pa.array([1, 2, 3], pa.int64()),
+        "d": pa.array([1, 18262, None], pa.date32()),
+        "s": ["1", "b", "2020-01-01"],
+        "l": [[1], [2, 3], None],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("predicate", "left"),
+    [
+        ("d = cast(1 as date)", [2, 3]),
+        ("cast(d as bigint) = id", [2, 3]),
+        ("s = 1", [2, 3]),
+        ("s > 5 or s in (1)", [3]),
+        ("s ~ '^b'", [1, 3]),
+        ("s !~ 'b'", [2]),
+        ("s ~* 'B'", [1, 3]),
+        ("regexp_match(s, 'b') is not null", [1, 3]),
+        ("cardinality(l) = 2", [1, 3]),
+        ("arrow_cast(id, 'Utf8') = '3'", [1, 2]),
+    ],
+)
+def test_words_of_datafusion(lake: Lake, predicate: str, left: list[int]) -> None:
+    table = lake.make("t", _TYPED)
+    table.delete(predicate)
+    assert column(table, "id") == left
+
+
+def test_a_map_is_made_of_lists(lake: Lake) -> None:
+    maps = pa.array([None, None], pa.map_(pa.string(), pa.int64()))
+    table = lake.make("t", pa.table({"id": [1, 2], "m": maps}))
+    table.update({"m": "map(['a', 'b'], [1, 2])"}, predicate="id = 1")
+    assert [row["m"] for row in rows(table)] == [[("a", 1), ("b", 2)], None]

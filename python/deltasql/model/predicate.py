@@ -16,6 +16,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import TokenType
 
 from deltasql import _core
 from deltasql.exceptions import TxnLogSchemaError
@@ -34,12 +36,18 @@ _RANDOM = (exp.Rand, exp.Randn, exp.Uuid)
 
 
 class PredicateDialect(Spark):
-    """Spark's SQL with double quotes around names and `''` inside text."""
+    """Spark's SQL with double quotes around names, `''` inside text and `~` for patterns."""
 
     class Tokenizer(Spark.Tokenizer):
         QUOTES = ["'"]  # noqa: RUF012  (sqlglot's own form)
         IDENTIFIERS = ["`", '"']  # noqa: RUF012
         STRING_ESCAPES = ["'", "\\"]  # noqa: RUF012
+
+    class Parser(SparkParser):
+        RANGE_PARSERS = {  # noqa: RUF012
+            **SparkParser.RANGE_PARSERS,
+            TokenType.TILDE: SparkParser.RANGE_PARSERS[TokenType.RLIKE],
+        }
 
 
 @dataclass(frozen=True, slots=True)

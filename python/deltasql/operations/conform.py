@@ -108,6 +108,9 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if types.is_list_view(column.type) or types.is_large_list_view(column.type):
         # Arrow's own cast of a view leaves offsets out.
         return pa.array(column.to_pylist(), wanted)
+    if types.is_list(wanted) and types.is_null(wanted.value_type):
+        # Arrow casts nothing to null, and engines have no such type.
+        return pa.array(column.to_pylist(), wanted)
     if types.is_list(wanted) and not (_is_list(column.type) or types.is_null(column.type)):
         return _cast(pa.ListArray.from_arrays(range(len(column) + 1), column), wanted)
     if types.is_floating(column.type) and types.is_integer(wanted):

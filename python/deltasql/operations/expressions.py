@@ -8,7 +8,7 @@ zone is UTC. The result is a sqlglot tree that every engine renders in its own S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -21,6 +21,7 @@ from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.predicate import PredicateDialect
 from deltasql.model.pruning import column_path
 from deltasql.model.schema import DataType, LeafColumn, StructType, nearest, resolve_column
+from deltasql.operations.datafusion_words import counted_days, in_datafusion
 from deltasql.operations.sql_types import drops_digits, field_of, in_utc, sql_type, truncated
 
 Flavour: TypeAlias = Literal["datafusion", "spark"]
@@ -236,7 +237,10 @@ def _meaning(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
     for node in list(holder.walk()):
         if isinstance(node, exp.Cast) and drops_digits(node):
             node.set("this", truncated(node.this))
-        if isinstance(node, exp.TryCast) and not node.args.get("safe"):
+        counted = counted_days(node) if flavour == "datafusion" else None
+        if counted is not None:
+            node.replace(counted)
+        elif isinstance(node, exp.TryCast) and not node.args.get("safe"):
             strict = exp.Cast(this=node.this, to=node.to)
             strict.type = node.to
             node.replace(strict)
@@ -245,7 +249,7 @@ def _meaning(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
         elif isinstance(node, exp.Like | exp.ILike) and not isinstance(node.parent, exp.Escape):
             _escape(node)
         elif flavour == "datafusion":
-            _datafusion(node)
+            in_datafusion(node)
     inner: exp.Expr = holder.this
     inner.pop()
     return inner
@@ -275,38 +279,6 @@ def _escape(like: exp.Expr) -> None:
     if isinstance(pattern, exp.Literal) and "\\" in pattern.this:
         inner = like.copy()
         like.replace(exp.Escape(this=inner, expression=exp.Literal.string("\\")))
-
-
-def _datafusion(node: exp.Expr) -> None:
-    if isinstance(node, exp.Div):
-        node.set("typed", True)
-        node.set("safe", False)
-    elif isinstance(node, exp.Concat):
-        node.set("coalesce", True)
-    elif isinstance(node, exp.Bracket):
-        places = [_place_from_one(place) for place in node.expressions]
-        node.set("expressions", places)
-    elif isinstance(node, exp.Anonymous) and node.name.lower() in _FUNCTIONS:
-        node.replace(_FUNCTIONS[node.name.lower()](node.expressions))
-
-
-def _place_from_one(place: exp.Expr) -> exp.Expr:
-    if isinstance(place, exp.Literal) and not place.is_string and place.this.isdigit():
-        return exp.Literal.number(int(place.this) - 1)
-    return place
-
-
-_FUNCTIONS: dict[str, Callable[[list[exp.Expr]], exp.Expr]] = {
-    "make_array": lambda parts: exp.Array(expressions=parts),
-    "now": lambda _: exp.CurrentTimestamp(),
-    "date_part": lambda parts: exp.Extract(this=exp.var(parts[0].name), expression=parts[1]),
-    "get_field": lambda parts: exp.Dot(
-        this=parts[0], expression=exp.to_identifier(parts[1].name, quoted=True)
-    ),
-    "character_length": lambda parts: exp.Length(this=parts[0]),
-    "strpos": lambda parts: exp.StrPosition(this=parts[0], substr=parts[1]),
-    "btrim": lambda parts: exp.Trim(this=parts[0], expression=parts[1] if parts[1:] else None),
-}
 
 
 def _path_of(name: str) -> list[str]:

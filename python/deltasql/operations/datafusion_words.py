@@ -1,0 +1,118 @@
+"""What DataFusion means by words that other SQL takes in another way, or does not have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_DATE = exp.DType.DATE
+_TEXT = exp.DType.TEXT
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
+_ARROW = {
+    **{f"Int{bits}": name for bits, name in ((8, "TINYINT"), (16, "SMALLINT"), (32, "INT"))},
+    "Int64": "BIGINT",
+    "Float32": "FLOAT",
+    "Float64": "DOUBLE",
+    "Boolean": "BOOLEAN",
+    "Utf8": "TEXT",
+    "LargeUtf8": "TEXT",
+    "Utf8View": "TEXT",
+    "Date32": "DATE",
+}
+
+
+def in_datafusion(node: exp.Expr) -> None:
+    """Say outright what a part of an expression means in DataFusion's SQL."""
+    if isinstance(node, exp.Div):
+        node.set("typed", True)
+        node.set("safe", False)
+    elif isinstance(node, exp.Concat):
+        node.set("coalesce", True)
+    elif isinstance(node, exp.Bracket):
+        node.set("expressions", [_place_from_one(place) for place in node.expressions])
+    elif isinstance(node, _COMPARISONS):
+        _compare_as_text(node)
+    elif isinstance(node, exp.VarMap):
+        _map_of_lists(node)
+    elif isinstance(node, exp.Anonymous) and node.name.lower() in _FUNCTIONS:
+        node.replace(_FUNCTIONS[node.name.lower()](node.expressions))
+
+
+def counted_days(node: exp.Expr) -> exp.Expr | None:
+    """Return a cast between a day and its number since 1970, which engines do not have."""
+    given = node.this.type if isinstance(node, exp.Cast) else None
+    if not isinstance(node, exp.Cast) or given is None:
+        return None
+    unit = exp.var("DAY")
+    if node.to.this == _DATE and given.this in exp.DataType.INTEGER_TYPES:
+        day = exp.DateAdd(this=_first_day(), expression=exp.paren(node.this.copy()), unit=unit)
+        made = exp.Cast(this=day, to=node.to)
+    elif node.to.this in exp.DataType.INTEGER_TYPES and given.this == _DATE:
+        days = exp.DateDiff(this=node.this.copy(), expression=_first_day(), unit=unit)
+        made = exp.Cast(this=days, to=node.to)
+    else:
+        return None
+    made.type = node.to
+    return made
+
+
+def _first_day() -> exp.Expr:
+    return exp.cast(exp.Literal.string("1970-01-01"), _DATE)
+
+
+def _compare_as_text(node: exp.Expr) -> None:
+    """A number that is compared with text is text."""
+    sides = list(node.iter_expressions())
+    if any(side.type is not None and side.type.this == _TEXT for side in sides):
+        for side in sides:
+            if isinstance(side, exp.Literal) and not side.is_string:
+                side.replace(exp.Literal.string(side.this))
+
+
+def _map_of_lists(node: exp.VarMap) -> None:
+    """`map([keys], [values])`: Spark takes lists as a key and a value."""
+    for name in ("keys", "values"):
+        held = node.args[name].expressions
+        if len(held) == 1 and isinstance(held[0], exp.Array):
+            node.set(name, held[0])
+
+
+def _place_from_one(place: exp.Expr) -> exp.Expr:
+    if isinstance(place, exp.Literal) and not place.is_string and place.this.isdigit():
+        return exp.Literal.number(int(place.this) - 1)
+    return place
+
+
+def _regexp_match(parts: list[exp.Expr]) -> exp.Expr:
+    text, pattern = parts[0], parts[1]
+    found = exp.RegexpExtract(this=text.copy(), expression=pattern.copy())
+    return exp.case().when(
+        exp.RegexpLike(this=text, expression=pattern), exp.Array(expressions=[found])
+    )
+
+
+def _arrow_cast(parts: list[exp.Expr]) -> exp.Expr:
+    known = _ARROW.get(parts[1].name)
+    if known is None:
+        return exp.Anonymous(this="arrow_cast", expressions=parts)
+    return exp.cast(parts[0], known)
+
+
+_FUNCTIONS: dict[str, Callable[[list[exp.Expr]], exp.Expr]] = {
+    "make_array": lambda parts: exp.Array(expressions=parts),
+    "cardinality": lambda parts: exp.ArraySize(this=parts[0]),
+    "regexp_match": _regexp_match,
+    "arrow_cast": _arrow_cast,
+    "now": lambda _: exp.CurrentTimestamp(),
+    "date_part": lambda parts: exp.Extract(this=exp.var(parts[0].name), expression=parts[1]),
+    "get_field": lambda parts: exp.Dot(
+        this=parts[0], expression=exp.to_identifier(parts[1].name, quoted=True)
+    ),
+    "character_length": lambda parts: exp.Length(this=parts[0]),
+    "strpos": lambda parts: exp.StrPosition(this=parts[0], substr=parts[1]),
+    "btrim": lambda parts: exp.Trim(this=parts[0], expression=parts[1] if parts[1:] else None),
+}
