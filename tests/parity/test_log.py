@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from typing import Any
 
 import pytest
@@ -102,6 +104,17 @@ def test_cleanup_removes_what_is_expired(lake: Lake) -> None:
 
 
 @everywhere
+def test_files_that_were_made_older_are_cleaned_up(lake: Lake) -> None:
+    table = commits(lake, 3)
+    table.create_checkpoint()
+    then = time.time() - 100 * 24 * 3600
+    for file in (lake.folder(table) / "_delta_log").iterdir():
+        os.utime(file, (then, then))
+    table.cleanup_metadata()
+    assert [name for name in lake.log(table) if name.endswith(".json")] == [f"{2:020}.json"]
+    assert lake.DeltaTable(lake.uri("t")).count() == 9
+
+
 def test_manifest(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     table.generate()

@@ -31,6 +31,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 _VERSIONED = re.compile(
     r"_delta_log/(\d{20})\.(?:(\d{20})\.compacted\.json|json|crc|checkpoint\.[^/]*)"
 )
+_COMMIT = re.compile(r"_delta_log/(\d{20})\.json")
 _WHOLE_CHECKPOINT = re.compile(r"_delta_log/(\d{20})\.checkpoint\.parquet")
 
 
@@ -44,7 +45,8 @@ def clean_log(
 ) -> int:
     """Delete log files older than the table keeps them, oldest first; return how many.
 
-    A property can turn this off, which holds unless it is asked for outright.
+    A property can turn this off, which holds unless it is asked for outright. Then commits are
+    also as old as their files, as deltalake takes them.
 
     A version is readable while its own commit or a later one is within the retention: everything
     from the newest checkpoint at or below that point on stays.
@@ -54,14 +56,28 @@ def clean_log(
         return 0
     oldest_ms = now_ms() - properties.log_retention // _MILLISECOND
     rows = store.query("head_at_time", table_id=table.table_id, timestamp_ms=oldest_ms)
-    if not rows:
-        return 0
-    expired = _expired(storage, rows[0][1])
+    last_needed = rows[0][1] if rows else -1
+    if even_if_disabled:
+        last_needed = max(last_needed, _first_young(storage, oldest_ms))
+    expired = _expired(storage, last_needed) if last_needed >= 0 else []
     if expired:
         reached("cleaning")
         storage.delete_many(expired)
         telemetry.log(_log, logging.INFO, "log cleaned", table=table.full_name, files=len(expired))
     return len(expired)
+
+
+def _first_young(storage: Storage, oldest_ms: int) -> int:
+    """Return the first version after the commits whose files are old, -1 without one."""
+    first = -1
+    for file in storage.list(LOG_FOLDER):
+        named = _COMMIT.fullmatch(file.name)
+        if named is None:
+            continue
+        if file.modified_ms > oldest_ms:
+            break
+        first = int(named[1]) + 1
+    return first
 
 
 def _expired(storage: Storage, last_needed: int) -> list[str]:
