@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from benchmarks.workload import Facts
 
+EARLIER = "earlier"
+"""The folder of results, below that of the last run, that has those of the run before."""
+
 Native = Any
 
 
@@ -197,9 +200,12 @@ def environment() -> dict[str, Any]:
 def save(
     scenario: str, results: Sequence[Result], *, folder: Path, quick: bool, settings: dict[str, str]
 ) -> Path:
-    """Write one scenario's results."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write one scenario's results; those of the run before are kept, to show both."""
+    earlier = folder / EARLIER
+    earlier.mkdir(parents=True, exist_ok=True)
     path = folder / f"{scenario}.json"
+    if path.exists():
+        path.replace(earlier / path.name)
     document = {
         "scenario": scenario,
         "quick": quick,
