@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ import pytest
 from deltasql.config import EngineSettings
 from deltasql.engine import duckdb_shared
 from deltasql.engine.duckdb_shared import lend
-from deltasql.exceptions import TxnLogEngineError
+from deltasql.exceptions import MissingDriverError, TxnLogEngineError
 
 if TYPE_CHECKING:
     from deltasql.engine.duckdb_shared import Lent
@@ -131,3 +132,23 @@ def _bytes_in_memory(lent: Lent) -> int:
     query = "SELECT sum(memory_usage_bytes) FROM duckdb_memory()"
     [(found,)] = lent.connection.execute(query).fetchall()
     return int(found)
+
+
+def test_work_without_duckdb_gives_the_command_that_installs_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['duckdb'] = None\n"
+        "import deltasql, pyarrow as pa\n"
+        "from deltasql.exceptions import MissingDriverError\n"
+        f"uri = 'deltasql://sqlite/{tmp_path}/meta.db?table=t'\n"
+        "deltasql.write_deltalake(uri, pa.table({'id': [1]}))\n"
+        "try: deltasql.DeltaTable(uri).update({'id': 'id + 1'})\n"
+        "except MissingDriverError as error: print(error.help)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == MissingDriverError(extra="duckdb").help
+
+
+def test_the_extra_of_spark_brings_the_engine_that_its_data_source_reads_by() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    assert set(extras["duckdb"]) <= set(extras["spark"])

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from deltasql.engine.addresses import root_address
 from deltasql.engine.duckdb import BATCH_ROWS, DuckDbEngine, own_relation, renamed
-from deltasql.engine.duckdb_connection import told
+from deltasql.engine.duckdb_connection import require_duckdb, told
 from deltasql.engine.duckdb_scan import as_pattern
 from deltasql.engine.duckdb_shared import Lent, lend_confined
 from deltasql.engine.duckdb_types import delta_types
@@ -131,6 +131,7 @@ class _Deadline:
 @contextmanager
 def _told_shortly() -> Iterator[None]:
     """Raise DuckDB's errors without the query, which is not the one that was written."""
+    require_duckdb()
     import duckdb
 
     try:

@@ -17,12 +17,19 @@ if TYPE_CHECKING:
     from deltasql.config import EngineSettings
 
 
-def connect(folder: str, settings: EngineSettings | None = None) -> duckdb.DuckDBPyConnection:
-    """Open a database in memory that puts what is too large into a folder."""
+def require_duckdb() -> None:
+    """Refuse to go on without DuckDB, and tell how to get it."""
     try:
-        import duckdb
+        import duckdb  # noqa: F401
     except ImportError as error:
         raise MissingDriverError(driver="duckdb", extra="duckdb") from error
+
+
+def connect(folder: str, settings: EngineSettings | None = None) -> duckdb.DuckDBPyConnection:
+    """Open a database in memory that puts what is too large into a folder."""
+    require_duckdb()
+    import duckdb
+
     options: dict[str, Any] = {
         # Nothing is fetched over the network behind the user's back: that may take forever.
         "autoinstall_known_extensions": False,
@@ -67,6 +74,7 @@ def connected(settings: EngineSettings | None = None) -> Iterator[duckdb.DuckDBP
 @contextmanager
 def told() -> Iterator[None]:
     """Raise DuckDB's errors as ours."""
+    require_duckdb()
     import duckdb
 
     try:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from deltasql.engine.duckdb_connection import connect, prepare, told
+from deltasql.engine.duckdb_connection import connect, prepare, require_duckdb, told
 from deltasql.engine.duckdb_scan import literal
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class Lent:
 
 def lend(settings: EngineSettings) -> Lent:
     """Lend a database of the DuckDB that has these settings; it is started if there is none."""
+    require_duckdb()
     import duckdb
 
     key = (settings.memory_limit, settings.threads)
