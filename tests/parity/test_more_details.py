@@ -122,3 +122,37 @@ def test_a_map_is_made_of_lists(lake: Lake) -> None:
     table = lake.make("t", pa.table({"id": [1, 2], "m": maps}))
     table.update({"m": "map(['a', 'b'], [1, 2])"}, predicate="id = 1")
     assert [row["m"] for row in rows(table)] == [[("a", 1), ("b", 2)], None]
+
+
+@pytest.mark.parametrize("part", [None, "p"])
+def test_a_column_that_is_no_condition(lake: Lake, part: str | None) -> None:
+    table = lake.make("t", sample(), partition_by=part)
+    for call in (lambda: table.delete("id"), lambda: table.update({"v": "0"}, predicate="id")):
+        with pytest.raises(DeltaError, match="non-boolean"):
+            call()
+    assert table.version() == 0
+
+
+@pytest.mark.parametrize(
+    ("predicate", "told"),
+    [
+        ("s.id = t.id AND t.p = 'b'", "p = 'b'"),
+        ("s.id = t.id AND t.id BETWEEN 1 AND 2 AND s.v > 0", "id >= 1 AND id <= 2"),
+        ("s.id = t.id AND t.p IN ('a', 'b')", "p = 'a' OR p = 'b'"),
+        ("s.id = t.id AND t.p LIKE 'b%'", None),
+        ("s.id = t.id", None),
+    ],
+)
+def test_a_merge_tells_what_is_asked_of_the_table_alone(
+    lake: Lake, predicate: str, told: str | None
+) -> None:
+    table = lake.make("t", sample())
+    merger = table.merge(sample(), predicate, "s", "t").when_matched_update_all()
+    merger.when_not_matched_insert_all().execute()
+    assert table.history(1)[0]["operationParameters"].get("predicate") == told
+
+
+def test_a_merge_that_takes_rows_out_of_an_append_only_table(lake: Lake) -> None:
+    table = lake.make("t", sample(), configuration={"delta.appendOnly": "true"})
+    with pytest.raises(DeltaError, match="Remove action with data change but Delta table is"):
+        table.merge(sample(), "s.id = t.id", "s", "t").when_matched_delete().execute()

@@ -89,6 +89,7 @@ def validate_against(staged: Staged, state: TableState) -> None:
         )
     if state.append_only and any(f.data_change for f in staged.removes):
         raise TxnLogTransactionError(
+            "The transaction includes Remove action with data change but "
             "Delta table is append-only",
             table=table,
             help="Set delta.appendOnly to false to delete or change rows.",

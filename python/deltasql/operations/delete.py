@@ -13,7 +13,7 @@ from deltasql.operations.change_data import (
     tell_whole_files,
     write_change_data,
 )
-from deltasql.operations.expressions import Flavour, Scope, scalar
+from deltasql.operations.expressions import Flavour, Scope, parse_condition
 from deltasql.operations.info import tell
 from deltasql.operations.normal_form import normal
 from deltasql.operations.revision import dropped_rows, revised_files
@@ -65,7 +65,7 @@ def stage_delete(
     elif found.partition_only:
         _remove_whole(target, in_partitions(target, files, predicate, flavour), metrics)
     elif len(files):
-        condition = scalar(predicate, Scope.of(target.schema, "t"), flavour=flavour)
+        condition = parse_condition(predicate, Scope.of(target.schema, "t"), flavour=flavour)
         _remove_rows(target, files, condition, options, metrics, clock)
     metrics["execution_time_ms"] = clock.total_ms()
     if metrics["num_removed_files"]:

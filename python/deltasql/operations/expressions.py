@@ -26,6 +26,7 @@ from deltasql.operations.sql_types import drops_digits, field_of, in_utc, sql_ty
 
 Flavour: TypeAlias = Literal["datafusion", "spark"]
 _MOMENT = exp.DType.TIMESTAMPTZ
+_CONDITIONS = (exp.DType.BOOLEAN, exp.DType.NULL, exp.DType.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +107,25 @@ def scalar(text: str, scope: Scope | StructType, *, flavour: Flavour = "datafusi
     return _meaning(_with_types(_resolve(parsed, within, text)), flavour)
 
 
-def condition(
-    text: str | None, scope: Scope | StructType, *, flavour: Flavour = "datafusion"
+def parse_condition(
+    text: str, scope: Scope | StructType, *, flavour: Flavour = "datafusion"
 ) -> exp.Expr:
-    """Parse a condition; without a text it is true."""
-    return exp.true() if text is None else scalar(text, scope, flavour=flavour)
+    """Parse a condition; a value that is neither true nor false is none.
+
+    >>> from deltasql.model.schema import StructField
+    >>> parse_condition("id > 1", StructType((StructField("id", "long"),))).sql(dialect="duckdb")
+    '"id" > 1'
+    """
+    found = scalar(text, scope, flavour=flavour)
+    kind = found.type
+    is_value = isinstance(found, exp.Column | exp.Literal)
+    if is_value and kind is not None and kind.this not in _CONDITIONS:
+        raise TxnLogSchemaError(
+            f"Cannot create filter with non-boolean predicate {text!r} returning {kind.sql()}",
+            column=found.name if isinstance(found, exp.Column) else None,
+            help="Compare it with something.",
+        )
+    return found
 
 
 def parse(text: str) -> exp.Expr:

@@ -21,7 +21,7 @@ from deltasql.operations.expressions import (
     scalar,
     set_name,
 )
-from deltasql.operations.normal_form import normal
+from deltasql.operations.normal_form import normal, normal_part
 from deltasql.operations.schema_merge import merge_schemas
 
 if TYPE_CHECKING:
@@ -73,7 +73,11 @@ class MergeSpec:
 
     def parameters(self) -> dict[str, str]:
         """Return what the history of a table tells of a merge."""
+        # Only deltalake tells by which part of the condition files were left out.
+        tells_files = self.flavour == "datafusion" and not self.not_matched_by_source
+        files = normal_part(self.predicate, self.target_alias or "target") if tells_files else None
         return {
+            **({} if files is None else {"predicate": files}),
             "mergePredicate": normal(self.predicate),
             "matchedPredicates": _listed(self.matched),
             "notMatchedPredicates": _listed(self.not_matched),

@@ -86,6 +86,23 @@ def normal(text: str, schema: StructType | None = None) -> str:
     return _simple(parse(text), schema).sql(dialect=_QuotedTwice, normalize_functions="lower")
 
 
+def normal_part(text: str, alias: str) -> str | None:
+    """Return the conditions that concern the columns of one alias alone, None without any.
+
+    >>> normal_part("s.id = t.id and t.p = 'a' and t.n between 1 and 2", "t")
+    "p = 'a' AND n >= 1 AND n <= 2"
+    """
+    whole = _simple(parse(text), None)
+    parts = list(whole.flatten()) if isinstance(whole, exp.And) else [whole]
+    own = [each.unnest().copy() for each in parts if _is_of(each.unnest(), alias)]
+    for column in (found for each in own for found in each.find_all(exp.Column)):
+        column.set("table", None)
+    if not own:
+        return None
+    joined = own[0] if len(own) == 1 else _joined(exp.And, own)
+    return joined.sql(dialect=_QuotedTwice, normalize_functions="lower")
+
+
 def normal_constraint(text: str, schema: StructType | None = None) -> str:
     """Return a CHECK constraint in its normal spelling, which every engine must read.
 
@@ -158,6 +175,16 @@ def _same_type(columns: list[exp.Column], schema: StructType | None) -> bool:
     found = [Scope.of(schema).find([each.name for each in side.parts]) for side in columns]
     kinds = [each[1].type for each in found if each is not None]
     return len(kinds) < len(found) or kinds[0] == kinds[1]
+
+
+def _is_of(part: exp.Expr, alias: str) -> bool:
+    if isinstance(part, exp.Boolean):
+        return not part.this
+    columns = list(part.find_all(exp.Column))
+    is_comparison = type(part) in _MIRRORED or isinstance(part, exp.Or | exp.In)
+    return is_comparison and all(
+        len(each.parts) == 2 and each.table.casefold() == alias.casefold() for each in columns
+    )
 
 
 def _joined(kind: type[exp.Connector], parts: list[exp.Expr]) -> exp.Expr:

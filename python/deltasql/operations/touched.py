@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from deltasql.engine.base import FILE
 from deltasql.engine.changes import rows_by_file
-from deltasql.operations.expressions import Flavour, Scope, scalar
+from deltasql.operations.expressions import Flavour, Scope, parse_condition
 from deltasql.operations.sql_types import column
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def in_partitions(
     values = {field.name: array for field, array in live.partition_values(live.files)}
     places = pa.array(range(len(files)), pa.int64())
     listed = target.engine.rows(pa.table({**values, FILE: places}))
-    condition = scalar(predicate, Scope.of(target.schema, "t"), flavour=flavour)
+    condition = parse_condition(predicate, Scope.of(target.schema, "t"), flavour=flavour)
     query = exp.select(column(FILE)).from_(exp.to_table("t")).where(condition)
     return chosen(
         files, target.engine.collect(target.engine.query(query, t=listed))[FILE].to_pylist()

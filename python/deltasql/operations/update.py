@@ -20,7 +20,7 @@ from deltasql.operations.changed_rows import (
     write_changed_rows,
 )
 from deltasql.operations.checks import checked, rules_of
-from deltasql.operations.expressions import Flavour, Scope, scalar
+from deltasql.operations.expressions import Flavour, Scope, parse_condition
 from deltasql.operations.info import tell
 from deltasql.operations.normal_form import normal
 from deltasql.operations.revision import new_rows, revised_files
@@ -69,7 +69,7 @@ def stage_update(
     target.read(whole_table=found is None, predicate=found, files=files)
     if not updates or not len(files):
         return metrics
-    condition = None if predicate is None else scalar(predicate, scope, flavour=flavour)
+    condition = None if predicate is None else parse_condition(predicate, scope, flavour=flavour)
     found_rows = _find(target, files, condition, assigned, options)
     touched, counts = chosen(files, found_rows.places), found_rows.counts
     metrics["scan_time_ms"] = clock.lap_ms()

@@ -102,7 +102,7 @@ def _commit(row: VersionRow) -> tuple[Any, ...]:
 def _parameters(told: dict[str, Any]) -> dict[str, Any]:
     """A merge tells its condition under a name of deltalake's: delta-spark's goes beside it."""
     if "mergePredicate" in told:
-        return {"predicate": json.dumps([told["mergePredicate"]]), **told}
+        return {**told, "predicate": json.dumps([told["mergePredicate"]])}
     return told
 
 
