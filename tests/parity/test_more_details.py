@@ -156,3 +156,19 @@ def test_a_merge_that_takes_rows_out_of_an_append_only_table(lake: Lake) -> None
     table = lake.make("t", sample(), configuration={"delta.appendOnly": "true"})
     with pytest.raises(DeltaError, match="Remove action with data change but Delta table is"):
         table.merge(sample(), "s.id = t.id", "s", "t").when_matched_delete().execute()
+
+
+@pytest.mark.parametrize("how", ["address", "handle", "merge"])
+def test_partition_columns_go_behind_the_others_when_a_schema_grows(lake: Lake, how: str) -> None:
+    data = pa.table({"a": ["1"], "x": [1], "b": ["2"], "y": [2]})
+    table = lake.make("t", data, partition_by=["b", "a"])
+    more = data.append_column("n", pa.array([5]))
+    if how == "merge":
+        merger = table.merge(more, "s.x = t.y", "s", "t", merge_schema=True)
+        merger.when_not_matched_insert_all().execute()
+    else:
+        place = table if how == "handle" else lake.uri("t")
+        lake.write_deltalake(place, more, mode="append", schema_mode="merge")
+        table.update_incremental()
+    assert [field.name for field in table.schema().fields] == ["x", "y", "b", "a", "n"]
+    assert [row["n"] for row in rows(table, "n")] == [5, None]

@@ -121,6 +121,7 @@ def _write_uri(
 ) -> None:
     from deltasql.api.create import open_for_writing, table_properties
     from deltasql.api.raw.properties import write_options
+    from deltasql.operations.write_schema import partitions_behind
 
     uri, catalog, table = open_for_writing(table_uri, storage_options)
     with catalog.begin(one_table=True) as tx:
@@ -138,5 +139,7 @@ def _write_uri(
             title=name,
             description=description,
         )
+        if schema_mode == "merge":
+            partitions_behind(tx.target(table))
         tx.set_commit_properties(table, commit_properties)
         tx.set_post_commit(post_commithook_properties)

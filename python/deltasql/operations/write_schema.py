@@ -88,6 +88,27 @@ def follow_schema(
     target.change_metadata(changed, upgraded_protocol(target.protocol, mapped, properties))
 
 
+def partitions_behind(target: Target) -> None:
+    """Put partition columns behind the others that were there before a schema grew.
+
+    So does deltalake; new columns stay the last ones.
+    """
+    before = target.snapshot
+    if before is None or target.staged.metadata is None or not target.partition_columns:
+        return
+    schema = target.schema
+    if schema == before.schema or target.partition_columns != before.partition_columns:
+        return
+    known, last = set(before.schema.names), target.partition_columns
+    ordered = [
+        *(each for each in schema.fields if each.name in known and each.name not in last),
+        *(each for name in last if (each := schema.find(name)) is not None),
+        *(each for each in schema.fields if each.name not in known),
+    ]
+    changed = StructType(tuple(ordered))
+    target.change_metadata(replace(target.metadata, schema_string=changed.to_json()))
+
+
 def _overwritten(known: StructType, given: StructType) -> StructType:
     """Return the schema of rows that replace all others.
 

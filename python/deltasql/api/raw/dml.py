@@ -11,6 +11,7 @@ from deltasql.api.raw.properties import write_options
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.operations.merge import source_rows, stage_merge
 from deltasql.operations.merge_plan import Clause, MergeSpec
+from deltasql.operations.write_schema import partitions_behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,13 +161,16 @@ class DmlSide(RawBase):
 
         def operate(tx: MultiTableTransaction) -> dict[str, int]:
             target = tx.target(self.name)
-            return stage_merge(
+            metrics = stage_merge(
                 target,
                 source_rows(target, merge_builder.source),
                 schema_from_any(merge_builder.arrow_schema),
                 merge_builder.spec,
                 options=write_options(merge_builder.writer_properties, None),
             )
+            if merge_builder.spec.merge_schema:
+                partitions_behind(target)
+            return metrics
 
         metrics = self._commit(
             operate, merge_builder.commit_properties, merge_builder.post_commithook_properties

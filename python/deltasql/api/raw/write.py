@@ -9,6 +9,7 @@ from deltasql.api.raw.properties import write_options
 from deltasql.exceptions import TableExistsError
 from deltasql.operations.add_actions import stage_actions
 from deltasql.operations.write import check_modes
+from deltasql.operations.write_schema import partitions_behind
 from deltasql.storage.location import location_url
 
 if TYPE_CHECKING:
@@ -49,8 +50,9 @@ class WriteSide(RawBase):
             )
         if mode == "ignore":
             return
-        self._commit(
-            lambda tx: tx.write(
+
+        def operate(tx: MultiTableTransaction) -> None:
+            tx.write(
                 self.name,
                 data,
                 mode=mode,
@@ -58,10 +60,11 @@ class WriteSide(RawBase):
                 predicate=predicate,
                 partition_by=partition_by,
                 options=write_options(writer_properties, target_file_size),
-            ),
-            commit_properties,
-            post_commithook_properties,
-        )
+            )
+            if schema_mode == "merge":
+                partitions_behind(tx.target(self.name))
+
+        self._commit(operate, commit_properties, post_commithook_properties)
 
     def create_write_transaction(
         self,
