@@ -16,9 +16,7 @@ from deltasql.operations.strays import find_strays
 from deltasql.operations.vacuum import plan_vacuum
 from deltasql.phases import hooked
 from deltasql.storage import open_storage
-from deltasql.store import postgres_pool
 from deltasql.store.intents import take_intents
-from deltasql.store.postgres_handed import hand_over
 from tests.clock import Clock
 from tests.spark import in_process
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deltasql import Catalog, MultiTableTransaction
+    from deltasql.model.progress import Progress
     from deltasql.uri import DeltaSqlUri
 
 ROWS = pa.table({"id": [1, 2, 3]})
@@ -105,6 +104,7 @@ def test_a_commit_whose_files_were_taken_is_refused(
     with pytest.raises(FilesTakenError) as caught:
         tx.commit()
     assert caught.value.txn_id == tx.txn_id
+    assert caught.value.winning_operation == "VACUUM START"
     assert "run the transaction again" in str(caught.value)
     # Two commits tell of the vacuum, none of the transaction.
     assert lake.table("t").version() == before["t"] + 2
@@ -141,17 +141,39 @@ def test_one_that_began_within_the_hour_is_left_alone_by_a_forced_vacuum(lake: C
 
 
 def test_a_commit_after_the_files_were_taken_and_before_they_are_gone_is_refused(
-    lake: Catalog,
+    lake: Catalog, clock: Clock
 ) -> None:
     tx = lake.begin()
     tx.write("t", ROWS)
-    [(txn_id, table_id, path, _)] = lake.store.intents_before(FUTURE_MS)
-    taken = take_intents(lake.store, table_id, [(txn_id, path)])
-    # It is known still, should the vacuum die here.
-    assert [row[2] for row in lake.store.intents_before(FUTURE_MS)] == [path]
-    assert list(taken) == [(txn_id, path)]
-    with pytest.raises(FilesTakenError):
-        tx.commit()
+    [(_, _, path, _)] = lake.store.intents_before(FUTURE_MS)
+    refused: list[BaseException] = []
+
+    def commit_meanwhile(progress: Progress) -> None:
+        if progress.phase != "deleting" or refused:
+            return
+        assert path in data_files(lake)
+        # It is known still, should the vacuum die here.
+        assert [row[2] for row in lake.store.intents_before(FUTURE_MS)] == [path]
+        with pytest.raises(FilesTakenError) as caught:
+            tx.commit()
+        refused.append(caught.value)
+
+    late_vacuum(lake, clock, on_progress=commit_meanwhile)
+    assert refused
+    assert data_files(lake) == live_files(lake)
+
+
+@pytest.mark.parametrize("operate", [append, append_to_two, write_twice])
+def test_a_commit_whose_notes_were_lost_is_there(
+    lake: Catalog, operate: Callable[[MultiTableTransaction], None]
+) -> None:
+    """As by a crash of the server, which does not wait for the disk with them."""
+    tx = lake.begin()
+    operate(tx)
+    lake.store.clear_intents(tx.txn_id)
+    tx.commit()
+    assert live_files(lake) <= data_files(lake)
+    assert lake.table("t").version() == 2
 
 
 def test_a_vacuum_that_died_after_it_took_files_is_succeeded(lake: Catalog, clock: Clock) -> None:
@@ -234,6 +256,8 @@ def test_a_short_append_that_waits_for_a_vacuum_finds_its_file_taken(
         late = lake.begin()
         late.write("t", ROWS)
         [(txn_id, table_id, path, _)] = lake.store.intents_before(FUTURE_MS)
+        with lake.begin() as tx:
+            tx.stage_table("t", [], operation="VACUUM START")
         raised: list[BaseException] = []
 
         def commit() -> None:
@@ -251,7 +275,7 @@ def test_a_short_append_that_waits_for_a_vacuum_finds_its_file_taken(
                 pass
         writer.join()
         assert [type(error) for error in raised] == [FilesTakenError]
-        assert lake.table("t").version() == 2
+        assert lake.table("t").version() == 3
         # A commit that has them is not waited for: they are left to it.
         other = lake.begin()
         other.write("t", ROWS)
@@ -278,41 +302,3 @@ def _waits(uri: DeltaSqlUri) -> bool:
         )
         row = admin.execute(text).fetchone()
     return row is not None and row[0] > 0
-
-
-def test_a_note_of_another_thread_that_is_on_its_way_is_waited_for(
-    postgres_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with deltasql.connect(postgres_uri, table={"data_root": str(tmp_path / "lake")}) as lake:
-        lake.create_table("t", ROWS.schema)
-        sending, wanted = threading.Event(), threading.Event()
-
-        def slowly(*args: object) -> bool:
-            sending.set()
-            wanted.wait()
-            return hand_over(*args)  # type: ignore[arg-type]
-
-        settle = postgres_pool.PostgresPool.settle
-
-        def settle_and_tell(pool: postgres_pool.PostgresPool) -> None:
-            wanted.set()
-            settle(pool)
-
-        tx = lake.begin()
-        tx.write("t", ROWS)
-        monkeypatch.setattr(postgres_pool, "hand_over", slowly)
-        monkeypatch.setattr(postgres_pool.PostgresPool, "settle", settle_and_tell)
-        # Another thread writes for the same transaction, and is slow to say so.
-        table = lake.table("t")
-        note = (tx.txn_id, table.row.table_id, [f"{table.location}/more.parquet"])
-        other = threading.Thread(target=lake.store.record_intents, args=note)
-        other.start()
-        sending.wait()
-        tx.announced = 1
-        try:
-            assert tx.commit() == {"t": 1}
-            assert wanted.is_set()
-        finally:
-            wanted.set()
-            other.join()
-        assert lake.store.intents_before(FUTURE_MS) == []

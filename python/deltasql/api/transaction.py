@@ -302,8 +302,12 @@ class MultiTableTransaction(Verbs):
         return self.versions
 
     def _ratify(self, staged: list[Staged]) -> list[Ratified]:
-        intents = self.announced + len(set(self._written))
-        commit = partial(self.catalog.committer.commit, txn_id=self.txn_id, intents=intents)
+        commit = partial(
+            self.catalog.committer.commit,
+            txn_id=self.txn_id,
+            intents=self.announced + len(set(self._written)),
+            discard=self._discard_files,
+        )
         try:
             return commit(staged) if staged else []
         except TableChangedError:

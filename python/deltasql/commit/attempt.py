@@ -13,13 +13,14 @@ class Attempt:
 
     careful: bool
     intents: int
-    is_settled: bool = False
     number: int = 0
     sent: bool = False
+    was_sent: bool = False
+    """In this attempt or in one before it."""
     is_unknown: bool = False
     duplicates: int = 0
 
     def send(self) -> None:
         """From now on the database may commit without our knowing."""
-        self.sent = True
+        self.sent = self.was_sent = True
         reached("sending")

@@ -115,6 +115,27 @@ def version_taken(staged: Staged, head: Head) -> CommitConflictError:
     )
 
 
-def files_taken(staged: Sequence[Staged], txn_id: str) -> CommitConflictError:
-    names = ", ".join(each.table.full_name for each in staged)
-    return FilesTakenError(table=names, txn_id=txn_id)
+def refuse_taken(
+    session: Session, staged: Sequence[Staged], heads: dict[int, Head], txn_id: str
+) -> None:
+    """Refuse when a vacuum may have taken what this transaction announced.
+
+    One tells of itself in the table's history before it takes anything. Without such a commit
+    the notes were lost, with a server that crashed or on their way, and the files are there.
+    """
+    for each in staged:
+        if each.creates:
+            continue
+        head, seen = heads[each.table.table_id], each.read_version
+        after = -1 if seen is None else seen
+        rows = session.query("vacuums_after", table_id=head.table_id, version=after)
+        for version, operation, winner in rows:
+            raise FilesTakenError(
+                table=each.table.full_name,
+                txn_id=txn_id,
+                expected_version=seen,
+                actual_version=head.version,
+                winning_version=version,
+                winning_operation=operation,
+                winning_txn_id=winner,
+            )

@@ -18,9 +18,9 @@ from deltasql.commit.attempt import Attempt
 from deltasql.commit.build import (
     add_group,
     enable_timestamps,
-    files_taken,
     insert_table,
     refuse_following,
+    refuse_taken,
     table_changed,
     version_taken,
 )
@@ -32,7 +32,6 @@ from deltasql.commit.winners import load_winners
 from deltasql.exceptions import (
     CommitConflictError,
     CommitOutcomeUnknownError,
-    FilesTakenError,
     InvalidActionError,
     RetriesExhaustedError,
     TableExistsError,
@@ -47,7 +46,7 @@ from deltasql.store.dialect import Fault
 from deltasql.store.records import Commit, Head, OneFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from deltasql.commit.ratified import Foresee
     from deltasql.commit.staged import Staged
@@ -70,10 +69,19 @@ class Committer:
         self._states: dict[tuple[int, int, int], TableState] = {}
         self._known: dict[int, tuple[int, int, int]] = {}
 
-    def commit(self, staged: Sequence[Staged], txn_id: str, *, intents: int = 0) -> list[Ratified]:
+    def commit(
+        self,
+        staged: Sequence[Staged],
+        txn_id: str,
+        *,
+        intents: int = 0,
+        discard: Callable[[], None] | None = None,
+    ) -> list[Ratified]:
         """Ratify all or nothing; returns one entry per staged table, in order.
 
-        `intents` is how many were recorded for this transaction: all of them must be there still.
+        `intents` is how many were recorded for this transaction; where some are gone, no vacuum
+        may have run since. `discard` is called when the database failed before anything was sent:
+        the intents may be lost with it.
         """
         for each in staged:
             validate_staged(each)
@@ -85,8 +93,13 @@ class Committer:
             telemetry.span("commit", tables=len(staged), txn_id=txn_id),
             telemetry.timed("commit_latency_ms", backend=backend),
         ):
+            attempt = Attempt(careful=backend == "duckdb", intents=intents)
             try:
-                ratified = self._until_certain(staged, txn_id, intents)
+                ratified = self._until_certain(staged, txn_id, attempt)
+            except TxnLogStoreError:
+                if discard is not None and not attempt.was_sent:
+                    discard()
+                raise
             except CommitConflictError as conflict:
                 telemetry.count("commit_conflicts_total", kind=type(conflict).__name__)
                 raise
@@ -99,20 +112,15 @@ class Committer:
                 telemetry.log(_log, logging.INFO, "committed", **fields)
         return ratified
 
-    def _until_certain(self, staged: Sequence[Staged], txn_id: str, intents: int) -> list[Ratified]:
-        attempt = Attempt(careful=self._store.dialect.name == "duckdb", intents=intents)
+    def _until_certain(
+        self, staged: Sequence[Staged], txn_id: str, attempt: Attempt
+    ) -> list[Ratified]:
         limit = self._config.retry.max_attempts
         errors: tuple[type[BaseException], ...] = (*self._store.errors, TxnLogStoreError)
         while True:
             attempt.number += 1
             try:
                 return self._once(staged, txn_id, attempt)
-            except FilesTakenError:
-                if attempt.is_settled:
-                    raise
-                # What another thread noted for this transaction may still be on its way.
-                self._store.dialect.settle()
-                attempt.is_settled = True
             except errors as error:
                 fault = self._fault(error, attempt)
                 if fault is Fault.DUPLICATE:
@@ -167,11 +175,13 @@ class Committer:
             }
             commits = [built[each.table.table_uuid] for each in staged]
             add_group(commits)
+            reached("checked")
+            # Before the first statement that changes something: what is lost from here on is
+            # looked up, and tried again.
+            attempt.send()
             # After names and heads are ours: no earlier attempt can have adopted them.
             if attempt.intents and store.adopt_intents(session, txn_id) < attempt.intents:
-                raise files_taken(staged, txn_id)
-            reached("checked")
-            attempt.send()
+                refuse_taken(session, staged, heads, txn_id)
             store.append_commits(session, commits, careful=attempt.careful)
         reached("ratified")
         for commit in commits:

@@ -126,21 +126,12 @@ class TableChangedError(CommitConflictError):
 
 
 class FilesTakenError(CommitConflictError):
-    """A vacuum took files of this transaction before it was committed.
+    """A vacuum took files of this transaction before it was committed."""
 
-    >>> print(FilesTakenError(table="sales", txn_id="9f2c"))
-    files that this transaction wrote are no longer kept for it (table: sales; txn id: 9f2c)
-    Help: run the transaction again; let vacuums keep more than the longest transaction takes.
-    """
-
-    default_message = "files that this transaction wrote are no longer kept for it"
+    default_message = "a vacuum took files that this transaction wrote"
     default_help = (
         "run the transaction again; let vacuums keep more than the longest transaction takes."
     )
-
-    def _details(self) -> str:
-        kind = TxnLogError if self.winning_version is None else CommitConflictError
-        return kind._details(self)
 
 
 @dataclass(eq=False, repr=False)

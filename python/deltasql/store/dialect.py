@@ -97,9 +97,6 @@ class Dialect(Protocol):
         is not told: it is for notes that only matter if nothing else comes.
         """
 
-    def settle(self) -> None:
-        """Wait until what any thread handed over is done."""
-
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         """Run a bulk read and return its rows as Arrow."""
 

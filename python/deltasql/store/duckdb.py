@@ -184,9 +184,6 @@ class DuckdbDialect:
     def hand_over(self, name: str, /, **params: Any) -> bool:
         return False  # there is nobody who would go on with it
 
-    def settle(self) -> None:
-        pass
-
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         with self.session() as session:
             reader = session._connection.execute(*_bound(name, params))

@@ -229,9 +229,6 @@ class PostgresDialect:
     def hand_over(self, name: str, /, **params: Any) -> bool:
         return self._pool.hand_over(name, params)
 
-    def settle(self) -> None:
-        self._pool.settle()
-
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         text = statement(name, "postgres")
         text = LIST_PARAMETER.sub(lambda m: _int_list(params.pop(m[1])), text)

@@ -184,17 +184,6 @@ class PostgresPool:
         finally:
             self._release(home)
 
-    def settle(self) -> None:
-        """Wait for the answer to what any thread handed over."""
-        self._check_usable()
-        home = self._home
-        if not home.taken.acquire(timeout=self._settings.timeout_s):
-            raise self._too_busy()
-        try:
-            self._settle(home)
-        finally:
-            self._release(home)
-
     def _settle(self, home: _Home) -> None:
         """Take the answer to what was handed over; a connection without it is of no more use."""
         connection = home.connection

@@ -189,9 +189,6 @@ class SqliteDialect:
     def hand_over(self, name: str, /, **params: Any) -> bool:
         return False  # there is nobody who would go on with it
 
-    def settle(self) -> None:
-        pass
-
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         listed = _list_parameter(name)
         text = (

@@ -352,7 +352,7 @@ class Store:
     def adopt_intents(self, session: Session, txn_id: str) -> int:
         """End the intents of a transaction with its commit; returns how many there were.
 
-        A vacuum takes them over before it deletes: whoever misses some must not commit.
+        A vacuum takes them over before it deletes: whoever misses some looks for one.
         """
         return session.execute("clear_staged_files", txn_id=txn_id)
 

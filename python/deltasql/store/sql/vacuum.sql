@@ -32,6 +32,11 @@ ORDER BY v.version DESC LIMIT 1;
 -- name: staged_files_of
 SELECT s.txn_id, s.path, s.staged_at_ms FROM dl_staged_files s WHERE s.table_id = $table_id ORDER BY s.staged_at_ms, s.path;
 
+-- name: vacuums_after
+SELECT v.version, v.operation, v.txn_id FROM dl_table_versions v
+WHERE v.table_id = $table_id AND v.version > $version AND v.operation = 'VACUUM START'
+ORDER BY v.version DESC LIMIT 1;
+
 -- name: take_staged_file
 UPDATE dl_staged_files SET txn_id = $taken_by
 WHERE txn_id = $txn_id AND table_id = $table_id AND path = $path;
