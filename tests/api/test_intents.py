@@ -12,7 +12,9 @@ from deltasql.exceptions import (
     CommitConflictError,
     ConcurrentDeleteDeleteError,
     MetadataChangedError,
+    StoreUnavailableError,
 )
+from deltasql.phases import hooked
 
 if TYPE_CHECKING:
     from deltasql import Catalog
@@ -89,3 +91,19 @@ def test_losing_a_conflict_deletes_the_files_of_the_loser_only(table: Catalog) -
     live = table.table("t").snapshot().scan().paths()
     assert len(live) == 1
     assert (Path(table.table("t").location) / live[0]).exists()
+
+
+def test_files_of_a_commit_that_was_never_sent_are_deleted(table: Catalog) -> None:
+    """A database that goes away may have lost the intents: nobody else would find the files."""
+
+    def gone(point: str) -> None:
+        if point == "locked":
+            raise StoreUnavailableError("the database is gone")
+
+    tx = table.begin()
+    tx.write("t", ROWS)
+    table.store.clear_intents(tx.txn_id)
+    with hooked(gone), pytest.raises(StoreUnavailableError):
+        tx.commit()
+    assert parquet_files(table) == []
+    assert table.table("t").version() == 0
