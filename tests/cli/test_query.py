@@ -59,7 +59,7 @@ def test_limit_cuts_and_a_long_table_says_so(sales: Cli) -> None:
     many = "SELECT range AS n FROM range(1500)"
     result = sales("query", many)
     assert len(result.stdout.splitlines()) == 1001
-    assert "first 1000 rows" in result.stderr
+    assert "first 1,000 rows" in result.stderr
     assert len(sales.json("query", many)) == 1500
 
 

@@ -18,6 +18,7 @@ from sqlglot import parse_one
 from deltasql.config import Config
 from deltasql.engine.arrow import batches
 from deltasql.engine.duckdb import DuckDbEngine
+from deltasql.engine.duckdb_shared import close_idle
 from deltasql.exceptions import TxnLogEngineError
 
 if TYPE_CHECKING:
@@ -221,11 +222,15 @@ def test_nothing_is_left_behind(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) 
         assert list(tmp_path.iterdir()) == []  # not opened before it is needed
         query = parse_one("SELECT * FROM range(10) AS r(n)", dialect="duckdb")
         kept = engine.keep(engine.query(query))
-    assert list(tmp_path.iterdir()) == []
+    (folder,) = tmp_path.iterdir()  # that of the DuckDB, which waits for the next engine
+    assert list(folder.iterdir()) == []
+    assert folder.stat().st_mode & 0o777 == 0o700
     tables = parse_one("SELECT count(*) AS n FROM duckdb_tables()", dialect="duckdb")
     with DuckDbEngine(config) as engine:  # the same DuckDB, in which the rows are gone
         assert engine.collect(engine.query(tables))["n"].to_pylist() == [0]
     assert kept.columns == ("n",)
+    close_idle()
+    assert list(tmp_path.iterdir()) == []
 
 
 def _many(rows: int) -> Iterator[pa.RecordBatch]:

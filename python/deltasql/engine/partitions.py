@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _FEW_ROWS = 64
+_MOST_DIGITS = 128
 
 
 def split_by_partition(
@@ -94,7 +95,11 @@ def _texts(column: pa.ChunkedArray) -> list[str | None]:
 def _float_text(text: str | None) -> str | None:
     if text is None or text.endswith("inf"):
         return text
-    return "NaN" if text == "nan" else format(Decimal(text), "f").removesuffix(".0")
+    if text == "nan":
+        return "NaN"
+    digits = format(Decimal(text), "f").removesuffix(".0")
+    # With three hundred digits it would be too long for the name of a folder.
+    return digits if len(digits) <= _MOST_DIGITS else text
 
 
 def _codes(table: pa.Table, columns: Sequence[str]) -> pa.Array | None:

@@ -278,8 +278,8 @@ class _Export:
         if lost:
             more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
             raise TxnLogStorageError(
-                f"missing of version {self._span.last} of {self._table.full_name}: "
-                f"{many(len(lost), 'file')}, {', '.join(lost[:_SHOWN])}{more}",
+                f"{many(len(lost), 'file')} of version {self._span.last} of "
+                f"{self._table.full_name} cannot be found: {', '.join(lost[:_SHOWN])}{more}",
                 location=self._table.location,
                 operation="export",
                 help="Restore the files and run the export again, which goes on where it was; or "
