@@ -64,7 +64,7 @@ class BackgroundPublisher:
             else:
                 known.table, known.version = table, max(known.version, version)
             if wish != DEFAULT:
-                known.wishes = {**known.wishes, version: wish}
+                known.wishes[version] = wish
             self._wake()
 
     def flush(self, timeout_s: float | None = None) -> bool:
@@ -110,7 +110,8 @@ class BackgroundPublisher:
                 work = self._next()
                 if work is None:
                     return
-                version, began, wishes = work.version, self._flushes, work.wishes
+                # Others go on adding to theirs.
+                version, began, wishes = work.version, self._flushes, dict(work.wishes)
             result = Reached.FAILED
             try:
                 result = self._publisher.publish(work.table, version, wishes=wishes)
@@ -134,8 +135,10 @@ class BackgroundPublisher:
     def _put_back(self, work: _Waiting, version: int, began: int, result: Reached) -> None:
         """Take a table off the list, or put it at the end."""
         del self._waiting[work.table.table_id]
-        if result is Reached.DONE and work.version == version:
-            return
+        if result is Reached.DONE:
+            if work.version == version:
+                return
+            work.wishes = {key: wish for key, wish in work.wishes.items() if key > version}
         self._waiting[work.table.table_id] = work
         if result is not Reached.FAILED:
             work.failures, work.due_s = 0, 0.0

@@ -67,4 +67,8 @@ def told_properties(configuration: Mapping[str, str]) -> dict[str, str]:
     """
     if configuration.get(_PROPERTY) != "true":
         return dict(configuration)
-    return {key: value for key, value in configuration.items() if "nCommitTimestamp" not in key}
+    return {
+        key: value
+        for key, value in configuration.items()
+        if "incommittimestamp" not in key.casefold()
+    }

@@ -75,13 +75,10 @@ class MergeBuilder:
         spelled = {f"`{name}`": quoted(name) for name in names}
 
         def escaped(text: str) -> str:
-            before, dot, name = text.partition(".`")
-            given = f"`{name}" if dot else text
-            return (
-                f"{before}.{spelled[given]}"
-                if dot and given in spelled
-                else (spelled.get(text, text))
-            )
+            relation, dot, name = text.partition(".`")
+            if dot and f"`{name}" in spelled:
+                return f"{relation}.{spelled[f'`{name}']}"
+            return spelled.get(text, text)
 
         return {escaped(name): escaped(value) for name, value in updates.items()}
 
