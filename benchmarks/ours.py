@@ -61,8 +61,8 @@ class Deltasql(Contender):
             )
 
     def prepare(self) -> None:
-        # Drivers are imported late, which is an import, not an open.
-        for module in DRIVERS[self.backend]:
+        # The API and drivers are imported late, which is an import, not an open.
+        for module in ("deltasql.api.connect", *DRIVERS[self.backend]):
             importlib.import_module(module)
 
     def connect(self) -> None:
