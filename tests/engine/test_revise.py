@@ -193,6 +193,43 @@ def test_changes_find_their_files_and_others_are_passed_by(tmp_path: Path) -> No
     assert ids == [[1, 2, 3, 4], [0, 1, 2, 3], [0, 1, 2, 4]]
 
 
+def test_words_that_no_row_has_any_more_are_gone_and_new_ones_are_added(tmp_path: Path) -> None:
+    plan = plan_for(tmp_path, rows_of(1).schema)
+    before = written(plan, rows_of(70), 70)
+    changes = pa.table(
+        {
+            FILE: pa.array([0] * 12, pa.int64()),
+            ROW: pa.array([*range(0, 70, 7), 68, 69], pa.int64()),
+            DROPPED: [True] * 10 + [False] * 2,
+            "name": pa.array([None] * 10 + ["zz", None], pa.string()),
+        }
+    )
+    (found,) = revised(plan, [before], changes)
+    assert found is not None
+    file = pq.ParquetFile(tmp_path / found[0].path, read_dictionary=["name"])
+    names = file.read()["name"].combine_chunks()
+    assert sorted(names.dictionary.to_pylist()) == ["n1", "n2", "n3", "n4", "n5", "n6", "zz"]
+    assert names.to_pylist()[-2:] == ["zz", None]
+    told = file.metadata.row_group(0).column(1).statistics
+    assert (told.min, told.max, told.null_count) == ("n1", "zz", 1)
+    stats = json.loads(found[0].stats or "")
+    assert (stats["minValues"]["name"], stats["maxValues"]["name"]) == ("n1", "zz")
+    assert stats["nullCount"]["name"] == 1
+
+
+def test_text_that_is_only_partly_words_is_revised(tmp_path: Path) -> None:
+    rows = rows_of(60).set_column(1, "name", pa.array([f"{n % 50:040d}" for n in range(60)]))
+    plan = plan_for(tmp_path, rows.schema)
+    add = written(plan, rows, 60)
+    # The dictionary is full after a few words: the rest is there as it is.
+    pq.write_table(rows, tmp_path / add.path, dictionary_pagesize_limit=100, write_batch_size=5)
+    add = replace(add, size=(tmp_path / add.path).stat().st_size)
+    (found,) = revised(plan, [add], drop(0, 3))
+    assert found is not None
+    wanted = [name for n, name in enumerate(rows["name"].to_pylist()) if n != 3]
+    assert parquet(plan, found[0]).read()["name"].to_pylist() == wanted
+
+
 def test_column_that_gets_nan_loses_its_upper_bound(tmp_path: Path) -> None:
     plan = plan_for(tmp_path, rows_of(1).schema)
     before = written(plan, rows_of(5), 5)

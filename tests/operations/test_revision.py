@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import deltasql
-from deltasql.engine import changes, parquet_options, revisable
+from deltasql.engine import changes, parquet_options, revisable, spool
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError
 from tests.conftest import new_catalog_uri
 from tests.operations.dml import handle, held, make, paths
@@ -68,6 +68,7 @@ def test_changes_leave_what_the_model_holds(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(changes, "_FEW_BYTES", few_bytes)
+        patch.setattr(spool, "_FIRST_BYTES", few_bytes)
         for uri in new_catalog_uri("sqlite", Path(folder)):
             data_root = {"data_root": f"{folder}/lake"}
             with deltasql.connect(uri, mirror={"mode": "sync"}, table=data_root) as catalog:

@@ -153,6 +153,21 @@ class Engine(Protocol):
     def keep_changes(self, changes: Relation) -> tuple[Relation, dict[int, int]]:
         """Compute once what `revise` takes; return also how many changes each file has."""
 
+    def looked_up(
+        self, places: Relation, source: Relation, number: str, columns: Mapping[str, str]
+    ) -> Relation | None:
+        """Return changes for `revise` with the values of rows of a numbered source.
+
+        `places` are FILE, ROW and `number`; `columns` tells which column of the source has the
+        values of a column. None where a join would be as good.
+        """
+
+    def unmatched(self, source: Relation, matched: Relation, number: str) -> Relation | None:
+        """Return the rows of a numbered source whose numbers are not among those that matched.
+
+        None where a join would be as good.
+        """
+
     def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
         """Tell whether it is worth the while to `revise` some of these files."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
@@ -16,6 +16,7 @@ from deltasql.engine.base import FILE, ROW, WriteOptions
 from deltasql.engine.changes import counted_by_file, few_in_order, rows_by_file
 from deltasql.engine.duckdb_connection import told
 from deltasql.engine.duckdb_order import in_order, in_order_by_files
+from deltasql.engine.duckdb_relation import DuckDbRelation, Hold, own_relation, renamed
 from deltasql.engine.duckdb_scan import (
     TableShape,
     as_pattern,
@@ -25,11 +26,12 @@ from deltasql.engine.duckdb_scan import (
 )
 from deltasql.engine.duckdb_shared import Lent, lend
 from deltasql.engine.duckdb_types import delta_types
+from deltasql.engine.looked_up import LookedUp, has_plain_types, others, with_numbers
 from deltasql.engine.parquet import write_batches
 from deltasql.engine.ranks import rank_query
 from deltasql.engine.revisable import may_be_revised
 from deltasql.engine.revise import revise_files
-from deltasql.engine.spool import spooled
+from deltasql.engine.spool import first_rows, spooled, taken
 from deltasql.engine.stored_files import StoredFiles
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.query_conditions import named_columns
@@ -47,34 +49,6 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 122_880  # a row group of DuckDB
 _PLAIN = WriteOptions()
-
-
-class _Hold:
-    """What a relation consists of in DuckDB; when nobody has it any more, it can go."""
-
-    __slots__ = ("_names", "_needs", "_unneeded")
-
-    def __init__(self, unneeded: deque[str], names: list[str], needs: tuple[_Hold, ...]) -> None:
-        self._unneeded, self._names, self._needs = unneeded, names, needs
-
-    def __del__(self) -> None:
-        # Only noted: this may run in any thread, in the middle of a query.
-        self._unneeded.extend(self._names)
-
-
-@dataclass(frozen=True, slots=True)
-class DuckDbRelation:
-    """Rows that DuckDB can compute: a view or a table of the engine."""
-
-    name: str
-    columns: tuple[str, ...]
-    hold: _Hold = field(repr=False, compare=False)
-    stored: StoredFiles | None = field(default=None, repr=False)
-    """The files behind it, when they are read through our storage and nothing else is."""
-    reads_files: bool = field(default=False, repr=False)
-    """Whether files are read each time that its rows are."""
-    held: pa.Table | None = field(default=None, repr=False)
-    """Changes that are few, in the order of files and rows."""
 
 
 class DuckDbEngine:
@@ -137,10 +111,14 @@ class DuckDbEngine:
         if not is_stream(data):
             return self._source(batches(data).read_all())
         given = batches(data)
+        held, is_all = first_rows(given)
+        if is_all and has_plain_types(given.schema):
+            return self._source(pa.Table.from_batches(held, given.schema))
         failed: list[BaseException] = []
 
         def read() -> Iterator[pa.RecordBatch]:
             try:
+                yield from taken(held)
                 yield from given
             except BaseException as error:
                 failed.append(error)
@@ -174,6 +152,9 @@ class DuckDbEngine:
     def numbered(self, relation: Relation, name: str) -> Relation:
         """Give every row a number in a new column; what is a table already has one."""
         own = own_relation(relation)
+        given = self._sources.get(own.name)
+        if isinstance(given, pa.Table) and has_plain_types(given.schema):
+            return self._source(with_numbers(given, name))
         if self._kinds.get(own.name) != "TABLE":
             return self.numbered(self.keep(own), name)
         query = f"FROM {own.name} SELECT *, rowid AS {identifier(name)}"
@@ -213,6 +194,27 @@ class DuckDbEngine:
             return kept, rows_by_file(self, kept)
         return replace(self._source(few), held=few), counted_by_file(few)
 
+    def looked_up(
+        self, places: Relation, source: Relation, number: str, columns: Mapping[str, str]
+    ) -> Relation | None:
+        """Return changes by number, if the source is in memory and they are few."""
+        rows = self._sources.get(own_relation(source).name)
+        if not isinstance(rows, pa.Table):
+            return None
+        self._database.give_back_memory()  # what it took to find the rows
+        few = few_in_order(self.stream(places, BATCH_ROWS))
+        if few is None:
+            return None
+        return replace(self._source(few), held=LookedUp(few, number, rows, columns))
+
+    def unmatched(self, source: Relation, matched: Relation, number: str) -> Relation | None:
+        """Return the rows of a source without some, if it is in memory."""
+        rows = self._sources.get(own_relation(source).name)
+        if not isinstance(rows, pa.Table):
+            return None
+        query = exp.select(exp.column(number, quoted=True)).from_("m")
+        return self._source(others(rows, self.stream(self.query(query, m=matched))))
+
     def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
         """Tell whether files are large enough, and written as usual."""
         return plan.options == _PLAIN and any(map(may_be_revised, files.files))
@@ -223,6 +225,7 @@ class DuckDbEngine:
         """Write files again in which rows are dropped or have new values."""
         own = own_relation(changes)
         if own.held is not None:
+            self._database.give_back_memory()  # what it took to find the rows
             return revise_files(files, places, own.held.to_reader(), plan)
         is_cheap = not own.reads_files and self._kinds.get(own.name) == "VIEW"
         if is_cheap:
@@ -301,13 +304,13 @@ class DuckDbEngine:
         query: str,
         columns: tuple[str, ...] | None,
         names: Sequence[str] = (),
-        needs: tuple[_Hold, ...] = (),
+        needs: tuple[Hold, ...] = (),
     ) -> DuckDbRelation:
         """Give a query a name; `columns` are None when DuckDB has to tell."""
         self._tidy()
         name = f"relation_{next(self._numbers)}"
         self._kinds[name] = "VIEW"
-        hold = _Hold(self._unneeded, [name, *names], needs)
+        hold = Hold(self._unneeded, [name, *names], needs)
         with told():
             self._connection.execute(f"CREATE VIEW {name} AS {query}")
             known = columns or tuple(self._connection.view(name).columns)
@@ -315,7 +318,7 @@ class DuckDbEngine:
 
     def _table(self, query: str, **sources: object) -> DuckDbRelation:
         name = f"relation_{next(self._numbers)}"
-        hold = _Hold(self._unneeded, [name], ())
+        hold = Hold(self._unneeded, [name], ())
         self._fill(name, query, **sources)
         with told():
             return DuckDbRelation(name, tuple(self._connection.table(name).columns), hold)
@@ -339,7 +342,7 @@ class DuckDbEngine:
         with told():
             self._connection.register(name, rows)
         self._sources[name] = rows
-        hold = _Hold(self._unneeded, [name], ())
+        hold = Hold(self._unneeded, [name], ())
         return DuckDbRelation(name, tuple(rows.schema.names), hold)
 
     def _list(self, patterns: list[str]) -> str:
@@ -381,21 +384,3 @@ class DuckDbEngine:
             for name, patterns in self._lists.items():
                 cursor.execute(f"SET VARIABLE {name} = ?", [patterns])
         return cursor
-
-
-def own_relation(relation: Relation) -> DuckDbRelation:
-    assert isinstance(relation, DuckDbRelation), "a relation of another engine"
-    return relation
-
-
-def renamed(node: exp.Expression, names: dict[str, str]) -> exp.Expression:
-    """Put the name that a relation has here in the place of the one in the query."""
-    if not isinstance(node, exp.Table) or node.args.get("db") or node.name not in names:
-        return node
-    placed = exp.to_table(names[node.name])
-    for key, value in node.args.items():
-        if key not in ("this", "alias") and value is not None:
-            placed.set(key, value)
-    alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
-    placed.set("alias", alias)
-    return placed

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltasql.engine.addresses import root_address
-from deltasql.engine.duckdb import BATCH_ROWS, DuckDbEngine, own_relation, renamed
+from deltasql.engine.duckdb import BATCH_ROWS, DuckDbEngine
 from deltasql.engine.duckdb_connection import require_duckdb, told
+from deltasql.engine.duckdb_relation import own_relation, renamed
 from deltasql.engine.duckdb_scan import as_pattern
 from deltasql.engine.duckdb_shared import Lent, lend_confined
 from deltasql.engine.duckdb_types import delta_types

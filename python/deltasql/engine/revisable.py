@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from deltasql.engine.file_shape import FileShape
     from deltasql.engine.live_files import LiveFile
     from deltasql.engine.parquet_options import ParquetOptions
+    from deltasql.engine.thrift import Struct
 
 _LEAST_BYTES = 1024 * 1024  # smaller files are better put together
 _LARGEST_GROUP = 512 * 1024 * 1024
@@ -119,10 +121,15 @@ def _is_comparable(schema: pa.Schema, path: tuple[str, ...], kind: pa.DataType) 
 
 def _is_stored_alike(found: Revisable) -> bool:
     """Tell whether Arrow would write the columns as they are in the file."""
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, found.schema, store_schema=False):
-        pass
-    written = Footer(pa.BufferReader(sink.getvalue())).columns()
+    written = _as_arrow_writes(found.schema)
     return all(
         written[name][0] == elements for name, (elements, _) in found.footer.columns().items()
     )
+
+
+@lru_cache(8)  # the files of a table are alike
+def _as_arrow_writes(schema: pa.Schema) -> dict[str, tuple[list[Struct], range]]:
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, schema, store_schema=False):
+        pass
+    return Footer(pa.BufferReader(sink.getvalue())).columns()

@@ -251,6 +251,16 @@ class SparkEngine:
         kept = self.keep(changes)
         return kept, rows_by_file(self, kept)
 
+    def looked_up(
+        self, places: Relation, source: Relation, number: str, columns: Mapping[str, str]
+    ) -> Relation | None:
+        """Tell that it joins them: no row is here."""
+        return None
+
+    def unmatched(self, source: Relation, matched: Relation, number: str) -> Relation | None:
+        """Tell that it joins them: no row is here."""
+        return None
+
     def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
         """Tell that it does not: executors write rows, wherever they are from."""
         return False

@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltasql.engine.thrift import (
+    BINARY,
     I64,
     LIST,
     STRUCT,
+    TRUE,
     Struct,
     ThriftList,
     read_struct,
@@ -39,9 +41,23 @@ _NAME, _CHILDREN = 4, 5
 _COLUMNS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_STORED = 1, 2, 3, 5, 6
 _CHUNK_FILE, _CHUNK_OFFSET, _CHUNK_META, _CHUNK_ENCRYPTION = 1, 2, 3, 8
 _CODEC, _VALUES, _VALUES_BYTES, _STORED_BYTES = 4, 5, 6, 7
-_DATA, _INDEX, _DICTIONARY, _STATISTICS = 9, 10, 11, 12
-_NULLS, _MAXIMUM, _MINIMUM = 3, 5, 6
+_DATA, _INDEX, _DICTIONARY, _STATISTICS, _PAGES = 9, 10, 11, 12, 13
+_NULLS, _MAXIMUM, _MINIMUM, _IS_MAXIMUM, _IS_MINIMUM = 3, 5, 6, 7, 8
+# Fields of PageEncodingStats, its page type of a dictionary, and how Parquet tells of numbers of
+# words: the first value is that of old files.
+_PAGE, _ENCODING = 1, 2
+_WORDS_PAGE = 2
+_NUMBERS = (2, 8)
 _BLOOM_PLACES = (14, 15)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a footer tells of the values of a column; no bounds where they are not known."""
+
+    nulls: int
+    minimum: bytes | None
+    maximum: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +96,21 @@ class Chunk:
             return False
         is_empty = found[_NULLS][1] == self.metadata[_VALUES][1]
         return is_empty or (_MINIMUM in found and _MAXIMUM in found)
+
+    @property
+    def is_words(self) -> bool:
+        """Whether all values are numbers of the words of a dictionary; not if nothing says so."""
+        pages = self.metadata[_PAGES][1].items if _PAGES in self.metadata else []
+        encodings = [each[_ENCODING][1] for each in pages if each[_PAGE][1] != _WORDS_PAGE]
+        return bool(encodings) and all(encoding in _NUMBERS for encoding in encodings)
+
+    def with_bounds(self, bounds: Bounds) -> Chunk:
+        """Return it with these statistics."""
+        found: Struct = {_NULLS: (I64, bounds.nulls)}
+        if bounds.minimum is not None and bounds.maximum is not None:
+            found[_MAXIMUM], found[_MINIMUM] = (BINARY, bounds.maximum), (BINARY, bounds.minimum)
+            found[_IS_MAXIMUM] = found[_IS_MINIMUM] = (TRUE, True)
+        return Chunk(self.source, {**self.metadata, _STATISTICS: (STRUCT, found)})
 
 
 @dataclass(frozen=True, slots=True)

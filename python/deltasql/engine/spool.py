@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HELD_BYTES = 2 * 1024 * 1024
+_FIRST_BYTES = 32 * 1024 * 1024
+
+
+def first_rows(reader: pa.RecordBatchReader) -> tuple[deque[pa.RecordBatch], bool]:
+    """Take rows of a stream until they are many; tell if there are no others."""
+    held: deque[pa.RecordBatch] = deque()
+    size = 0
+    for batch in reader:
+        held.append(batch)
+        size += batch.nbytes
+        if size > _FIRST_BYTES:
+            return held, False
+    return held, True
 
 
 def spooled(reader: pa.RecordBatchReader) -> tuple[pa.RecordBatchReader, bool]:
@@ -32,7 +45,7 @@ def spooled(reader: pa.RecordBatchReader) -> tuple[pa.RecordBatchReader, bool]:
         size += batch.nbytes
         if size > _HELD_BYTES:
             return pa.RecordBatchReader.from_batches(reader.schema, _filed(reader, held)), False
-    return pa.RecordBatchReader.from_batches(reader.schema, _taken(held)), True
+    return pa.RecordBatchReader.from_batches(reader.schema, taken(held)), True
 
 
 def _filed(reader: pa.RecordBatchReader, held: deque[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -41,7 +54,7 @@ def _filed(reader: pa.RecordBatchReader, held: deque[pa.RecordBatch]) -> Iterato
         with ExitStack() as stack:
             file = stack.enter_context(tempfile.TemporaryFile(prefix="deltasql-"))
             with pa.ipc.new_stream(pa.PythonFile(file, "w"), reader.schema) as writer:
-                for batch in chain(_taken(held), reader):
+                for batch in chain(taken(held), reader):
                     writer.write_batch(batch)
             file.seek(0)
             stack.pop_all()
@@ -58,7 +71,7 @@ def _read(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
-def _taken(held: deque[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def taken(held: deque[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield batches that nobody has any more once they are used."""
     while held:
         yield held.popleft()

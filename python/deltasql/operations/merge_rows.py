@@ -177,6 +177,31 @@ def changes(
     }
 
 
+def copied_columns(query: exp.Select) -> dict[str, str] | None:
+    """Return the column of the source that each value of changes is, if they are nothing else."""
+    found = {}
+    for value in query.selects:
+        if value.name in (FILE, ROW):
+            continue
+        copied = value.this
+        if not isinstance(copied, exp.Column) or copied.table != SOURCE:
+            return None
+        found[value.alias] = copied.name
+    return found
+
+
+def changed_places() -> exp.Select:
+    """Return the query for the rows `d` that change, in the files `f`, with their source rows."""
+    return (
+        exp.select(
+            exp.alias_(column(PLACE, "f"), identifier(FILE)), column(ROW, "d"), column(NUMBER, "d")
+        )
+        .from_(exp.to_table("d"))
+        .join(exp.to_table("f"), on=_equal(FILE, "d", "f"), join_type="inner")
+        .where(exp.not_(_is_null(column(BRANCH, "d"))))
+    )
+
+
 def _changed_values(
     plan: MergePlan,
     schema: StructType,
@@ -250,13 +275,13 @@ def inserted(
     *,
     all_new: bool,
 ) -> exp.Select:
-    """Return the rows of the source `x` that match nothing in `m`, as rows of the table.
+    """Return the rows of the source `n` that match nothing in `m`, as rows of the table.
 
     Without anything to match, `all_new`, there is no `m`.
     """
     branch = exp.alias_(_branch(plan.not_matched), identifier(BRANCH))
     new = exp.select(*(column(name, SOURCE) for name in source_columns), branch)
-    new = new.from_(exp.alias_(exp.to_table("x"), SOURCE, table=True))
+    new = new.from_(exp.alias_(exp.to_table("n"), SOURCE, table=True))
     if not all_new:
         new = new.join(exp.to_table("m"), on=_equal(NUMBER, SOURCE, "m"), join_type="left")
         new = new.where(_is_null(column(NUMBER, "m")))

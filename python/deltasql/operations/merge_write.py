@@ -21,7 +21,16 @@ from deltasql.operations.changed_rows import (
 )
 from deltasql.operations.checks import rules_of
 from deltasql.operations.merge_plan import TARGET
-from deltasql.operations.merge_rows import changes, inserted, joined, rewritten, unchanged
+from deltasql.operations.merge_rows import (
+    NUMBER,
+    changed_places,
+    changes,
+    copied_columns,
+    inserted,
+    joined,
+    rewritten,
+    unchanged,
+)
 from deltasql.operations.revision import revised_files
 from deltasql.operations.sql_types import column, identifier
 from deltasql.operations.touched import chosen
@@ -115,9 +124,18 @@ class MergeResult:
             if rules_of(target):
                 changed = self._checked_changes(rows, relations, query.named_selects)
             else:
-                changed = engine.query(query, **used)
+                changed = self._looked_up(query, relations) or engine.query(query, **used)
             numbers = list(range(len(places)))
             return revised_files(target, touched, numbers, changed, target.plan(self.options))
+
+    def _looked_up(self, query: exp.Select, relations: Mapping[str, Relation]) -> Relation | None:
+        """Return changes that are nothing but values of the source, if an engine can look up."""
+        columns = copied_columns(query)
+        if columns is None:
+            return None
+        engine = self.target.engine
+        places = engine.query(changed_places(), d=relations["d"], f=relations["f"])
+        return engine.looked_up(places, self.source, NUMBER, columns)
 
     def _checked_changes(
         self, rows: exp.Select, relations: Mapping[str, Relation], names: Sequence[str]
@@ -146,14 +164,18 @@ class MergeResult:
         """Return the query for new rows, over the source and the pairs."""
         if not self.plan.not_matched:
             return None
-        relations = {"x": self.source}
+        rest = None
         if self.pairs is not None:
+            rest = self.target.engine.unmatched(self.source, self.pairs, NUMBER)
+        relations = {"n": rest or self.source}
+        all_new = rest is not None or self.pairs is None
+        if self.pairs is not None and not all_new:
             relations["m"] = self.pairs
         query = inserted(
             self.target.schema,
             self.plan,
             rules_of(self.target).generated,
             self.source.columns,
-            all_new=self.pairs is None,
+            all_new=all_new,
         )
         return query, relations
