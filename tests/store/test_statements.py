@@ -94,6 +94,8 @@ ONLY = {
     "head_as_known": {"sqlite"},
     "longest_transaction": {"postgres"},
     "note_staged_files": {"postgres"},
+    "packed_files_brief": {"postgres"},
+    "packed_files_to_read": {"postgres"},
     "record_published": {"postgres"},
     "relax_durability": {"sqlite", "postgres"},
     "restore_durability": {"sqlite"},

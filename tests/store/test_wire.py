@@ -177,3 +177,19 @@ def test_appends_go_on_after_a_rollback(catalog: Catalog, tmp_path: Path) -> Non
                 session.query("list_tables", namespace=None, limit=10, after="")
                 session.rollback()
     assert catalog.table("t").snapshot().version == 12
+
+
+def test_an_open_needs_no_cursor(
+    catalog: Catalog, postgres_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_table("t", pa.schema([("id", pa.int64())]), location=str(tmp_path / "t"))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a cursor takes twice as long as the statements of an open")
+
+    monkeypatch.setattr(psycopg.Connection, "execute", refuse)
+    with deltasql.connect(postgres_uri) as opened:
+        snapshot = opened.table("t").snapshot()
+        assert snapshot.version == 0
+        assert snapshot.schema.fields[0].name == "id"
+        assert snapshot.protocol == catalog.table("t").snapshot().protocol

@@ -5,8 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from deltasql.config.problems import problem
 from deltasql.config.sections import (
@@ -84,18 +84,6 @@ class Config(BaseSettings):
         self._build([Layer(CALL, nested(settings))])
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Keep the constructor pure: `load` reads the other sources and remembers each key's."""
-        return (init_settings,)
-
-    @classmethod
     def load(cls, path: str | Path | None = None, **overrides: Any) -> Self:
         """Read every source; a keyword is a section (`pool={...}`) or a key (`pool__max_size=4`).
 
@@ -114,7 +102,9 @@ class Config(BaseSettings):
             merge(merged, layer.values)
             sources.update({key: layer.source(key) for key in leaves(layer.values)})
         try:
-            super().__init__(**merged)
+            # Not that of BaseSettings, which would look for sources of its own: `load` has read
+            # them all, and remembers each key's.
+            BaseModel.__init__(self, **merged)
         except ValidationError as error:
             raise problem(error, type(self), merged, sources) from None
         self._sources = sources

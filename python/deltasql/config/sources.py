@@ -65,15 +65,13 @@ def files(path: str | Path | None) -> list[Layer]:
     asked = path or os.environ.get("DELTASQL_CONFIG")
     if asked:
         layers.append(_read(Path(asked).expanduser(), f"asked for as {asked}"))
-    local = [Path(f"deltasql.{suffix}") for suffix in ("toml", "yaml", "yml")]
-    found = [each for each in local if each.is_file()]
+    local = [f"deltasql.{suffix}" for suffix in ("toml", "yaml", "yml")]
+    found = [each for each in local if os.path.isfile(each)]
     if len(found) > 1:
-        raise TxnLogConfigError(
-            f"{' and '.join(map(str, found))} both exist", help="keep one of them."
-        )
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    others = [*found, Path("pyproject.toml"), home / "deltasql" / "config.toml"]
-    layers += [_read(each, "found") for each in others if each.is_file()]
+        raise TxnLogConfigError(f"{' and '.join(found)} both exist", help="keep one of them.")
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    others = [*found, "pyproject.toml", f"{home}/deltasql/config.toml"]
+    layers += [_read(Path(each), "found") for each in others if os.path.isfile(each)]
     return layers
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 Columns = Literal["files_all", "files_brief", "files_to_read"]
 # A refresh appends a chunk; so many of them are joined into one now and then.
 _MAX_CHUNKS = 64
-# From this many files on, Arrow from the driver beats rows; PostgreSQL's takes a connection of its
-# own, which reads the types of all that the database has.
+# From this many files on, Arrow beats rows. PostgreSQL packs a list of paths itself; for the other
+# columns its driver takes a connection of its own, and reads the types of all that there is.
 _BULK_FILES = 1_000
 
 

@@ -75,6 +75,11 @@ def checksum(text: str) -> str:
     return hashlib.sha256("\n".join(text.split()).encode()).hexdigest()
 
 
+# With the module, not when a catalog is first opened.
+for _migration in migration_files():
+    checksum(_migration[2])
+
+
 def ledger_if_there(session: Session) -> list[Row] | None:
     """Return the applied migrations, None before the first: for databases that ask cheaply."""
     return session.query("applied_migrations") if session.query("has_ledger") else None

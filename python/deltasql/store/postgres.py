@@ -31,6 +31,7 @@ try:
     import psycopg
     from psycopg.conninfo import make_conninfo
 
+    from deltasql.store.postgres_packed import is_plain, packed_form, read_packed
     from deltasql.store.postgres_pool import Connection, PostgresPool
     from deltasql.store.postgres_wire import BRISK, ask
 except ImportError as error:
@@ -230,6 +231,10 @@ class PostgresDialect:
         return self._pool.hand_over(name, params)
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
+        form = packed_form(name, params)
+        packed = None if form is None else self._packed(form, params)
+        if packed is not None:
+            return packed
         text = statement(name, "postgres")
         text = LIST_PARAMETER.sub(lambda m: _int_list(params.pop(m[1])), text)
         # The driver binds by position only; every parameter of a bulk read is an integer.
@@ -248,6 +253,17 @@ class PostgresDialect:
                 if not reused:
                     raise
             return self._fetch_arrow(text)  # the connection may have died since it was last used
+
+    def _packed(self, name: str, params: dict[str, Any]) -> pa.Table | None:
+        """Read whole columns through the connection at hand, where it changes no encoding."""
+        try:
+            with self._pool.lend() as connection:
+                return read_packed(connection, name, params) if is_plain(connection) else None
+        except psycopg.Error as error:
+            if self.classify(error) is not Fault.LOST:
+                raise
+        with self._pool.lend() as connection:  # it may have died since it was last used
+            return read_packed(connection, name, params) if is_plain(connection) else None
 
     def _fetch_arrow(self, text: str) -> pa.Table:
         import adbc_driver_postgresql  # needed by bulk reads only

@@ -21,13 +21,18 @@ from deltasql.store.statements import PARAMETER, statement
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from psycopg.pq.abc import PGconn
+    from psycopg.pq.abc import PGconn, PGresult
 
     from deltasql.store.dialect import Row
 
     Connection = psycopg.Connection[Row]
 
-BRISK = frozenset({"table_and_head", "append_one_file", "record_published"})
+BRISK = frozenset(
+    {
+        *("applied_migrations", "table_by_name", "table_and_head", "read_head", "metadata_of"),
+        *("protocol_of", "append_one_file", "record_published"),
+    }
+)
 """Statements whose parameters and rows are of the few types that are known here."""
 
 _OTHER, _NULL, _BOOL, _BYTES, _INT, _TEXT, _TEXTS = -1, 0, 16, 17, 20, 25, 1009
@@ -76,7 +81,7 @@ def send(
     connection: Connection, name: str, params: dict[str, Any], *, prepares: bool = True
 ) -> None:
     """Send a statement and return; nothing else may be sent before `answer`."""
-    text, names = _numbered(name)
+    text, names = numbered(name)
     values = [params[each] for each in names]
     types = tuple(
         [_TYPES[type(value)] if type(value) in _TYPES else _type_of(value) for value in values]
@@ -93,7 +98,7 @@ def send(
     if prepared == b"" and sum(map(bool, known.values())) < _MOST_PREPARED:
         prepared = b"deltasql_%d" % next(_numbers)
         pgconn.send_prepare(prepared, text, types)
-        _flush(pgconn)
+        flush(pgconn)
         answer(connection)
         known[key] = prepared
     if prepared:
@@ -102,7 +107,7 @@ def send(
         pgconn.send_query_params(text, encoded, types, formats)
         if prepares:
             known[key] = b""
-    _flush(pgconn)
+    flush(pgconn)
 
 
 def answer(connection: Connection) -> list[Row]:
@@ -111,10 +116,7 @@ def answer(connection: Connection) -> list[Row]:
     rows: list[Row] = []
     refusal: psycopg.Error | None = None
     while True:
-        while pgconn.is_busy():
-            wait(pgconn)
-            pgconn.consume_input()
-        result = pgconn.get_result()
+        result = next_result(pgconn)
         if result is None:
             break
         if result.status not in _DONE:
@@ -132,9 +134,22 @@ def answer(connection: Connection) -> list[Row]:
             ]
     if refusal is None:
         return rows
+    raise told(pgconn, refusal)
+
+
+def next_result(pgconn: PGconn) -> PGresult | None:
+    """Wait for the next result of what was sent; None after the last."""
+    while pgconn.is_busy():
+        wait(pgconn)
+        pgconn.consume_input()
+    return pgconn.get_result()
+
+
+def told(pgconn: PGconn, refusal: psycopg.Error) -> psycopg.Error:
+    """Return what the server refused, or that it is lost."""
     if pgconn.status != ConnStatus.OK and not refusal.sqlstate:
-        raise psycopg.OperationalError("the connection was lost")
-    raise refusal
+        return psycopg.OperationalError("the connection was lost")
+    return refusal
 
 
 def has_news(pgconn: PGconn) -> bool:
@@ -158,17 +173,24 @@ def wait(pgconn: PGconn, *, to_write: bool = False, timeout_ms: int | None = Non
 _poll = getattr(select, "poll", None)
 
 
-def _flush(pgconn: PGconn) -> None:
+def flush(pgconn: PGconn) -> None:
+    """Send what is still to be sent."""
     while pgconn.flush():  # more than the socket takes at once
         wait(pgconn, to_write=True)
         pgconn.consume_input()
 
 
 @cache
-def _numbered(name: str) -> tuple[bytes, tuple[str, ...]]:
+def numbered(name: str) -> tuple[bytes, tuple[str, ...]]:
+    """Return a block as libpq takes it, and the names of its parameters in order."""
     text = statement(name, "postgres")
     names = tuple(dict.fromkeys(PARAMETER.findall(text)))
     return PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text).encode(), names
+
+
+# The texts are code: they are made with the module, not when a catalog is first opened.
+for _each in BRISK:
+    numbered(_each)
 
 
 def _type_of(value: object) -> int:

@@ -232,7 +232,7 @@ class Store:
         key = (table_id, version)
         found = self._metadata.get(key)
         if found is None:
-            row = self._one("metadata_at", session, table_id=table_id, version=version)
+            row = self._one("metadata_of", session, table_id=table_id, version=version)
             found = self._metadata[key] = metadata_from_row(row)
         return found
 
@@ -241,7 +241,7 @@ class Store:
         key = (table_id, version)
         found = self._protocols.get(key)
         if found is None:
-            row = self._one("protocol_at", session, table_id=table_id, version=version)
+            row = self._one("protocol_of", session, table_id=table_id, version=version)
             found = self._protocols[key] = protocol_from_row(row)
         return found
 

@@ -12,6 +12,7 @@ from deltasql.exceptions import TxnLogUriError
 
 DEFAULT_NAMESPACE = "default"
 
+_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NAME_HELP = (
     "a name has 1 to 255 characters, no control character, no '/', and is not '.' or '..'; "
     "namespace and name are parted by one dot, a dot inside a name is written %2E."
@@ -65,7 +66,7 @@ def is_plain(text: str) -> bool:
 def decoded(text: str, what: str) -> str:
     """Decode %XX; what is no proper encoding is refused without showing a password."""
     shown = "" if what == "password" else f" {text!r}"
-    if re.search(r"%(?![0-9A-Fa-f]{2})", text):
+    if _STRAY_PERCENT.search(text):
         fail(f"{what}{shown} holds a '%' that encodes nothing", None, "write %25 for a '%'.")
     try:
         return unquote(text, errors="strict")

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+# Compiled with the module, as those that only an error needs are not: opening waits for none.
+_PARAMETER_NAME = re.compile(r"\w{1,40}")
+_ADDRESS = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::([^:]*))?")
 _DUCKDB_FILES = (".duckdb", ".ddb")
 _LOGIN_SECRET = re.compile(r"^(\w*:/+[^/]*/[^:/@]*:).*(?=@)", re.DOTALL)
 
@@ -124,7 +127,7 @@ def _expand(text: str, environ: Mapping[str, str]) -> str:
 def _read_query(backend: str, query: str) -> dict[str, Any]:
     pieces = [piece.partition("=") for piece in query.split("&")] if query else []
     # A raw '?' or '&' in a password ends up here: do not repeat what is no plain word.
-    if not all(re.fullmatch(r"\w{1,40}", name) for name, _, _ in pieces):
+    if not all(_PARAMETER_NAME.fullmatch(name) for name, _, _ in pieces):
         fail("a parameter has no proper name", None, "write ?name=value&name=value.")
     known = [name for name, parameter in PARAMETERS.items() if backend in parameter.backends]
     values: dict[str, Any] = {}
@@ -181,7 +184,7 @@ def _read_postgres_path(path: str) -> dict[str, Any]:
 def _read_server(text: str) -> dict[str, Any]:
     login, at, address = text.rpartition("@")
     user, _, password = login.partition(":")
-    found = re.fullmatch(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::([^:]*))?", address)
+    found = _ADDRESS.fullmatch(address)
     if not found:
         fail(
             "the host is not understood" if not at else f"host {address!r} is not understood",

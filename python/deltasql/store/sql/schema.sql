@@ -1,5 +1,5 @@
 -- name: applied_migrations
-SELECT version, checksum FROM dl_migrations ORDER BY version;
+SELECT version, checksum FROM dl_migrations;
 
 -- name: insert_migration
 INSERT INTO dl_migrations (version, name, checksum, applied_at_ms) VALUES ($version, $name, $checksum, $applied_at_ms);
