@@ -94,7 +94,7 @@ def test_tree_drawn_in_the_docstring_is_the_tree() -> None:
 def test_every_error_ends_with_one_help_line(cls: type[TxnLogError]) -> None:
     error = cls()
     lines = str(error).splitlines()
-    assert lines[0].startswith(cls.default_message)
+    assert lines[0].startswith(cls.default_prefix + cls.default_message)
     assert lines[-1] == f"Help: {cls.default_help}"
     assert sum(line.startswith("Help:") for line in lines) == 1
     assert cls.default_help != TxnLogError.default_help or cls is TxnLogError

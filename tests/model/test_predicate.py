@@ -295,7 +295,7 @@ def test_filters_of_the_wrong_form_are_refused_with_help(filters: Any) -> None:
         ("yaer = 5", "Did you mean 'year'"),
         ("upper(odd_name) = 'X'", "odd name.x"),
         ("st.aa = 1", "Did you mean 'A'"),
-        ("`s.t` = 1", "The names here are"),
+        ("`s.t` = 1", "Valid fields are n, l"),
         ([("yera", "=", 1)], "Did you mean 'year'"),
         ("n = 5 OR missing", "missing"),
     ],
@@ -329,7 +329,7 @@ def test_text_that_is_no_condition_is_refused(sql: str) -> None:
 
 
 def test_a_parse_error_tells_where() -> None:
-    with pytest.raises(TxnLogSchemaError, match=r"near 'AND', line 2 column"):
+    with pytest.raises(TxnLogSchemaError, match=r"found: AND in .*, line 2 column"):
         parse("n = 1\nAND AND n = 2")
 
 

@@ -242,7 +242,7 @@ def test_what_is_no_schema_is_refused(thing: Any) -> None:
         (columns(a="decimal(5,6)"), (), "decimal"),
         (columns(day="date", id="long"), ("dya",), "not found in schema"),
         (columns(day="date", id="long"), ("day", "Day"), "not found in schema"),
-        (columns(day="date", id="long"), ("day", "day"), "twice"),
+        (columns(day="date", id="long"), ("day", "day"), "Duplicate partition column"),
         (columns(tags=ArrayType("string"), id="long"), ("tags",), "array"),
         (columns(day="date"), ("day",), "every column"),
     ],

@@ -340,4 +340,4 @@ def test_a_column_that_neither_side_has_is_told_with_those_of_both(catalog: Cata
     make(catalog, TARGET)
     with pytest.raises(TxnLogSchemaError, match="neither side has it") as caught:
         merge(catalog, upsert, on="t.id = s.ix")
-    assert "Did you mean 's.id'? Valid fields are" in str(caught.value)
+    assert "Did you mean 's.id'?\nValid fields are" in str(caught.value)

@@ -64,7 +64,7 @@ def test_a_second_write(filled: Twins, mode: Any) -> None:
 def test_mode_error_refuses_a_table_that_exists(filled: Twins) -> None:
     error = filled.write(MORE)
     assert isinstance(error, TableExistsError)
-    assert str(error).startswith("A table already exists at: ")
+    assert error.told.startswith("A table already exists at: ")
     filled.assert_alike()
 
 
@@ -108,7 +108,7 @@ def test_a_table_that_is_there_keeps_its_properties(filled: Twins) -> None:
 
 def test_unknown_properties_are_refused(twins: Twins) -> None:
     error = twins.write(ROWS, configuration={"foo": "1"})
-    assert str(error).startswith("Error parsing property 'foo':'1'")
+    assert error.told.startswith("Error parsing property 'foo':'1'")
 
 
 def test_an_append_only_table_keeps_its_rows(twins: Twins) -> None:
@@ -187,7 +187,7 @@ def test_data_must_match_the_predicate(filled: Twins, mode: Any) -> None:
     data = pa.table({"id": [1, 5, None], "name": ["a", "b", "c"]})
     error = filled.write(data, mode=mode, predicate="id = 1")
     assert isinstance(error, InvalidDataError)
-    assert str(error).startswith("Invalid data found: 2 rows failed validation check.")
+    assert error.told.startswith("Invalid data found: 2 rows failed validation check.")
     assert "| 5  | b    |" in str(error)
     filled.assert_alike()
 

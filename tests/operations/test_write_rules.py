@@ -20,7 +20,10 @@ from deltasql.operations.preview import preview
 if TYPE_CHECKING:
     from deltasql import Catalog
 
-REFUSED = r"^Invalid data found: {} rows failed validation check\."
+REFUSED = (
+    "^Generic DeltaTable error: External error: "
+    r"Invalid data found: {} rows failed validation check\."
+)
 LONG = PrimitiveType("long")
 
 

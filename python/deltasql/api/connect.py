@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from deltasql.api.catalog import Catalog, absolute
+from deltasql.api.raw.arguments import check_options
 from deltasql.config import Config, fingerprint
 from deltasql.exceptions import SchemaVersionError, StoreUnavailableError
 from deltasql.store.migrations import latest_version
@@ -194,6 +195,8 @@ def _forget(key: str, held: tuple[Catalog, object]) -> None:
 def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
     """Return the configuration with a call's own options of the storage on top of it."""
     config = _configured()
+    if storage_options is not None:
+        check_options(storage_options)
     if not storage_options:
         return config
     options = dict(storage_options)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.api.connect import shared, with_storage_options
+from deltasql.api.raw.arguments import check_schema
 from deltasql.api.raw.opening import parse_table_uri
 from deltasql.exceptions import TableExistsError, TxnLogConfigError, TxnLogError, TxnLogUriError
+from deltasql.exceptions.prefixes import GENERIC_ERROR, PROPERTY_ERROR
 from deltasql.model.column_mapping import with_column_mapping
 from deltasql.model.properties import KNOWN
 from deltasql.model.protocol import CONSTRAINT_PREFIX, FEATURE_PREFIX
@@ -71,14 +73,16 @@ def create_table_with_add_actions(
     raise_if_key_not_exists: bool = True,
 ) -> None:
     """Create a table that has files from the start."""
+    check_schema(schema)
     uri, catalog, table = open_for_writing(table_uri, storage_options)
-    check_modes(mode)
+    wanted = mode.lower()
+    check_modes(wanted)
     properties = table_properties(configuration, strict=raise_if_key_not_exists)
     exists = catalog.exists(table)
-    if exists and mode == "ignore":
+    if exists and wanted == "ignore":
         return
-    if exists and mode != "overwrite":
-        _refuse_existing(mode, table)
+    if exists and wanted != "overwrite":
+        _refuse_existing(wanted, table)
     with catalog.begin() as tx:
         if exists:
             replace_table(
@@ -93,7 +97,7 @@ def create_table_with_add_actions(
             new_table(tx, uri, schema, partition_by, properties, name, description)
         if add_actions:
             tx.stage_table(table, list(add_actions))
-        tell_created(tx.target(table), MODES[mode], replaces=mode == "overwrite")
+        tell_created(tx.target(table), MODES[wanted], replaces=wanted == "overwrite")
         tx.set_commit_properties(table, commit_properties)
         tx.set_post_commit(post_commithook_properties)
 
@@ -193,6 +197,7 @@ def table_properties(
             raise TxnLogConfigError(
                 f"Error parsing property '{key}':'{value}'",
                 key=key,
+                prefix=PROPERTY_ERROR,
                 help="Use a property of Delta, or create the table with "
                 "raise_if_key_not_exists=False.",
             )
@@ -203,6 +208,9 @@ def _refuse_existing(mode: str, table: str) -> None:
     if mode == "append":
         raise TxnLogError(
             "SaveMode `append` is not allowed for create operation.",
+            prefix=GENERIC_ERROR,
             help="Use 'error', 'ignore' or 'overwrite'.",
         )
-    raise TableExistsError("A Delta Lake table already exists at that location.", table=table)
+    raise TableExistsError(
+        "A Delta Lake table already exists at that location.", table=table, prefix=GENERIC_ERROR
+    )

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
+from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.clock import to_ms
 from deltasql.operations import repair, restore
 from deltasql.operations.clustering import plan_optimize
@@ -129,6 +130,7 @@ def _older(now: Snapshot, to: int | str | datetime) -> tuple[Snapshot, dict[str,
     if not (is_version or isinstance(to, str | datetime)):
         raise TxnLogError(
             "Either the version or datetime should be provided for restore",
+            prefix=GENERIC_ERROR,
             help="Give a version from 0 on, a datetime, or a text such as 2024-05-01T00:00:00Z.",
         )
     if isinstance(to, int):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from deltasql.commit.build import follows_another_log
 from deltasql.engine.choose import open_engine
 from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError, VersionNotFoundError
+from deltasql.exceptions.prefixes import KERNEL_ERROR
 from deltasql.migrate.foreign import adopt, reject
 from deltasql.mirror import status, targets
 from deltasql.mirror.checkpoint import write_checkpoint
@@ -317,8 +318,10 @@ class Mirror:
         own = self._writable_log(table, targets.OWN)
         if last > own.published_version:
             raise VersionNotFoundError(
-                f"{table} has no published version {last}",
+                f"Requested snapshot version {last} is not available: {table} has no published "
+                f"version {last}",
                 version=last,
+                prefix=KERNEL_ERROR,
                 latest=own.published_version,
             )
         compact_log(self._catalog.store, own.table, self._storage(own), first, last)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from deltasql import telemetry
+from deltasql.api.raw.arguments import check_hooks, check_unsigned
 from deltasql.api.raw.properties import with_custom_metadata
 from deltasql.api.verbs import Verbs
 from deltasql.commit.staged import ReadSet, Staged, actions_from
@@ -235,6 +236,8 @@ class MultiTableTransaction(Verbs):
 
         They belong to what was staged; where that is nothing, as in deltalake, they are not told.
         """
+        if properties is not None:
+            check_unsigned(properties.max_commit_retries)
         staged = self._staged.get(split_table_name(table))
         if properties is None or staged is None or (staged.is_empty and not staged.creates):
             return
@@ -250,6 +253,7 @@ class MultiTableTransaction(Verbs):
 
     def set_post_commit(self, properties: PostCommitHookProperties | None) -> None:
         """Take deltalake's PostCommitHookProperties: what the commit does to the log after it."""
+        check_hooks(properties)
         if properties is None:
             self._post_commit = PostCommit(counts_commits=True)
         else:

@@ -70,8 +70,8 @@ def write_deltalake(
             check_mapping(configuration)
     write: dict[str, Any] = {
         "partition_by": partition_by,
-        "mode": mode,
-        "schema_mode": schema_mode,
+        "mode": mode.lower() if isinstance(mode, str) else mode,
+        "schema_mode": schema_mode.lower() if isinstance(schema_mode, str) else schema_mode,
         "predicate": predicate,
         "target_file_size": target_file_size,
         "name": name,

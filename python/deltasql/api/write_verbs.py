@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TableExistsError
+from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.operations.read import read_rows
 from deltasql.operations.write import check_modes, rows_to_write, schema_to_create, stage_write
 from deltasql.storage.location import location_url
@@ -78,6 +79,7 @@ class WriteVerbs:
             place = location_url(self.target(table).location)
             raise TableExistsError(
                 f"A table already exists at: {place}/",
+                prefix=GENERIC_ERROR,
                 table=table,
                 help="say mode='append' or mode='overwrite', or choose another name.",
             )

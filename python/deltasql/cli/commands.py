@@ -136,7 +136,7 @@ def told(error: Exception, *, verbose: int = 0) -> str:
     if isinstance(error, OSError) and not isinstance(error, TxnLogError):
         return told(TxnLogStorageError(redact(str(error))))
     if isinstance(error, TxnLogError):
-        return f"{error}\nDocs: {error.docs}"
+        return f"{error.told}\nDocs: {error.docs}"
     text = f"internal error: {type(error).__name__}: {error}"
     if not verbose:
         return redact(text) + "\nHelp: this should not happen; -v shows where it came from."

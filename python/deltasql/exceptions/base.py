@@ -11,6 +11,8 @@ from deltalake.exceptions import DeltaError
 
 from deltasql.exceptions.redaction import redact
 
+_TEXTS = ("message", "help", "prefix")
+
 
 @dataclass(eq=False, repr=False)
 class TxnLogError(DeltaError):
@@ -18,10 +20,13 @@ class TxnLogError(DeltaError):
 
     default_message: ClassVar[str] = "deltasql could not do what was asked"
     default_help: ClassVar[str] = "read the cause of this error; its fields say what was tried."
+    default_prefix: ClassVar[str] = ""
 
     message: str = ""
     _: KW_ONLY
     help: str = ""
+    prefix: str = ""
+    """What deltalake says before the same message: tests in the wild look for it."""
 
     def __post_init__(self) -> None:
         self.message = self.message or self.default_message
@@ -31,6 +36,7 @@ class TxnLogError(DeltaError):
                 setattr(self, each.name, redact(value))
             elif isinstance(value, list | tuple | set | frozenset):
                 setattr(self, each.name, tuple(redact(str(item)) for item in value))
+        self.prefix = self.prefix or self.default_prefix
         # The default shows the form of a login: nothing in it to mask.
         self.help = self.help or self.default_help
         # Pickle and copy build the error from args, then restore its fields.
@@ -47,10 +53,15 @@ class TxnLogError(DeltaError):
     def fields(self) -> dict[str, Any]:
         """The facts of this error by name, those that are known."""
         facts = ((each.name, getattr(self, each.name)) for each in fields(self))
-        return {k: v for k, v in facts if v is not None and k not in ("message", "help")}
+        return {k: v for k, v in facts if v is not None and k not in _TEXTS}
+
+    @property
+    def told(self) -> str:
+        """Message, facts and help, without the words that only deltalake's users know."""
+        return f"{self.message}{self._details()}\nHelp: {self.help}"
 
     def __str__(self) -> str:
-        return f"{self.message}{self._details()}\nHelp: {self.help}"
+        return f"{self.prefix}{self.told}"
 
     def __repr__(self) -> str:
         parts = [repr(self.message), *(f"{k}={v!r}" for k, v in self.fields.items())]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from deltalake.exceptions import DeltaProtocolError, SchemaMismatchError, TableNotFoundError
 
 from deltasql.exceptions.base import TxnLogError
+from deltasql.exceptions.prefixes import EXPRESSION_ERROR
 
 
 @dataclass(eq=False, repr=False)
@@ -56,6 +57,7 @@ class TxnLogSchemaError(TxnLogError, SchemaMismatchError):
 class InvalidDataError(TxnLogError):
     """Rows break a rule of the table: NOT NULL, a constraint, a generated column."""
 
+    default_prefix = EXPRESSION_ERROR
     default_message = "the data breaks a rule of the table"
     default_help = "correct or leave out these rows; nothing was committed."
 

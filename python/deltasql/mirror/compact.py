@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from deltasql import _core
 from deltasql.exceptions import TxnLogError
+from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.mirror.log_files import actions_between
 from deltasql.model.actions import (
     Action,
@@ -41,6 +42,7 @@ def compact_log(store: Store, table: TableRow, storage: Storage, first: int, las
     if last <= first:
         raise TxnLogError(
             f"Invalid version range: end_version {last} must be greater than start_version {first}",
+            prefix=TABLE_ERROR,
             help="Give the first and the last of at least two versions.",
         )
     with store.session() as session:

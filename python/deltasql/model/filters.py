@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.column_paths import split_column_path
+from deltasql.model.schema import nearest
 
 if TYPE_CHECKING:
     from deltasql.model.schema import StructType
@@ -78,9 +79,10 @@ def _condition(entry: Filter, schema: StructType, partition_columns: Sequence[st
     if op in ("in", "not in") and isinstance(value, Iterable) and not isinstance(value, str):
         return _membership(column, list(value), name, empty_is_null, negated=op == "not in")
     raise TxnLogSchemaError(
-        f"Invalid partition filter found: {_shown(entry)} has an unknown operator or a wrong value",
+        f"Invalid partition filter found: {_shown(entry)}.",
         column=name,
-        help=f"Operators: {_OPERATORS}; in and not in take a list.",
+        help=f"It has an unknown operator or a wrong value. Operators: {_OPERATORS}; "
+        "in and not in take a list.",
     )
 
 
@@ -114,6 +116,13 @@ def _null_test(column: exp.Expr, *, is_null: bool) -> exp.Expr:
 def _column(name: str, schema: StructType) -> exp.Expr:
     whole = schema.find(name) is not None
     parts = [name] if whole else split_column_path(name)
+    if parts[0].casefold() not in {known.casefold() for known in schema.names}:
+        raise TxnLogSchemaError(
+            "Data does not match the schema or partitions of the table: "
+            f"Field '{name}' is not a root table field.",
+            column=name,
+            help=f"{nearest(name, schema.names)}The columns are {', '.join(schema.names)}.",
+        )
     first, *rest = (exp.to_identifier(part, quoted=True) for part in parts)
     reference: exp.Expr = exp.Column(this=first)
     for part in rest:

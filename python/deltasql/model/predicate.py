@@ -21,6 +21,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from deltasql import _core
 from deltasql.exceptions import TxnLogSchemaError
+from deltasql.exceptions.prefixes import PARSER_ERROR
 from deltasql.model.filters import filters_to_condition
 from deltasql.model.pruning import Compiler, column_path
 
@@ -156,7 +157,8 @@ def _parse(text: str, schema: StructType) -> exp.Expr:
         parsed = sqlglot.parse_one(text, read=PredicateDialect, into=exp.Condition)
     except SqlglotError as error:
         raise TxnLogSchemaError(
-            f"sql parser error: cannot parse the predicate {text!r}{_position(error)}",
+            parser_message(text, error),
+            prefix=PARSER_ERROR,
             help="Write a SQL condition such as: day >= '2024-05-01' AND amount > 10.",
         ) from error
     if not isinstance(parsed, exp.Condition):
@@ -175,11 +177,20 @@ def _double_quoted_text(node: exp.Expr, text: str, schema: StructType) -> exp.Ex
     return exp.Literal.string(node.name) if quoted and not schema.find(node.name) else node
 
 
-def _position(error: SqlglotError) -> str:
-    if not isinstance(error, ParseError) or not error.errors:
-        return ""
-    first = error.errors[0]
-    return f" near {first.get('highlight')!r}, line {first.get('line')} column {first.get('col')}"
+def parser_message(text: str, error: SqlglotError) -> str:
+    """Say where a text stops to be SQL, in deltalake's words.
+
+    >>> try:
+    ...     sqlglot.parse_one("id >", read=PredicateDialect)
+    ... except SqlglotError as error:
+    ...     parser_message("id >", error)
+    "sql parser error: Expected: an expression, found: EOF in 'id >', line 1 column 4"
+    """
+    first = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
+    is_token = "Unexpected token" in first.get("description", "")
+    found = first["highlight"] if is_token or first.get("end_context", "").strip() else "EOF"
+    at = f", line {first['line']} column {first['col']}" if first.get("line") else ""
+    return f"sql parser error: Expected: an expression, found: {found} in {text!r}{at}"
 
 
 def _references(condition: exp.Expr) -> Iterator[exp.Expr]:

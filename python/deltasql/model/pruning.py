@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.exceptions import TxnLogSchemaError
+from deltasql.exceptions.prefixes import FIELD_ERROR
 from deltasql.model.literals import (
     FALSE,
     TRUE,
@@ -222,10 +223,13 @@ class Compiler:
         self, path: Sequence[str], name: str, among: StructType
     ) -> TxnLogSchemaError:
         shown = ".".join(path)
+        near = nearest(name, among.names)
         return TxnLogSchemaError(
-            f"No field named {shown}: the predicate asks for it, the table does not have it",
+            f"{f'No field named {shown}. {near}'.rstrip()}\n"
+            f"Valid fields are {', '.join(among.names)}.",
             column=shown,
-            help=f"{nearest(name, among.names)}The names here are: {', '.join(among.names)}.",
+            prefix=FIELD_ERROR,
+            help=f"The predicate asks for {shown}.",
         )
 
 

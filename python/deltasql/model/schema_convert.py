@@ -68,8 +68,10 @@ def _from_arrow(schema: Any) -> StructType:
     try:
         converted = deltalake.Schema.from_arrow(plain)
     except Exception as error:  # deltalake raises a bare Exception for a type it does not know
+        before, mark, told = str(error).partition("\n")[0].rpartition("error: ")
         raise TxnLogSchemaError(
-            str(error).partition("\n")[0].rpartition("error: ")[2],
+            told,
+            prefix=before + mark,
             help="Cast the column to a type that Delta has before writing.",
         ) from error
     return StructType.from_json(converted.to_json())
@@ -80,6 +82,8 @@ def _microseconds(arrow_type: Any) -> Any:
     import pyarrow as pa
 
     types = pa.types
+    if isinstance(arrow_type, pa.BaseExtensionType) and _changes_in_delta(arrow_type.storage_type):
+        return _microseconds(arrow_type.storage_type)
     if types.is_timestamp(arrow_type):
         return pa.timestamp("us", None if arrow_type.tz is None else "UTC")
     if types.is_struct(arrow_type):
@@ -99,6 +103,13 @@ def _microseconds(arrow_type: Any) -> Any:
     if types.is_dictionary(arrow_type):
         return _microseconds(arrow_type.value_type)
     return arrow_type
+
+
+def _changes_in_delta(storage: Any) -> bool:
+    """Tell whether Delta has no such type: an extension of it, a UUID, could not be read back."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_fixed_size_binary(storage) or pa.types.is_fixed_size_list(storage))
 
 
 def _from_spark(schema: StructType) -> StructType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TxnLogSchemaError
+from deltasql.exceptions.prefixes import KERNEL_ERROR
 from deltasql.model.schema import (
     PRIMITIVE_TYPES,
     ArrayType,
@@ -30,6 +31,7 @@ def validate_schema(schema: StructType, partition_columns: Sequence[str] = ()) -
             raise TxnLogSchemaError(
                 f"Partition column {name!r} not found in schema",
                 column=name,
+                prefix=KERNEL_ERROR,
                 help=f"{nearest(name, schema.names)}partition_by takes names of columns.",
             )
         if not isinstance(column.type, str) or column.type in ("variant", "void"):
@@ -41,8 +43,9 @@ def validate_schema(schema: StructType, partition_columns: Sequence[str] = ()) -
     repeated = _first_duplicate(partition_columns)
     if repeated is not None:
         raise TxnLogSchemaError(
-            f"partition column {repeated!r} is given twice",
+            f"Duplicate partition column: {repeated!r}",
             column=repeated,
+            prefix=KERNEL_ERROR,
             help="Name every partition column once.",
         )
     if partition_columns and len(partition_columns) == len(schema.fields):

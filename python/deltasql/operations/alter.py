@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TxnLogConfigError, TxnLogError, TxnLogProtocolError
+from deltasql.exceptions.prefixes import PROPERTY_ERROR
 from deltasql.model.column_mapping import MODE, with_column_mapping
 from deltasql.model.properties import KNOWN, check_properties, stored_properties
 from deltasql.model.protocol import FEATURE_PREFIX, raised_protocol, upgraded_protocol
@@ -89,6 +90,7 @@ def _refuse_unknown(properties: Mapping[str, str]) -> None:
             raise TxnLogConfigError(
                 f"Error parsing property '{key}':'{value}'",
                 key=key,
+                prefix=PROPERTY_ERROR,
                 help=f"{nearest(key, list(KNOWN))}With raise_if_not_exists=False a property "
                 "of your own is kept.",
             )

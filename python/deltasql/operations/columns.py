@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError
+from deltasql.exceptions.prefixes import SCHEMA_ERROR, TABLE_ERROR
 from deltasql.model.column_mapping import (
     COLUMN_ID,
     with_column_mapping,
@@ -69,7 +70,9 @@ def drop_column_not_null(target: Target, column: str) -> None:
     found = _at(target.schema, path)
     if found.nullable:
         raise TxnLogError(
-            f"Column '{column}' is already nullable", help="There is nothing to drop."
+            f"Column '{column}' is already nullable",
+            prefix=TABLE_ERROR,
+            help="There is nothing to drop.",
         )
     changed = replace(found, nullable=True)
     _stage_schema(target, _changed(target.schema, path, lambda _: changed))
@@ -207,7 +210,9 @@ def _existing(target: Target, column: str, problem: str) -> tuple[str, ...]:
         step = next((member for member in members if member.name == name), None)
         if step is None:
             raise TxnLogError(
-                problem, help=f"{nearest(column, schema.names)}Names are matched by their case."
+                problem,
+                prefix=TABLE_ERROR,
+                help=f"{nearest(column, schema.names)}Names are matched by their case.",
             )
         here = step.type
     return path
@@ -287,6 +292,7 @@ def _merged_type(present: DataType, new: DataType, path: tuple[str, ...]) -> Dat
     raise TxnLogSchemaError(
         f"Cannot merge types {type_name(present)} and {type_name(new)}",
         column=".".join(path),
+        prefix=SCHEMA_ERROR,
         help="A column that is there keeps its type: choose another name.",
     )
 

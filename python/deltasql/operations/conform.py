@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.exceptions import TxnLogSchemaError
+from deltasql.exceptions.prefixes import ARROW_ERROR
 from deltasql.model.schema import StructType, type_name
 from deltasql.model.schema_convert import schema_to_arrow
 from deltasql.model.schema_rules import validate_schema
@@ -97,10 +98,24 @@ def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         raise _mismatch(name, column.type, wanted) from error
     except pa.ArrowInvalid as error:
         raise TxnLogSchemaError(
-            failed_cast(error, wanted),
+            failed_cast(_first_failure(column, wanted) or error, wanted),
             column=name,
+            prefix=ARROW_ERROR,
             help=f"Column {name!r} is {wanted}: cast or clean the values before writing.",
         ) from error
+
+
+def _first_failure(column: pa.Array, wanted: pa.DataType) -> pa.ArrowInvalid | None:
+    """Return the error of the first value that cannot be cast; Arrow tells of the last one."""
+    good, bad, found = 0, len(column), None
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            _cast(column.slice(good, middle - good), wanted)
+            good = middle
+        except pa.ArrowInvalid as error:
+            bad, found = middle, error
+    return found
 
 
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.exceptions import InvalidDataError, TxnLogError, TxnLogSchemaError
+from deltasql.exceptions.prefixes import PLANNING_ERROR, TABLE_ERROR
 from deltasql.model.protocol import CONSTRAINT_PREFIX, upgraded_protocol
+from deltasql.operations.datafusion_words import arrow_type
 from deltasql.operations.expressions import scalar
 from deltasql.operations.info import tell
 from deltasql.operations.normal_form import normal_constraint
@@ -35,6 +37,7 @@ def add_constraints(target: Target, constraints: Mapping[str, str]) -> None:
     if not constraints:
         raise TxnLogError(
             "No check constraint (Name and Expression) provided",
+            prefix=TABLE_ERROR,
             help="Give a name and a condition, such as {'positive': 'amount > 0'}.",
         )
     conditions = {name: scalar(text, target.schema) for name, text in constraints.items()}
@@ -48,6 +51,7 @@ def add_constraints(target: Target, constraints: Mapping[str, str]) -> None:
             raise TxnLogError(
                 f"Cannot add constraint '{name}': a constraint with this name already exists "
                 f"with a different expression. Existing: '{present}', New: '{text}'",
+                prefix=TABLE_ERROR,
                 help="Drop it first, or choose another name.",
             )
     _refuse_violations(target, conditions)
@@ -70,6 +74,7 @@ def drop_constraint(target: Target, name: str, *, raise_if_not_exists: bool = Tr
             return
         raise TxnLogError(
             f"Constraint with name '{name}' does not exist.",
+            prefix=TABLE_ERROR,
             help="The table's properties that start with delta.constraints. list them.",
         )
     left = {k: v for k, v in target.configuration.items() if k != key}
@@ -82,7 +87,8 @@ def _refuse_other_than_boolean(name: str, condition: exp.Expr) -> None:
     if kind is not None and kind.this not in _MAY_BE_BOOLEAN:
         raise TxnLogSchemaError(
             "Data validation expression must return boolean values, "
-            f"got {kind.sql()} from constraint {name!r}",
+            f"got {arrow_type(kind)} from constraint {name!r}",
+            prefix=PLANNING_ERROR,
             help="Write a condition, such as: amount > 0.",
         )
 

@@ -14,6 +14,7 @@ from deltasql.engine.base import WritePlan
 from deltasql.engine.file_shape import FileShape, file_shape
 from deltasql.engine.footer_stats import footer_statistics
 from deltasql.exceptions import TableExistsError, TxnLogError, TxnLogSchemaError
+from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.actions import AddFile
 from deltasql.model.schema import StructType
 from deltasql.model.schema_convert import schema_from_any
@@ -66,6 +67,7 @@ def convert_files(
     if not files:
         raise TxnLogError(
             "No parquet file is found in the given location",
+            prefix=GENERIC_ERROR,
             help=f"{location} has no file that ends with .parquet.",
         )
     values = [_partition_values(file.name, partitions, strategy) for file in files]

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from deltasql.commit.staged import Staged
 from deltasql.exceptions import TableExistsError, TxnLogSchemaError, TxnLogStorageError
+from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.mirror.log_listing import LOG_FOLDER
 from deltasql.model.actions import CommitInfo, Metadata
 from deltasql.model.clock import now_ms
@@ -149,6 +150,7 @@ def _shape(
     if not columns.fields:
         raise TxnLogSchemaError(
             "At least one column must be defined to create a table.",
+            prefix=GENERIC_ERROR,
             help="Give a schema with columns.",
         )
     partitions = [partition_by] if isinstance(partition_by, str) else list(partition_by or ())

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.exceptions import TxnLogSchemaError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,6 +25,19 @@ _ARROW = {
     "Utf8View": "TEXT",
     "Date32": "DATE",
 }
+_NUMBERS: dict[object, str] = {
+    exp.DType.TINYINT: "Int8",
+    exp.DType.SMALLINT: "Int16",
+    exp.DType.INT: "Int32",
+    exp.DType.BIGINT: "Int64",
+    exp.DType.FLOAT: "Float32",
+    exp.DType.DOUBLE: "Float64",
+}
+
+
+def arrow_type(kind: exp.DataType) -> str:
+    """Return what a type is called in deltalake's messages."""
+    return _NUMBERS.get(kind.this) or ("Utf8" if kind.this == _TEXT else kind.sql())
 
 
 def in_datafusion(node: exp.Expr) -> None:
@@ -36,6 +51,7 @@ def in_datafusion(node: exp.Expr) -> None:
         node.set("expressions", [_place_from_one(place) for place in node.expressions])
     elif isinstance(node, _COMPARISONS):
         _compare_as_text(node)
+        _refuse_text_for_numbers(node)
     elif isinstance(node, exp.VarMap):
         _map_of_lists(node)
     elif isinstance(node, exp.Anonymous) and node.name.lower() in _FUNCTIONS:
@@ -71,6 +87,28 @@ def _compare_as_text(node: exp.Expr) -> None:
         for side in sides:
             if isinstance(side, exp.Literal) and not side.is_string:
                 side.replace(exp.Literal.string(side.this))
+
+
+def _refuse_text_for_numbers(node: exp.Expr) -> None:
+    """A text that is compared with a number is one, or no row could be looked at."""
+    sides = list(node.iter_expressions())
+    kinds = [side.type.this for side in sides if side.type is not None]
+    name = next((_NUMBERS[kind] for kind in kinds if kind in _NUMBERS), None)
+    read = int if name is not None and name.startswith("Int") else float
+    for side in sides if name is not None else ():
+        if isinstance(side, exp.Literal) and side.is_string and not _can_be(read, side.this):
+            raise TxnLogSchemaError(
+                f"Cast error: Cannot cast string '{side.this}' to value of {name} type",
+                help="Compare the column with a value of its own type.",
+            )
+
+
+def _can_be(read: Callable[[str], object], text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _map_of_lists(node: exp.VarMap) -> None:

@@ -58,14 +58,16 @@ def stage_delete(
         "rewrite_time_ms": 0,
     }
     found = None if predicate is None else target.predicate(predicate)
+    condition = None
+    if predicate is not None:  # a slip is told before any file is looked at
+        condition = parse_condition(predicate, Scope.of(target.schema, "t"), flavour=flavour)
     files = target.files(found)
     target.read(whole_table=found is None, predicate=found, files=files)
-    if found is None or predicate is None:
+    if found is None or predicate is None or condition is None:
         _remove_whole(target, files, metrics)
     elif found.partition_only:
         _remove_whole(target, in_partitions(target, files, predicate, flavour), metrics)
     elif len(files):
-        condition = parse_condition(predicate, Scope.of(target.schema, "t"), flavour=flavour)
         _remove_rows(target, files, condition, options, metrics, clock)
     metrics["execution_time_ms"] = clock.total_ms()
     if metrics["num_removed_files"]:

@@ -18,15 +18,19 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from deltasql.exceptions import TxnLogSchemaError
-from deltasql.model.predicate import PredicateDialect
+from deltasql.exceptions.prefixes import AMBIGUOUS_ERROR, FIELD_ERROR, PARSER_ERROR, PLANNING_ERROR
+from deltasql.model.predicate import PredicateDialect, parser_message
 from deltasql.model.pruning import column_path
 from deltasql.model.schema import DataType, LeafColumn, StructType, nearest, resolve_column
-from deltasql.operations.datafusion_words import counted_days, in_datafusion
+from deltasql.operations.datafusion_words import arrow_type, counted_days, in_datafusion
 from deltasql.operations.sql_types import drops_digits, field_of, in_utc, sql_type, truncated
 
 Flavour: TypeAlias = Literal["datafusion", "spark"]
 _MOMENT = exp.DType.TIMESTAMPTZ
 _CONDITIONS = (exp.DType.BOOLEAN, exp.DType.NULL, exp.DType.UNKNOWN)
+# Engines take them for true when they are not zero; the types of functions are less certain.
+_ARITHMETIC = (exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+_VALUES = (exp.Column, exp.Literal, *_ARITHMETIC, exp.Cast, exp.Case, exp.Coalesce)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,9 @@ class Scope:
             shown = ".".join(path)
             known = ", ".join(f"{alias}.{path[-1]}" for alias in self.aliases)
             raise TxnLogSchemaError(
-                f"column {shown!r} is ambiguous: more than one side has it",
+                f"Ambiguous reference to unqualified field {shown}: more than one side has it",
                 column=shown,
+                prefix=AMBIGUOUS_ERROR,
                 help=f"Say which one is meant: {known}." if known else "Qualify it by an alias.",
             )
         return everywhere[0] if everywhere else None
@@ -78,12 +83,13 @@ class Scope:
             for relation, schema in self.relations.items()
             for name in schema.names
         ]
-        who = "neither side has" if called else "the table does not have"
         near = nearest(shown if called else path[-1], names)
+        who = "neither side has" if called else "the table does not have"
         return TxnLogSchemaError(
-            f"No field named {shown} for the expression {text!r}: {who} it",
+            f"{f'No field named {shown}. {near}'.rstrip()}\nValid fields are {', '.join(names)}.",
             column=shown,
-            help=f"{near}Valid fields are {', '.join(names)}.",
+            prefix=FIELD_ERROR,
+            help=f"In {text!r}: {who} it.",
         )
 
 
@@ -118,11 +124,13 @@ def parse_condition(
     """
     found = scalar(text, scope, flavour=flavour)
     kind = found.type
-    is_value = isinstance(found, exp.Column | exp.Literal)
+    is_value = isinstance(found.unnest(), _VALUES)
     if is_value and kind is not None and kind.this not in _CONDITIONS:
         raise TxnLogSchemaError(
-            f"Cannot create filter with non-boolean predicate {text!r} returning {kind.sql()}",
+            f"Cannot create filter with non-boolean predicate {text!r} "
+            f"returning {arrow_type(kind)}",
             column=found.name if isinstance(found, exp.Column) else None,
+            prefix=PLANNING_ERROR,
             help="Compare it with something.",
         )
     return found
@@ -133,15 +141,16 @@ def parse(text: str) -> exp.Expr:
     try:
         statements = sqlglot.parse(text, read=PredicateDialect)
     except SqlglotError as error:
-        reason = str(error).partition("\n")[0].partition(" Line ")[0]
         raise TxnLogSchemaError(
-            f"sql parser error: {text!r} cannot be read: {reason}",
+            parser_message(text, error),
+            prefix=PARSER_ERROR,
             help="Write one SQL expression such as: amount * 2, or: day >= '2024-05-01'.",
         ) from error
     parsed = statements[0] if len(statements) == 1 else None
     if parsed is None or isinstance(parsed, exp.Alias | exp.DDL | exp.DML | exp.Command):
         raise TxnLogSchemaError(
-            f"sql parser error: {text!r} is not one expression",
+            f"sql parser error: Expected: an expression, found: {text or 'EOF'}",
+            prefix=PARSER_ERROR,
             help="Write one SQL expression, without AS, statements or semicolons.",
         )
     return parsed

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TxnLogError
+from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.protocol import FEATURES, check_writable, with_features
 from deltasql.operations.info import tell
 
@@ -41,7 +42,9 @@ def add_feature(
 ) -> None:
     """Add table features by their names in Delta's protocol."""
     if not features:
-        raise TxnLogError("No features provided", help="Name at least one table feature.")
+        raise TxnLogError(
+            "No features provided", prefix=TABLE_ERROR, help="Name at least one table feature."
+        )
     current = target.protocol
     if not allow_protocol_versions_increase:
         refuse_higher_versions(current, features)
@@ -64,7 +67,9 @@ def refuse_higher_versions(current: Protocol, features: Sequence[str]) -> None:
 
 def _too_low(kind: str, reason: str) -> TxnLogError:
     return TxnLogError(
-        f"Table feature enables {kind}, but {reason}",
-        help="Set allow_protocol_versions_increase, or raise the versions with "
-        "delta.minReaderVersion and delta.minWriterVersion.",
+        f"Table feature enables {kind}, but {reason}. Set allow_protocol_versions_increase or "
+        f"increase {'versions' if 'reader' in kind else 'version'} explicitly through "
+        "set_tbl_properties",
+        prefix=TABLE_ERROR,
+        help="The properties are delta.minReaderVersion and delta.minWriterVersion.",
     )

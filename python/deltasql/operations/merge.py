@@ -16,6 +16,7 @@ from sqlglot import exp
 from deltasql.engine.base import FILE, ROW
 from deltasql.engine.memory import give_back_memory
 from deltasql.exceptions import MergeAmbiguityError
+from deltasql.exceptions.prefixes import MERGE_ERROR
 from deltasql.operations.info import tell
 from deltasql.operations.merge_files import matching_predicate, source_facts
 from deltasql.operations.merge_plan import MergePlan, MergeSpec, evolve_schema, resolve_merge
@@ -200,5 +201,6 @@ class _Merge:
             "MERGE matched a target row with multiple source rows that satisfy duplicate relevant "
             f"WHEN MATCHED clauses (file: {path}, row ordinal in file: {row})",
             table=self.target.name,
+            prefix=MERGE_ERROR,
             help="Give the source one row per key, or conditions that leave one of them.",
         )

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.exceptions.prefixes import AMBIGUOUS_ERROR
 from deltasql.model.column_mapping import with_new_columns_mapped
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema import StructField, StructType
@@ -18,7 +20,7 @@ from deltasql.operations.expressions import (
     Flavour,
     Scope,
     conjuncts,
-    scalar,
+    parse_condition,
     set_name,
 )
 from deltasql.operations.normal_form import normal, normal_part
@@ -174,7 +176,7 @@ def resolve_merge(schema: StructType, source: StructType, spec: MergeSpec) -> Me
         for clause in clauses:
             condition = None
             if clause.predicate is not None:
-                condition = scalar(clause.predicate, scope, flavour=spec.flavour)
+                condition = parse_condition(clause.predicate, scope, flavour=spec.flavour)
             assigned = assignments(
                 clause.updates,
                 table,
@@ -186,7 +188,7 @@ def resolve_merge(schema: StructType, source: StructType, spec: MergeSpec) -> Me
             yield Branch(next(numbers), clause.kind, condition, assigned)
 
     return MergePlan(
-        scalar(spec.predicate, both, flavour=spec.flavour),
+        parse_condition(spec.predicate, both, flavour=spec.flavour),
         tuple(branches(spec.matched, both)),
         tuple(branches(spec.not_matched, rows)),
         tuple(branches(spec.not_matched_by_source, table)),
@@ -195,6 +197,13 @@ def resolve_merge(schema: StructType, source: StructType, spec: MergeSpec) -> Me
 
 def _aliases(spec: MergeSpec) -> dict[str, str]:
     """Return what the sides are called; without an alias they are `target` and `source`."""
+    if spec.target_alias is not None and spec.target_alias == spec.source_alias:
+        raise TxnLogSchemaError(
+            "Schema contains duplicate qualified field name: both sides are called "
+            f"{spec.target_alias}",
+            prefix=AMBIGUOUS_ERROR,
+            help="Give source and target an alias each.",
+        )
     return {spec.target_alias or "target": TARGET, spec.source_alias or "source": SOURCE}
 
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from deltasql.model.schema import known_columns
 from deltasql.operations.conform import arrow_schema, conformer
-from deltasql.operations.expressions import scalar
+from deltasql.operations.expressions import parse_condition
 from deltasql.operations.sql_types import column
 from deltasql.operations.target import names_table
 
@@ -45,6 +45,6 @@ def read_relation(
     names = known_columns(target.schema, columns, target.name)
     query = exp.select(*(column(name) for name in names)).from_("rows")
     if predicate is not None:
-        query = query.where(scalar(predicate, target.schema))
+        query = query.where(parse_condition(predicate, target.schema))
     engine = target.engine
     return engine.query(query, rows=engine.scan(target.live(files)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
+from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.actions import AddFile
 from deltasql.model.counts import many
 from deltasql.model.protocol import upgraded_protocol
@@ -47,6 +48,7 @@ def restore(
         raise TxnLogError(
             f"Version to restore {to.version} should be less then last available version "
             f"{target.snapshot.version}.",
+            prefix=GENERIC_ERROR,
             help="Choose an older version; history() lists them.",
         )
     wanted, present = to.scan().arrow, target.files()
@@ -57,6 +59,7 @@ def restore(
         if gone:
             raise TxnLogError(
                 f"Find missing file {gone[0]} when restore.",
+                prefix=GENERIC_ERROR,
                 help=f"That version lacks {many(len(gone), 'file')}, deleted by VACUUM perhaps. "
                 "Choose a later version, or set ignore_missing_files (--ignore-missing-files).",
             )

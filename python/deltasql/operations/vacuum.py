@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogError, TxnLogStorageError, VersionNotFoundError
+from deltasql.exceptions.prefixes import GENERIC_ERROR, KERNEL_ERROR
 from deltasql.model.clock import now_ms
 from deltasql.model.deletion_vector import vector_file
 from deltasql.model.progress import Meter
@@ -105,6 +106,7 @@ def plan_vacuum(
         raise TxnLogError(
             "Invalid retention period, minimum retention for vacuum is configured to be greater "
             f"than {default // timedelta(hours=1)} hours, got {wanted // timedelta(hours=1)} hours",
+            prefix=GENERIC_ERROR,
             help="Set enforce_retention_duration=False, or give --force to `deltasql vacuum`, "
             "if no reader or writer needs older files.",
         )
@@ -176,8 +178,11 @@ class _Search:
         for version in keep_versions:
             if not self.store.query("head_at_version", table_id=self.table_id, version=version):
                 raise VersionNotFoundError(
-                    f"{snapshot.table.full_name} has no version {version} to keep",
+                    f"LogSegment end version {snapshot.version} not the same as the specified end "
+                    f"version {version}: {snapshot.table.full_name} "
+                    f"has no version {version} to keep",
                     version=version,
+                    prefix=GENERIC_ERROR + KERNEL_ERROR,
                     latest=snapshot.version,
                 )
 

@@ -15,6 +15,7 @@ from deltasql.engine.changes import rows_by_file
 from deltasql.engine.choose import is_spark_frame
 from deltasql.engine.parquet import write_batches
 from deltasql.exceptions import TxnLogConfigError
+from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.schema import StructType
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.operations.change_data import (
@@ -32,7 +33,7 @@ from deltasql.operations.checks import (
     with_generated,
 )
 from deltasql.operations.conform import arrow_schema, conformer
-from deltasql.operations.expressions import Scope, scalar
+from deltasql.operations.expressions import Scope, parse_condition
 from deltasql.operations.info import tell
 from deltasql.operations.normal_form import normal
 from deltasql.operations.schema_merge import nullable
@@ -111,17 +112,20 @@ def check_modes(mode: str, schema_mode: str | None = None) -> None:
     if mode not in MODES:
         raise TxnLogConfigError(
             f"Invalid save mode provided: {mode}, only these are supported: {list(MODES)}",
+            prefix=TABLE_ERROR,
             help=f"Use one of {', '.join(MODES)}.",
         )
     if schema_mode is not None and schema_mode not in SCHEMA_MODES:
         raise TxnLogConfigError(
             f"Invalid schema write mode provided: {schema_mode}, "
             f"only these are supported: {list(SCHEMA_MODES)}",
+            prefix=TABLE_ERROR,
             help="Use 'merge' or 'overwrite', or leave it out.",
         )
     if schema_mode == "overwrite" and mode != "overwrite":
         raise TxnLogConfigError(
             "Schema overwrite not supported for Append",
+            prefix=TABLE_ERROR,
             help="Append with schema_mode='merge', or overwrite the table.",
         )
 
@@ -200,7 +204,7 @@ def _replaced(target: Target, mode: str, predicate: str | None) -> _Replaced:
         target.read(predicate=pruning, files=files)
         return _Replaced(files)
     engine = target.engine
-    condition = scalar(predicate, Scope.of(target.schema, _OLD))
+    condition = parse_condition(predicate, Scope.of(target.schema, _OLD))
     matched = rows_by_file(engine, engine.scan(target.live(found), positions=True), condition)
     files = chosen(found, matched)
     target.read(predicate=pruning, files=files)
@@ -216,7 +220,7 @@ def _write(
     replaced: _Replaced,
     options: WriteOptions | None,
 ) -> list[AddFile]:
-    condition = None if predicate is None else scalar(predicate, target.schema)
+    condition = None if predicate is None else parse_condition(predicate, target.schema)
     tells_changes = replaced.scan is not None and keeps_change_data(target)
     if rows.reader is None or tells_changes:
         return _write_relation(target, rows, condition, replaced, options)

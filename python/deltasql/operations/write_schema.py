@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltasql.exceptions import TxnLogSchemaError, TxnLogTransactionError
+from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.column_mapping import with_new_columns_mapped
 from deltasql.model.protocol import required_features, upgraded_protocol, writer_features
 from deltasql.model.schema import StructField, StructType
@@ -39,10 +40,13 @@ def refuse_other_partitions(
     if wanted != list(target.partition_columns) and not changes_all:
         raise TxnLogSchemaError(
             "Specified table partitioning does not match table partitioning: "
-            f"expected: {json.dumps(list(target.partition_columns))}, got: {json.dumps(wanted)}",
+            f"expected: {json.dumps(list(target.partition_columns))}, got: {json.dumps(wanted)}. "
+            "To change partition columns, use full table overwrite with schema overwrite and no "
+            "replaceWhere predicate.",
             table=target.name,
-            help="To change partition columns, overwrite the full table with "
-            "schema_mode='overwrite' and no predicate; else leave out partition_by.",
+            prefix=GENERIC_ERROR,
+            help="Leave out partition_by, or write with mode='overwrite' and "
+            "schema_mode='overwrite'.",
         )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from deltasql.exceptions import TxnLogSchemaError
+from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.schema import nearest
 from deltasql.operations.expressions import Scope
 from deltasql.operations.optimize import plan_rewrite
@@ -91,7 +92,9 @@ def rewrite_sorted(
 def _checked(target: Target, columns: Sequence[str]) -> list[tuple[str, ...]]:
     if not columns:
         raise TxnLogSchemaError(
-            "Z-order requires at least one column", help="Name the columns to sort by."
+            "Z-order requires at least one column",
+            prefix=TABLE_ERROR,
+            help="Name the columns to sort by.",
         )
     if target.clustered_by():
         raise TxnLogSchemaError(
@@ -104,6 +107,7 @@ def _checked(target: Target, columns: Sequence[str]) -> list[tuple[str, ...]]:
         shown = ", ".join(f'"{name}"' for name in found)
         raise TxnLogSchemaError(
             f"Z-order columns cannot be partition columns. Found: [{shown}]",
+            prefix=TABLE_ERROR,
             help="A partition has one value of them: leave them out.",
         )
     scope = Scope.of(target.schema)
@@ -114,6 +118,7 @@ def _checked(target: Target, columns: Sequence[str]) -> list[tuple[str, ...]]:
             raise TxnLogSchemaError(
                 f'Z-order column "{name}": field "{name}" not found in schema',
                 column=name,
+                prefix=TABLE_ERROR,
                 help=f"{nearest(name, target.schema.names)}The table has: "
                 f"{', '.join(target.schema.names)}.",
             )

@@ -99,7 +99,8 @@ def as_kind(
     error: TxnLogError, kind: type[PySparkException], condition: str | None = None
 ) -> TxnLogError:
     """Return an error with all that it tells, as an instance of Spark's class too."""
-    return _rebuilt(type(error), kind, {**error.__dict__, "_errorClass": condition})
+    told = {**error.__dict__, "prefix": "", "_errorClass": condition}
+    return _rebuilt(type(error), kind, told)
 
 
 def _kind(error: TxnLogError) -> type[PySparkException] | None:

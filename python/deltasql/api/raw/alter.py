@@ -40,7 +40,7 @@ class AlterSide(RawBase):
     ) -> None:
         """Add table features."""
         if isinstance(feature, str):
-            raise TypeError("features are a list of TableFeatures, got a text")
+            raise TypeError("Can't extract `str` to `Vec`")
         names = [FEATURE_NAMES[str(each).rpartition(".")[2]] for each in feature]
         if names and not allow_protocol_versions_increase:
             refuse_higher_versions(self.told_protocol(), names)

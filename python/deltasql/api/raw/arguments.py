@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from deltalake import Field
 from deltasql.exceptions import TxnLogProtocolError, TxnLogSchemaError
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema import StructField, StructType, type_name
+
+_LARGEST = 2**63 - 1
+_LARGEST_UNSIGNED = 2**64 - 1
 
 
 def check_texts(*values: Any) -> None:
@@ -30,6 +34,20 @@ def check_text_given(value: Any) -> None:
     if value is None:
         raise TypeError("'None' is not an instance of 'str'")
     check_texts(value)
+
+
+def check_list(value: Any) -> None:
+    """Refuse what is neither a sequence of texts nor None; a text would be one of letters."""
+    if isinstance(value, str):
+        raise TypeError("Can't extract `str` to `Vec`")
+    check_names(value)
+
+
+def check_schema(value: Any) -> None:
+    """Refuse what no schema can be read from."""
+    readable = isinstance(value, str | StructType) or hasattr(value, "jsonValue")
+    if not readable and not hasattr(value, "__arrow_c_schema__"):
+        raise ValueError("Expected an object with dunder __arrow_c_schema__")
 
 
 def check_mapping(value: Any) -> None:
@@ -113,12 +131,48 @@ def check_size(value: Any) -> None:
     """Refuse a file size that is not a number above zero."""
     if value is None:
         return
-    if not isinstance(value, int):
-        raise TypeError(f"{type(value).__name__!r} object cannot be interpreted as an integer")
-    if value < 0:
-        raise OverflowError("can't convert negative int to unsigned")
-    if value == 0:
+    if unsigned(value) == 0:
         raise ValueError("target_file_size must be greater than 0")
+
+
+def unsigned(value: Any) -> int:
+    """Return a number that may not be negative, refused as deltalake refuses it.
+
+    One that no database can hold is as good as the largest that it can.
+
+    >>> unsigned(-1)
+    Traceback (most recent call last):
+    OverflowError: can't convert negative int to unsigned
+    """
+    number = operator.index(value)
+    if number < 0:
+        raise OverflowError("can't convert negative int to unsigned")
+    if number > _LARGEST_UNSIGNED:
+        raise OverflowError("int too big to convert")
+    return min(number, _LARGEST)
+
+
+def check_unsigned(*values: Any) -> None:
+    """Refuse what is neither a number from zero on nor None."""
+    for value in values:
+        if value is not None:
+            unsigned(value)
+
+
+def check_hooks(properties: Any) -> None:
+    """Refuse choices of PostCommitHookProperties that are neither true nor false."""
+    for name in ("create_checkpoint", "cleanup_expired_logs"):
+        value = None if properties is None else getattr(properties, name)
+        if value is not None and not isinstance(value, bool):
+            raise TypeError(f"failed to extract field PyPostCommitHookProperties.{name}")
+
+
+def check_options(value: Any) -> None:
+    """Refuse storage options that are not a dictionary from text to text."""
+    if not isinstance(value, Mapping):
+        raise _other(value, "dict")
+    for each in (*value.keys(), *value.values()):
+        check_text_given(each)
 
 
 def _no_sequence() -> TypeError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from deltasql.exceptions import VersionNotFoundError
+from deltasql.exceptions.prefixes import KERNEL_ERROR
 from deltasql.model.told_protocol import told_protocol
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.uri import join_table_name
@@ -31,6 +32,7 @@ def end_version_error(error: VersionNotFoundError, table: str | None) -> Version
         table=table,
         version=error.version,
         latest=error.latest,
+        prefix=KERNEL_ERROR,
     )
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from arro3.core import RecordBatchReader
 
 from deltasql.api.changes import changes
+from deltasql.api.raw.arguments import check_list, check_unsigned
 from deltasql.api.raw.base import RawBase
 from deltasql.engine.base import CHANGE_TYPE
 from deltasql.engine.choose import open_engine
@@ -45,8 +46,8 @@ class CdfSide(RawBase):
 
         Versions and moments both limit what is read, where both are given.
         """
-        if starting_version is not None and starting_version < 0:
-            raise OverflowError("can't convert negative int to unsigned")
+        check_unsigned(starting_version, ending_version)
+        check_list(columns)
         begins, ends = _moment(starting_timestamp), _moment(ending_timestamp)
         if starting_version is None and begins is None:
             raise TxnLogError("External error: No starting version or timestamp provided for CDC")

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from deltasql.api.merger import quoted
+from deltasql.api.raw.arguments import check_mapping, check_text_given, check_texts, check_unsigned
 from deltasql.api.raw.base import RawBase
 from deltasql.api.raw.properties import write_options
 from deltasql.model.schema_convert import schema_from_any
@@ -51,20 +52,25 @@ class MergeBuilder:
         return self.spec.merge_schema
 
     def when_matched_update(self, updates: Mapping[str, str], predicate: str | None) -> None:
+        _check_clause(updates, predicate)
         self.spec.matched.append(Clause("update", predicate, self._readable(updates)))
 
     def when_matched_delete(self, predicate: str | None) -> None:
+        check_texts(predicate)
         self.spec.matched.append(Clause("delete", predicate))
 
     def when_not_matched_insert(self, updates: Mapping[str, str], predicate: str | None) -> None:
+        _check_clause(updates, predicate)
         self.spec.not_matched.append(Clause("insert", predicate, self._readable(updates)))
 
     def when_not_matched_by_source_update(
         self, updates: Mapping[str, str], predicate: str | None
     ) -> None:
+        _check_clause(updates, predicate)
         self.spec.not_matched_by_source.append(Clause("update", predicate, dict(updates)))
 
     def when_not_matched_by_source_delete(self, predicate: str | None) -> None:
+        check_texts(predicate)
         self.spec.not_matched_by_source.append(Clause("delete", predicate))
 
     def _readable(self, updates: Mapping[str, str]) -> dict[str, str]:
@@ -83,6 +89,11 @@ class MergeBuilder:
         return {escaped(name): escaped(value) for name, value in updates.items()}
 
 
+def _check_clause(updates: Mapping[str, str], predicate: str | None) -> None:
+    check_mapping(updates)
+    check_texts(predicate)
+
+
 class DmlSide(RawBase):
     """The row-changing half of deltalake's RawDeltaTable."""
 
@@ -94,6 +105,7 @@ class DmlSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
         """Delete rows; the metrics come as JSON."""
+        check_texts(predicate)
         options = write_options(writer_properties, None)
         metrics = self._commit(
             lambda tx: tx.delete(self.name, predicate, options=options),
@@ -112,6 +124,7 @@ class DmlSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
         """Set columns of rows; the metrics come as JSON."""
+        check_texts(predicate)
         options = write_options(writer_properties, None)
         metrics = self._commit(
             lambda tx: tx.update(
@@ -143,6 +156,9 @@ class DmlSide(RawBase):
         max_temp_directory_size: int | None = None,
     ) -> MergeBuilder:
         """Begin a merge; the engine streams and spills by the settings of the catalog."""
+        check_text_given(predicate)
+        check_texts(source_alias, target_alias)
+        check_unsigned(max_spill_size, max_temp_directory_size)
         spec = MergeSpec(predicate, source_alias, target_alias, merge_schema, safe_cast)
         return MergeBuilder(
             source,

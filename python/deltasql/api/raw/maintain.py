@@ -7,6 +7,7 @@ import operator
 import time
 from typing import TYPE_CHECKING, Any
 
+from deltasql.api.raw.arguments import check_unsigned, unsigned
 from deltasql.api.raw.base import RawBase, end_version_error
 from deltasql.api.raw.properties import write_options
 from deltasql.api.vacuum import vacuum
@@ -49,6 +50,7 @@ class MaintainSide(RawBase):
 
         How many tasks run at once, and where they spill, is a matter of the engine's settings.
         """
+        check_unsigned(target_size, max_concurrent_tasks, max_spill_size, max_temp_directory_size)
 
         def plan(target: Target) -> tuple[Compaction, Rewrite | None]:
             return plan_optimize(
@@ -77,6 +79,7 @@ class MaintainSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
         """Bring rows that are near in several columns into the same files; metrics as JSON."""
+        check_unsigned(target_size, max_concurrent_tasks, max_spill_size, max_temp_directory_size)
 
         def plan(target: Target) -> tuple[Compaction, Rewrite | None]:
             return plan_z_order(
@@ -103,6 +106,7 @@ class MaintainSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None,
     ) -> str:
         """Rewrite bins of files, in one commit or in one whenever an interval is over."""
+        check_unsigned(interval_s)
         first, made = self.snapshot, None
         while made is None or made[0].bins:
             began_s = time.monotonic()
@@ -191,6 +195,7 @@ class MaintainSide(RawBase):
         """Delete files that no retained version needs; returns their names."""
         if retention_hours is not None:
             operator.index(retention_hours)  # refuses what is no whole number
+        kept = None if keep_versions is None else [unsigned(version) for version in keep_versions]
 
         def commit(operate: Callable[[MultiTableTransaction], None]) -> None:
             self._commit(operate, commit_properties, post_commithook_properties)
@@ -203,7 +208,7 @@ class MaintainSide(RawBase):
             dry_run=dry_run,
             enforce_retention_duration=enforce_retention_duration,
             full=full,
-            keep_versions=keep_versions,
+            keep_versions=kept,
         )
 
     def create_checkpoint(self) -> None:

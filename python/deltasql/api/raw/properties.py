@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.base import EVERY_COLUMN, WriteOptions
+from deltasql.exceptions import TxnLogConfigError
+from deltasql.exceptions.prefixes import TABLE_ERROR
 
 if TYPE_CHECKING:
     from deltalake import ColumnProperties, WriterProperties
@@ -18,6 +20,16 @@ if TYPE_CHECKING:
 _GENERATED = ("timestamp", "inCommitTimestamp", "operation", "engineInfo", "txnId")
 _LEVELS = ("Serializable", "WriteSerializable", "SnapshotIsolation")
 _IGNORED = ("operationMetrics", "version")
+_NUMBERS = (
+    "data_page_size_limit",
+    "dictionary_page_size_limit",
+    "data_page_row_count_limit",
+    "write_batch_size",
+    "max_row_group_size",
+    "statistics_truncate_length",
+)
+_LARGEST = 2**63 - 1
+_STATISTICS = ("NONE", "CHUNK", "PAGE")
 _CODEC = re.compile(r"(\w+?)(?:\((\d+)\))?")
 
 
@@ -33,6 +45,8 @@ def write_options(
     """
     if properties is None:
         return WriteOptions(target_file_size=target_file_size)
+    for name in _NUMBERS:
+        _check_number(name, getattr(properties, name))
     codec, level = _codec(properties.compression)
     columns = dict(properties.column_properties or {})
     if properties.default_column_properties is not None:
@@ -41,11 +55,12 @@ def write_options(
         target_file_size=target_file_size,
         compression=codec,
         compression_level=level,
-        max_row_group_size=properties.max_row_group_size,
-        data_page_size=properties.data_page_size_limit,
-        data_page_rows=properties.data_page_row_count_limit,
-        dictionary_page_size=properties.dictionary_page_size_limit,
-        write_batch_size=properties.write_batch_size,
+        # Arrow has no meaning for zero, and does not refuse it either.
+        max_row_group_size=properties.max_row_group_size or None,
+        data_page_size=properties.data_page_size_limit or None,
+        data_page_rows=properties.data_page_row_count_limit or None,
+        dictionary_page_size=properties.dictionary_page_size_limit or None,
+        write_batch_size=properties.write_batch_size or None,
         dictionary_enabled=_choice(columns, "dictionary_enabled", bool),
         statistics_enabled=_choice(columns, "statistics_enabled", _has_statistics),
         statistics_length=properties.statistics_truncate_length,
@@ -56,6 +71,12 @@ def write_options(
             if (bloom := each.bloom_filter_properties) and bloom.set_bloom_filter_enabled
         },
     )
+
+
+def _check_number(name: str, value: object) -> None:
+    """Refuse a size that is none: Arrow's writer would take it, and crash."""
+    if value is not None and not (isinstance(value, int) and 0 <= value <= _LARGEST):
+        raise TypeError(f"failed to extract field PyWriterProperties.{name}")
 
 
 def with_custom_metadata(info: CommitInfo, custom: object) -> CommitInfo:
@@ -133,4 +154,10 @@ def _choice(
 
 
 def _has_statistics(level: str) -> bool:
+    if level not in _STATISTICS:
+        raise TxnLogConfigError(
+            f"Invalid statistics arg: {level}",
+            prefix=TABLE_ERROR,
+            help=f"Use one of {', '.join(_STATISTICS)}.",
+        )
     return level != "NONE"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import operator
 import os
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import deltalake
 
-from deltasql.api.raw.arguments import check_text_given
+from deltasql.api.raw.arguments import check_text_given, unsigned
 from deltasql.api.raw.scan import ScanSide
 from deltasql.exceptions import VersionNotFoundError
+from deltasql.exceptions.prefixes import KERNEL_ERROR
 from deltasql.model.told_protocol import told_properties
 from deltasql.storage.location import location_url
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from deltalake import Schema
 
     from deltasql.snapshot.snapshot import Snapshot
-
-_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +103,7 @@ class ReadSide(ScanSide):
                 table=self.name,
                 version=wanted,
                 latest=error.latest,
+                prefix=KERNEL_ERROR,
             ) from error
 
     def load_with_datetime(self, ds: str) -> None:
@@ -139,17 +138,6 @@ class ReadSide(ScanSide):
         """Return the last version that an application committed."""
         check_text_given(app_id)
         return self.snapshot.transaction_version(app_id)
-
-
-def unsigned(value: int) -> int:
-    """Return a number that may not be negative, refused as deltalake refuses it.
-
-    One that no database can hold is as good as the largest that it can.
-    """
-    number = operator.index(value)
-    if number < 0:
-        raise OverflowError("can't convert negative int to unsigned")
-    return min(number, _LARGEST)
 
 
 def parse_moment(text: str) -> datetime:

@@ -9,6 +9,7 @@ from arro3.core import RecordBatchReader
 from deltalake._internal import RawDeltaTable
 from sqlglot import exp
 
+from deltasql.api.raw.arguments import check_list, check_texts
 from deltasql.api.raw.files import FilesSide
 from deltasql.engine.choose import open_engine
 from deltasql.exceptions import TxnLogMirrorError
@@ -16,7 +17,7 @@ from deltasql.mirror.targets import OWN
 from deltasql.model.schema import known_columns
 from deltasql.model.schema_convert import schema_to_arrow
 from deltasql.operations.conform import cast_column
-from deltasql.operations.expressions import Scope, scalar
+from deltasql.operations.expressions import Scope, parse_condition
 from deltasql.storage.location import location_url
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class ScanSide(FilesSide):
         self, columns: list[str] | None = None, predicate: str | None = None
     ) -> RecordBatchReader:
         """Return the rows for which a predicate is true, read while they are asked for."""
+        check_list(columns)
+        check_texts(predicate)
         return RecordBatchReader.from_arrow(self.read(columns, predicate))
 
     def read(
@@ -48,7 +51,7 @@ class ScanSide(FilesSide):
         """
         condition = None
         if predicate is not None:
-            condition = scalar(predicate, Scope.of(self.snapshot.schema, _LIVE))
+            condition = parse_condition(predicate, Scope.of(self.snapshot.schema, _LIVE))
         names = known_columns(self.snapshot.schema, columns, self.name)
         whole = schema_to_arrow(self.snapshot.schema)
         fields = [whole.field(name) for name in names]

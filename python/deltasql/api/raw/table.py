@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.api.raw.alter import AlterSide
+from deltasql.api.raw.arguments import unsigned
 from deltasql.api.raw.base import end_version_error
 from deltasql.api.raw.cdf import CdfSide
 from deltasql.api.raw.dml import DmlSide
 from deltasql.api.raw.maintain import MaintainSide
 from deltasql.api.raw.opening import find_table, parse_table_uri
-from deltasql.api.raw.read import ReadSide, unsigned
+from deltasql.api.raw.read import ReadSide
 from deltasql.api.raw.write import WriteSide
 from deltasql.exceptions import TxnLogTableNotFoundError, VersionNotFoundError
 

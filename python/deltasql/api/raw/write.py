@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.api.raw.base import RawBase
 from deltasql.api.raw.properties import write_options
 from deltasql.exceptions import TableExistsError
+from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.operations.add_actions import stage_actions
 from deltasql.operations.write import check_modes
 from deltasql.operations.write_schema import partitions_behind
@@ -46,7 +47,9 @@ class WriteSide(RawBase):
         check_modes(mode, schema_mode)
         if mode == "error":
             raise TableExistsError(
-                f"A table already exists at: {location_url(self.row.location)}/", table=self.name
+                f"A table already exists at: {location_url(self.row.location)}/",
+                table=self.name,
+                prefix=GENERIC_ERROR,
             )
         if mode == "ignore":
             return
