@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date
 
 import pyarrow as pa
@@ -164,3 +165,10 @@ def test_the_past_still_has_deleted_rows(lake: Lake) -> None:
     table.delete("id = 1")
     table.load_as_version(0)
     assert column(table, "id") == [1, 2, 3]
+
+
+def test_nan_is_above_every_number_also_as_a_partition(lake: Lake) -> None:
+    data = pa.table({"id": [1, 2, 3, 4], "f": [math.nan, math.inf, 1.0, None]})
+    table = lake.make("t", data, partition_by="f")
+    assert counts(table.delete("f > 1")) == metrics(0, 2, 2, 0)
+    assert column(table, "id") == [3, 4]

@@ -67,10 +67,10 @@ def in_partitions(
     places = pa.array(range(len(files)), pa.int64())
     listed = target.engine.rows(pa.table({**values, FILE: places}))
     condition = parse_condition(predicate, Scope.of(target.schema, "t"), flavour=flavour)
-    query = exp.select(column(FILE)).from_(exp.to_table("t")).where(condition)
-    return chosen(
-        files, target.engine.collect(target.engine.query(query, t=listed))[FILE].to_pylist()
-    )
+    # Not in WHERE: DuckDB lets Arrow compare there, and to Arrow NaN is not above a number.
+    query = exp.select(column(FILE), exp.alias_(condition, "__deltasql_keep"))
+    found = target.engine.collect(target.engine.query(query.from_(exp.to_table("t")), t=listed))
+    return chosen(files, found.filter(found["__deltasql_keep"])[FILE].to_pylist())
 
 
 def chosen(files: pa.Table, places: Iterable[int]) -> pa.Table:
