@@ -56,6 +56,13 @@ def test_row_with_a_null_condition_stays(catalog: Catalog) -> None:
     assert held(catalog) == [{"id": None}]
 
 
+@pytest.mark.parametrize("condition", ["null", "even = null"])
+def test_no_partition_equals_null(catalog: Catalog, condition: str) -> None:
+    table = make(catalog, numbers(0, 10), partition_by=["even"])
+    assert json.loads(table.delete(condition))["num_removed_files"] == 0
+    assert len(held(catalog)) == 10
+
+
 def test_nothing_to_delete_commits_nothing(catalog: Catalog) -> None:
     table = make(catalog, numbers(0, 3))
     metrics = json.loads(table.delete("id = 99"))

@@ -167,6 +167,13 @@ def test_the_past_still_has_deleted_rows(lake: Lake) -> None:
     assert column(table, "id") == [1, 2, 3]
 
 
+@pytest.mark.parametrize("predicate", ["null", "false"])
+def test_what_is_never_true_deletes_nothing(lake: Lake, predicate: str) -> None:
+    table = lake.make("t", sample(), partition_by="p")
+    assert counts(table.delete(predicate)) == metrics(0, 0, 0, 0)
+    assert table.version() == 0
+
+
 def test_nan_is_above_every_number_also_as_a_partition(lake: Lake) -> None:
     data = pa.table({"id": [1, 2, 3, 4], "f": [math.nan, math.inf, 1.0, None]})
     table = lake.make("t", data, partition_by="f")

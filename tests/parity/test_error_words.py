@@ -267,6 +267,12 @@ REFUSES = [
     Case("clause: a list", merge(lambda m: m.when_matched_update(["id"])), "'list' object is not"),
     Case("scan: a text", lambda k, t: t.scan(columns="id"), "Can't extract `str` to `Vec`"),
     Case("features: a text", lambda k, t: t.alter.add_feature("x"), "Can't extract `str` to `Vec`"),
+    Case("features: texts", lambda k, t: t.alter.add_feature(["x"]), "'str' object is not an inst"),
+    Case(
+        "a property: None",
+        lambda k, t: t.alter.set_table_properties({"delta.appendOnly": None}),
+        "'None' is not an instance of 'str'",
+    ),
     Case("retries: a text", write(**retries("1")), "'str' object cannot be interpreted as an int"),
     Case("retries: -1", write(**retries(-1)), NEGATIVE, OverflowError),
     Case("retries: 2**70", write(**retries(2**70)), "int too big to convert", OverflowError),

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from deltasql.operations.target import Target
 
+_KEPT = "__deltasql_kept"
+
 
 class Stopwatch:
     """Milliseconds since it was made, and since it was last asked."""
@@ -68,9 +70,9 @@ def in_partitions(
     listed = target.engine.rows(pa.table({**values, FILE: places}))
     condition = parse_condition(predicate, Scope.of(target.schema, "t"), flavour=flavour)
     # Not in WHERE: DuckDB lets Arrow compare there, and to Arrow NaN is not above a number.
-    query = exp.select(column(FILE), exp.alias_(condition, "__deltasql_keep"))
-    found = target.engine.collect(target.engine.query(query.from_(exp.to_table("t")), t=listed))
-    return chosen(files, found.filter(found["__deltasql_keep"])[FILE].to_pylist())
+    query = exp.select(column(FILE), exp.alias_(condition, _KEPT)).from_(exp.to_table("t"))
+    found = target.engine.collect(target.engine.query(query, t=listed)).to_pylist()
+    return chosen(files, [row[FILE] for row in found if row[_KEPT]])
 
 
 def chosen(files: pa.Table, places: Iterable[int]) -> pa.Table:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.api.raw.arguments import check_fields, check_mapping, check_text_given
+from deltasql.api.raw.arguments import (
+    check_features,
+    check_fields,
+    check_mapping,
+    check_options,
+    check_text_given,
+)
 from deltasql.api.raw.base import RawBase
 from deltasql.operations.features import FEATURE_NAMES, refuse_higher_versions
 
@@ -41,6 +47,7 @@ class AlterSide(RawBase):
         """Add table features."""
         if isinstance(feature, str):
             raise TypeError("Can't extract `str` to `Vec`")
+        check_features(feature)
         names = [FEATURE_NAMES[str(each).rpartition(".")[2]] for each in feature]
         if names and not allow_protocol_versions_increase:
             refuse_higher_versions(self.told_protocol(), names)
@@ -104,7 +111,7 @@ class AlterSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Set properties."""
-        check_mapping(properties)
+        check_options(properties)
         self._commit(
             lambda tx: tx.set_table_properties(
                 self.name, properties, raise_if_not_exists=raise_if_not_exists

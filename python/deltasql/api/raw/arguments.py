@@ -7,7 +7,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deltalake import Field
+from deltalake import Field, TableFeatures
 
 from deltasql.exceptions import TxnLogProtocolError, TxnLogSchemaError
 from deltasql.model.partition_values import parse_partition_value
@@ -159,6 +159,15 @@ def check_unsigned(*values: Any) -> None:
             unsigned(value)
 
 
+def check_features(value: Any) -> None:
+    """Refuse what is not a sequence of deltalake's table features."""
+    if value is None:
+        raise _no_sequence()
+    for each in value:
+        if not isinstance(each, TableFeatures):
+            raise _other(each, "TableFeatures")
+
+
 def check_hooks(properties: Any) -> None:
     """Refuse choices of PostCommitHookProperties that are neither true nor false."""
     for name in ("create_checkpoint", "cleanup_expired_logs"):
@@ -168,9 +177,8 @@ def check_hooks(properties: Any) -> None:
 
 
 def check_options(value: Any) -> None:
-    """Refuse storage options that are not a dictionary from text to text."""
-    if not isinstance(value, Mapping):
-        raise _other(value, "dict")
+    """Refuse options or properties that are not a dictionary from text to text."""
+    check_mapping(value)
     for each in (*value.keys(), *value.values()):
         check_text_given(each)
 
