@@ -230,6 +230,21 @@ def test_text_that_is_only_partly_words_is_revised(tmp_path: Path) -> None:
     assert parquet(plan, found[0]).read()["name"].to_pylist() == wanted
 
 
+def test_numbers_that_came_with_a_dictionary_are_revised(tmp_path: Path) -> None:
+    rows = rows_of(6)
+    plan = plan_for(tmp_path, rows.schema)
+    add = written(plan, rows, 6)
+    coded = rows.set_column(0, "id", rows["id"].dictionary_encode())  # as of a category of pandas
+    pq.write_table(coded, tmp_path / add.path)
+    add = replace(add, size=(tmp_path / add.path).stat().st_size)
+    (found,) = revised(plan, [add], drop(0, 0, 5))
+    assert found is not None
+    read = parquet(plan, found[0]).read()
+    assert read["id"].to_pylist() == [1, 2, 3, 4]
+    stats = json.loads(found[0].stats or "")
+    assert (stats["minValues"]["id"], stats["maxValues"]["id"]) == (1, 4)
+
+
 def test_column_that_gets_nan_loses_its_upper_bound(tmp_path: Path) -> None:
     plan = plan_for(tmp_path, rows_of(1).schema)
     before = written(plan, rows_of(5), 5)

@@ -77,7 +77,9 @@ def revised_columns(
                 del batch, found
             with _encoding if changes.values else nullcontext():
                 table = pa.Table.from_batches(changed, schema)
-                chunks |= zip(places, _encoded(table, opened, number, arguments), strict=True)
+                chunks |= zip(
+                    places, _encoded(table, opened, number, words, arguments), strict=True
+                )
                 del table, changed
                 if changes.values:
                     give_back_memory()
@@ -137,7 +139,11 @@ def _mask(length: int, places: np.ndarray) -> pa.Array:
 
 
 def _encoded(
-    table: pa.Table, opened: Revisable, number: int, arguments: Mapping[str, Any]
+    table: pa.Table,
+    opened: Revisable,
+    number: int,
+    words: Sequence[str],
+    arguments: Mapping[str, Any],
 ) -> list[Chunk]:
     before = opened.metadata.row_group(number)
     leaves = [before.column(place) for name in table.column_names for place in opened.leaves[name]]
@@ -145,7 +151,7 @@ def _encoded(
     dictionaries = [leaf.path_in_schema for leaf in leaves if leaf.has_dictionary_page]
     bounds = {}
     for place, name in enumerate(table.column_names):
-        if pa.types.is_dictionary(table.schema.field(place).type):
+        if name in words:
             column, bounds[name] = in_use(table.column(place))
             table = table.set_column(place, table.schema.field(place), column)
     measured = [leaf.path_in_schema for leaf in leaves if leaf.path_in_schema not in bounds]

@@ -72,8 +72,6 @@ class NewWords:
 def in_use(column: pa.ChunkedArray) -> tuple[pa.DictionaryArray, Bounds]:
     """Return a column without the words that no row has any more, and its bounds."""
     whole = column.unify_dictionaries().combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):  # an empty one, by older versions of Arrow
-        whole = whole.chunk(0)
     words, numbers = whole.dictionary, whole.indices
     is_used = np.zeros(len(words), bool)
     is_used[numbers.drop_null().to_numpy()] = True
