@@ -85,7 +85,7 @@ _ABOVE_THE_STORE = tuple(
         "parity",
     )
 )
-_ONE_IN = {"postgres": 6, "duckdb": 20}
+_ONE_IN = {"postgres": 8, "duckdb": 30}
 # Long lists of cases of one kind, of which a share tells most.
 _SHARES = {
     "tests/oracles/test_delta_spark.py": 2,
@@ -103,6 +103,8 @@ _LONG = (
     "tests/spark/on_connect.py::test_the_format_and_the_stream_writer_work",
     "tests/spark/on_connect.py::test_a_query_from_table_to_tables_runs_on_the_server",
     "tests/engine/test_scale.py::test_rows_are_written_in_less_memory_than_they_take[20-stream",
+    "tests/migrate/test_corpus_spark.py::test_every_database_holds_the_same[postgres",
+    "tests/mirror/test_duckdb_catalog.py::test_a_table_of_delta_spark_is_shown",
     "tests/migrate/test_mixed_world_spark.py::test_stock_deltalake_and_delta_spark_go_on",
     "tests/test_examples.py::test_the_pipeline_can_be_submitted",
     "tests/test_examples.py::test_tables_of_the_pipeline_hold_what_the_raw_data_says[postgres",

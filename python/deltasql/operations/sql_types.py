@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.schema import (
     ArrayType,
     DataType,
     MapType,
     StructType,
     decimal_type,
+    type_name,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ _TYPES = {
     "variant": _KINDS.VARIANT,
     "void": _KINDS.NULL,
 }
+_SHOWN = 40  # characters of what is no type
 _INTEGERS = {"byte", "short", "integer", "long"}
 _WHOLE = {_TYPES[name] for name in _INTEGERS}
 _FRACTIONS = {_KINDS.FLOAT, _KINDS.DOUBLE, _KINDS.DECIMAL}
@@ -62,6 +65,11 @@ def sql_type(data_type: DataType) -> exp.DataType:
     if decimal is not None:
         sizes = [exp.DataTypeParam(this=exp.Literal.number(size)) for size in decimal]
         return exp.DataType(this=_KINDS.DECIMAL, expressions=sizes)
+    if not isinstance(data_type, str) or data_type not in _TYPES:
+        raise TxnLogSchemaError(
+            f"a column has the type {type_name(data_type)[:_SHOWN]}, which no engine knows",
+            help="Something else than a Delta writer made this schema.",
+        )
     return exp.DataType(this=_TYPES[data_type])
 
 
