@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import deltasql
 from deltasql import DomainMetadata, SetTransaction
+from deltasql.config import Config
 from deltasql.exceptions import TxnLogMirrorError, VersionNotFoundError
 from deltasql.mirror import checkpoint_source
 from deltasql.mirror.checkpoint import checkpoint_file, is_due
@@ -277,3 +278,14 @@ def test_the_table_decides_how_often_and_else_the_configuration(catalog: Catalog
     ]
     own = {"delta.checkpointInterval": "3"}
     assert [v for v in range(10) if is_due(own, v, config)] == [3, 6, 9]
+
+
+def test_commits_through_the_api_are_counted_as_deltalake_counts(catalog: Catalog) -> None:
+    def due(configuration: dict[str, str], config: Config) -> list[int]:
+        versions = range(300)
+        return [v for v in versions if is_due(configuration, v, config, counts_commits=True)][:2]
+
+    chosen = Config(mirror={"checkpoint_interval": 7})
+    assert due({}, catalog.config) == [99, 199]
+    assert due({}, chosen) == [7, 14]
+    assert due({"delta.checkpointInterval": "3"}, chosen) == [2, 5]

@@ -51,6 +51,12 @@ def test_checkpoints_come_by_themselves(lake: Lake) -> None:
     assert table.count() == 18
 
 
+def test_checkpoints_come_after_a_hundred_commits(lake: Lake) -> None:
+    table = commits(lake, 101)
+    found = [name for name in lake.log(table) if name.endswith(".checkpoint.parquet")]
+    assert found == [f"{99:020d}.checkpoint.parquet"]
+
+
 def test_checkpoints_may_be_left_to_others(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration={"delta.checkpointInterval": "2"})
     never = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)

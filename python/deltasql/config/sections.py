@@ -100,8 +100,9 @@ class MirrorSettings(Section):
         default=10,
         ge=1,
         le=1_000_000,
-        description="Write a checkpoint every so many versions, "
-        "where a table has no `delta.checkpointInterval`.",
+        description="Write a checkpoint every so many versions, where a table has no "
+        "`delta.checkpointInterval`. Until it is set, commits through deltalake's API write one "
+        "every hundred commits, as deltalake does.",
     )
     alert_lag_s: float = Field(
         default=60.0,

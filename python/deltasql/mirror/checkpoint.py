@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 # Texts that differ from row to row: a dictionary of them, or their bounds, would only cost.
 _LONG_TEXTS = (".path", ".stats", ".schemaString")
+_COMMITS = 100  # from checkpoint to checkpoint, where deltalake would write them
 
 
 def checkpoint_file(version: int) -> str:
@@ -56,11 +57,11 @@ def is_due(
     """Tell whether a version is one that gets a checkpoint, by the table's properties or ours.
 
     With `last`, only the newest such version up to that one does. Spark counts versions, from
-    zero; deltalake counts commits, from one.
+    zero, and by ten; deltalake counts commits, from one, and by a hundred.
     """
-    is_own = "delta.checkpointInterval" in configuration
-    interval = _interval(configuration, config)
-    counted = version + 1 if is_own and counts_commits else version
+    interval = _interval(configuration, config, counts_commits=counts_commits)
+    is_ours = "delta.checkpointInterval" not in configuration and _is_chosen(config)
+    counted = version + 1 if counts_commits and not is_ours else version
     if version <= 0 or counted % interval:
         return False
     return last is None or version + interval > last
@@ -79,9 +80,8 @@ def mend_hint(
 
     Somebody wrote that checkpoint, and failed before the hint. True if there was such a one.
     """
-    interval = _interval(configuration, config)
-    # As Spark counts, and as deltalake does.
-    due = {version - version % interval, (version + 1) // interval * interval - 1}
+    spark, stock = (_interval(configuration, config, counts_commits=c) for c in (False, True))
+    due = {version - version % spark, (version + 1) // stock * stock - 1}
     named = last_checkpoint_version(storage) or 0
     for newest in sorted(due, reverse=True):
         if newest > named and storage.exists(checkpoint_file(newest)):
@@ -90,10 +90,18 @@ def mend_hint(
     return False
 
 
-def _interval(configuration: Mapping[str, str], config: Config) -> int:
+def _interval(
+    configuration: Mapping[str, str], config: Config, *, counts_commits: bool = False
+) -> int:
     if "delta.checkpointInterval" in configuration:
         return TableProperties(configuration).checkpoint_interval
+    if counts_commits and not _is_chosen(config):
+        return _COMMITS
     return config.mirror.checkpoint_interval
+
+
+def _is_chosen(config: Config) -> bool:
+    return "checkpoint_interval" in config.mirror.model_fields_set
 
 
 def write_checkpoint(
