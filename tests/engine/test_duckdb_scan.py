@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sqlglot import parse_one
+from sqlglot import exp, parse_one
 
 from deltasql.engine.base import FILE, ROW
 from deltasql.engine.duckdb import DuckDbEngine
@@ -98,6 +99,23 @@ def test_positions_name_the_file_and_the_row_deleted_rows_counted(
         11: (second, 1),
         13: (second, 3),
     }
+
+
+def test_nan_is_above_every_number_wherever_rows_are(lake: Catalog, engine: DuckDbEngine) -> None:
+    rows = pa.table({"id": [1, 2, 3, 4], "x": [1.0, math.nan, 3.0, -0.0]})
+    written = create(lake, "t", rows.schema)
+    written.stage([written.file(rows)], rows.to_pylist())
+    above = exp.select("id").from_("t").where("x > 1")
+    for relation in (
+        engine.scan(live_files(written)),
+        engine.rows(rows),
+        engine.rows(rows.to_reader()),
+    ):
+        found = engine.collect(engine.query(above, t=relation))
+        assert sorted(found["id"].to_pylist()) == [2, 3]
+        same = {row["id"]: row["x"] for row in engine.collect(relation).to_pylist()}
+        assert math.copysign(1, same[4]) == -1
+        assert math.isnan(same[2])
 
 
 def test_a_table_without_files_has_its_columns(lake: Catalog, engine: DuckDbEngine) -> None:

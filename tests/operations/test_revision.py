@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -196,3 +197,22 @@ def test_change_data_is_written_beside_revised_files(catalog: Catalog) -> None:
         ("update_postimage", 4, 0.0),
         ("update_preimage", 4, 2.0),
     ]
+
+
+@pytest.mark.parametrize("most", [spool._FIRST_BYTES, -1])  # looked up, or joined by DuckDB
+def test_a_source_with_nan_is_compared_as_everywhere(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(spool, "_FIRST_BYTES", most)
+    make(catalog, numbers(0, 6))
+    source = pa.table({"id": [1, 2, 3, 9], "v": [0.5, math.nan, 7.0, math.nan], "s": ["n"] * 4})
+    with catalog.begin() as tx:
+        merger = tx.merge(
+            "t", source.to_reader(), "t.id = s.id", source_alias="s", target_alias="t"
+        )
+        merger.when_matched_update_all(predicate="s.v > 1")
+        merger.when_not_matched_insert_all(predicate="s.v > 1").execute()
+    changed = {row["id"]: row["v"] for row in held(catalog) if row["s"] == "n"}
+    assert sorted(changed) == [2, 3, 9]
+    assert changed[3] == 7.0
+    assert math.isnan(changed[2])

@@ -95,7 +95,7 @@ class DuckDbEngine:
         queries = list(self._local(files, local, names, positions=positions)) if local else []
         if len(local) < len(files.files):
             stored = StoredFiles(files, self._config.storage, positions=positions)
-            found = self._source(stored)
+            found = self._scanned(stored)
             if not local:
                 return replace(found, stored=stored, reads_files=True)
             queries.append(f"FROM {found.name}")
@@ -109,11 +109,11 @@ class DuckDbEngine:
         if isinstance(data, DuckDbRelation):
             return data
         if not is_stream(data):
-            return self._source(batches(data).read_all())
+            return self._scanned(batches(data).read_all())
         given = batches(data)
         held, is_all = first_rows(given)
         if is_all and has_plain_types(given.schema):
-            return self._source(pa.Table.from_batches(held, given.schema))
+            return self._scanned(pa.Table.from_batches(held, given.schema))
         failed: list[BaseException] = []
 
         def read() -> Iterator[pa.RecordBatch]:
@@ -152,9 +152,8 @@ class DuckDbEngine:
     def numbered(self, relation: Relation, name: str) -> Relation:
         """Give every row a number in a new column; what is a table already has one."""
         own = own_relation(relation)
-        given = self._sources.get(own.name)
-        if isinstance(given, pa.Table) and has_plain_types(given.schema):
-            return self._source(with_numbers(given, name))
+        if own.rows is not None and has_plain_types(own.rows.schema):
+            return self._scanned(with_numbers(own.rows, name))
         if self._kinds.get(own.name) != "TABLE":
             return self.numbered(self.keep(own), name)
         query = f"FROM {own.name} SELECT *, rowid AS {identifier(name)}"
@@ -198,8 +197,8 @@ class DuckDbEngine:
         self, places: Relation, source: Relation, number: str, columns: Mapping[str, str]
     ) -> Relation | None:
         """Return changes by number, if the source is in memory and they are few."""
-        rows = self._sources.get(own_relation(source).name)
-        if not isinstance(rows, pa.Table):
+        rows = own_relation(source).rows
+        if rows is None:
             return None
         self._database.give_back_memory()  # what it took to find the rows
         few = few_in_order(self.stream(places, BATCH_ROWS))
@@ -209,11 +208,11 @@ class DuckDbEngine:
 
     def unmatched(self, source: Relation, matched: Relation, number: str) -> Relation | None:
         """Return the rows of a source without some, if it is in memory."""
-        rows = self._sources.get(own_relation(source).name)
-        if not isinstance(rows, pa.Table):
+        rows = own_relation(source).rows
+        if rows is None:
             return None
         query = exp.select(exp.column(number, quoted=True)).from_("m")
-        return self._source(others(rows, self.stream(self.query(query, m=matched))))
+        return self._scanned(others(rows, self.stream(self.query(query, m=matched))))
 
     def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
         """Tell whether files are large enough, and written as usual."""
@@ -297,7 +296,7 @@ class DuckDbEngine:
         if named is None:
             return relation
         wanted = [name for name in relation.columns if name.casefold() in named]
-        return self._source(relation.stored.narrowed(wanted))
+        return self._scanned(relation.stored.narrowed(wanted))
 
     def _view(
         self,
@@ -335,6 +334,24 @@ class DuckDbEngine:
             finally:
                 for source in sources:
                     connection.unregister(source)
+
+    def _scanned(self, rows: pa.Table | StoredFiles) -> DuckDbRelation:
+        """Give rows of Arrow a name for queries with conditions.
+
+        DuckDB lets Arrow compare columns where it can, and to Arrow NaN is above no number. What
+        has been computed with it compares itself, so floats are turned around twice.
+        """
+        found = self._source(rows)
+        held = rows if isinstance(rows, pa.Table) else None
+        floats = {field.name for field in rows.schema if pa.types.is_floating(field.type)}
+        if not floats:
+            return replace(found, rows=held)
+        columns = [
+            f"-(-{identifier(name)}) AS {identifier(name)}" if name in floats else identifier(name)
+            for name in found.columns
+        ]
+        query = f"FROM {found.name} SELECT {', '.join(columns)}"
+        return replace(self._view(query, found.columns, needs=(found.hold,)), rows=held)
 
     def _source(self, rows: Any) -> DuckDbRelation:
         self._tidy()

@@ -41,6 +41,8 @@ class DuckDbRelation:
     """The files behind it, when they are read through our storage and nothing else is."""
     reads_files: bool = field(default=False, repr=False)
     """Whether files are read each time that its rows are."""
+    rows: pa.Table | None = field(default=None, repr=False)
+    """The rows themselves, when they are in memory."""
     held: pa.Table | LookedUp | None = field(default=None, repr=False)
     """Changes that are few, in the order of files and rows."""
 
