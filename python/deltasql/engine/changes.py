@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.engine.base import FILE, ROW
+from deltasql.engine.spool import rows_up_to
 
 if TYPE_CHECKING:
     from deltasql.engine.base import Engine, Relation
@@ -24,13 +25,10 @@ def few_in_order(changes: pa.RecordBatchReader) -> pa.Table | None:
     >>> few_in_order(rows.to_reader()).to_pydict()[ROW]
     [7, 2, 5]
     """
-    held, size = [], 0
-    for batch in changes:
-        held.append(batch)
-        size += batch.nbytes
-        if size > _FEW_BYTES:
-            changes.close()
-            return None
+    held, are_few = rows_up_to(changes, _FEW_BYTES)
+    if not are_few:
+        changes.close()
+        return None
     found = pa.Table.from_batches(held, changes.schema)
     files, rows = (found[name].to_numpy() for name in (FILE, ROW))
     if _are_sorted(files, rows):

@@ -21,12 +21,17 @@ _FIRST_BYTES = 32 * 1024 * 1024
 
 def first_rows(reader: pa.RecordBatchReader) -> tuple[deque[pa.RecordBatch], bool]:
     """Take rows of a stream until they are many; tell if there are no others."""
+    return rows_up_to(reader, _FIRST_BYTES)
+
+
+def rows_up_to(reader: pa.RecordBatchReader, most_bytes: int) -> tuple[deque[pa.RecordBatch], bool]:
+    """Take rows of a stream until they are more than so many bytes; tell if there are no others."""
     held: deque[pa.RecordBatch] = deque()
     size = 0
     for batch in reader:
         held.append(batch)
         size += batch.nbytes
-        if size > _FIRST_BYTES:
+        if size > most_bytes:
             return held, False
     return held, True
 
@@ -38,14 +43,9 @@ def spooled(reader: pa.RecordBatchReader) -> tuple[pa.RecordBatchReader, bool]:
     >>> rows.read_all().num_rows, are_few
     (0, True)
     """
-    held: deque[pa.RecordBatch] = deque()
-    size = 0
-    for batch in reader:
-        held.append(batch)
-        size += batch.nbytes
-        if size > _HELD_BYTES:
-            return pa.RecordBatchReader.from_batches(reader.schema, _filed(reader, held)), False
-    return pa.RecordBatchReader.from_batches(reader.schema, taken(held)), True
+    held, are_few = rows_up_to(reader, _HELD_BYTES)
+    batches = taken(held) if are_few else _filed(reader, held)
+    return pa.RecordBatchReader.from_batches(reader.schema, batches), are_few
 
 
 def _filed(reader: pa.RecordBatchReader, held: deque[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -59,10 +59,8 @@ def is_due(
     With `last`, only the newest such version up to that one does. Spark counts versions, from
     zero, and by ten; deltalake counts commits, from one, and by a hundred.
     """
-    interval = _interval(configuration, config, counts_commits=counts_commits)
-    is_ours = "delta.checkpointInterval" not in configuration and _is_chosen(config)
-    counted = version + 1 if counts_commits and not is_ours else version
-    if version <= 0 or counted % interval:
+    interval, ahead = _interval(configuration, config, counts_commits=counts_commits)
+    if version <= 0 or (version + ahead) % interval:
         return False
     return last is None or version + interval > last
 
@@ -80,8 +78,10 @@ def mend_hint(
 
     Somebody wrote that checkpoint, and failed before the hint. True if there was such a one.
     """
-    spark, stock = (_interval(configuration, config, counts_commits=c) for c in (False, True))
-    due = {version - version % spark, (version + 1) // stock * stock - 1}
+    due = set()
+    for counts_commits in (False, True):
+        interval, ahead = _interval(configuration, config, counts_commits=counts_commits)
+        due.add((version + ahead) // interval * interval - ahead)
     named = last_checkpoint_version(storage) or 0
     for newest in sorted(due, reverse=True):
         if newest > named and storage.exists(checkpoint_file(newest)):
@@ -91,17 +91,15 @@ def mend_hint(
 
 
 def _interval(
-    configuration: Mapping[str, str], config: Config, *, counts_commits: bool = False
-) -> int:
+    configuration: Mapping[str, str], config: Config, *, counts_commits: bool
+) -> tuple[int, int]:
+    """Return how far apart checkpoints are, and how far a version is behind what is counted."""
     if "delta.checkpointInterval" in configuration:
-        return TableProperties(configuration).checkpoint_interval
-    if counts_commits and not _is_chosen(config):
-        return _COMMITS
-    return config.mirror.checkpoint_interval
-
-
-def _is_chosen(config: Config) -> bool:
-    return "checkpoint_interval" in config.mirror.model_fields_set
+        return TableProperties(configuration).checkpoint_interval, int(counts_commits)
+    is_chosen = "checkpoint_interval" in config.mirror.model_fields_set
+    if counts_commits and not is_chosen:
+        return _COMMITS, 1
+    return config.mirror.checkpoint_interval, 0
 
 
 def write_checkpoint(

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from deltasql.operations.target import Target
 
-_KEPT = "__deltasql_kept"
-
 
 class Stopwatch:
     """Milliseconds since it was made, and since it was last asked."""
@@ -69,10 +67,10 @@ def in_partitions(
     places = pa.array(range(len(files)), pa.int64())
     listed = target.engine.rows(pa.table({**values, FILE: places}))
     condition = parse_condition(predicate, Scope.of(target.schema, "t"), flavour=flavour)
-    # Not in WHERE: DuckDB lets Arrow compare there, and to Arrow NaN is not above a number.
-    query = exp.select(column(FILE), exp.alias_(condition, _KEPT)).from_(exp.to_table("t"))
-    found = target.engine.collect(target.engine.query(query, t=listed)).to_pylist()
-    return chosen(files, [row[FILE] for row in found if row[_KEPT]])
+    query = exp.select(column(FILE)).from_(exp.to_table("t")).where(condition)
+    return chosen(
+        files, target.engine.collect(target.engine.query(query, t=listed))[FILE].to_pylist()
+    )
 
 
 def chosen(files: pa.Table, places: Iterable[int]) -> pa.Table:

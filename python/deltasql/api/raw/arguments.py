@@ -13,7 +13,7 @@ from deltasql.exceptions import TxnLogProtocolError, TxnLogSchemaError
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema import StructField, StructType, type_name
 
-_LARGEST = 2**63 - 1
+LARGEST = 2**63 - 1
 _LARGEST_UNSIGNED = 2**64 - 1
 
 
@@ -149,7 +149,7 @@ def unsigned(value: Any) -> int:
         raise OverflowError("can't convert negative int to unsigned")
     if number > _LARGEST_UNSIGNED:
         raise OverflowError("int too big to convert")
-    return min(number, _LARGEST)
+    return min(number, LARGEST)
 
 
 def check_unsigned(*values: Any) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from deltasql.api.raw.arguments import LARGEST
 from deltasql.engine.base import EVERY_COLUMN, WriteOptions
 from deltasql.exceptions import TxnLogConfigError
 from deltasql.exceptions.prefixes import TABLE_ERROR
@@ -28,7 +29,6 @@ _NUMBERS = (
     "max_row_group_size",
     "statistics_truncate_length",
 )
-_LARGEST = 2**63 - 1
 _STATISTICS = ("NONE", "CHUNK", "PAGE")
 _CODEC = re.compile(r"(\w+?)(?:\((\d+)\))?")
 
@@ -75,7 +75,7 @@ def write_options(
 
 def _check_number(name: str, value: object) -> None:
     """Refuse a size that is none: Arrow's writer would take it, and crash."""
-    if value is not None and not (isinstance(value, int) and 0 <= value <= _LARGEST):
+    if value is not None and not (isinstance(value, int) and 0 <= value <= LARGEST):
         raise TypeError(f"failed to extract field PyWriterProperties.{name}")
 
 
