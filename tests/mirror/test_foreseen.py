@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 
@@ -120,4 +121,61 @@ def test_a_replica_gets_files_of_its_own(
     assert len(foreseen) == 1
     for name in log_names(place):
         assert (replica / LOG / name).read_bytes() == (place / LOG / name).read_bytes()
+    check(mirrored)
+
+
+def test_nobody_waits_for_the_note_that_a_version_is_published(
+    mirrored: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialect: Any = mirrored.store.dialect
+    handed, hand_over = [], dialect.hand_over
+
+    def told(name: str, **params: Any) -> bool:
+        handed.append(name)
+        return bool(hand_over(name, **params))
+
+    monkeypatch.setattr(dialect, "hand_over", told)
+    append(mirrored)
+    assert handed == ["note_staged_files", "record_published"]
+    assert dialect._pool._home.note is not None  # on its way
+    assert [each.published_version for each in mirrored.mirror.status("t")] == [3]
+    check(mirrored)
+
+
+def test_a_note_of_a_published_version_that_is_lost_is_made_good(mirrored: Catalog) -> None:
+    pool = mirrored.store.dialect._pool  # type: ignore[attr-defined]
+    with pool.lend() as connection:
+        other = psycopg.connect(connection.info.dsn)
+        pid = connection.info.backend_pid
+    with other:
+        other.execute("SELECT 1 FROM dl_mirror_targets FOR UPDATE")
+        append(mirrored)  # its note waits for the row
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    assert [each.published_version for each in mirrored.mirror.status("t")] == [2]
+    append(mirrored)
+    assert [each.published_version for each in mirrored.mirror.status("t")] == [4]
+    check(mirrored)
+
+
+def test_a_log_that_was_shut_meanwhile_is_found_out(mirrored: Catalog) -> None:
+    with mirrored.store.session() as session:
+        session.script("UPDATE dl_mirror_targets SET state = 'QUARANTINED'")
+    append(mirrored)
+    [status] = mirrored.mirror.status("t")
+    assert (status.state, status.published_version) == ("QUARANTINED", 2)
+    append(mirrored)
+    assert [each.published_version for each in mirrored.mirror.status("t")] == [2]
+    mirrored.mirror.repair("t")
+    check(mirrored)
+
+
+def test_a_prepared_note_that_is_gone_is_sent_anew(mirrored: Catalog) -> None:
+    for _ in range(3):  # prepared when it comes for the second time
+        append(mirrored)
+    with mirrored.store.session() as session:
+        names = session._connection.execute("SELECT statement FROM pg_prepared_statements")  # type: ignore[attr-defined]
+        assert any("dl_mirror_status" in text for (text,) in names)
+        session._connection.execute("DEALLOCATE ALL")  # type: ignore[attr-defined]
+    append(mirrored)
+    assert [each.published_version for each in mirrored.mirror.status("t")] == [6]
     check(mirrored)

@@ -108,7 +108,7 @@ def test_a_socket_of_a_high_number(catalog: Catalog, postgres_uri: DeltaSqlUri) 
         with psycopg.connect(conninfo(postgres_uri, catalog.config), autocommit=True) as opened:
             assert opened.pgconn.socket >= 1024
             assert hand_over(opened, "note_staged_files", NOTE)
-            collect(opened)
+            assert collect(opened, "note_staged_files", NOTE) == [(1,)]
     finally:
         for each in low:
             os.close(each)
@@ -194,3 +194,37 @@ def test_a_long_note_is_waited_for(catalog: Catalog) -> None:
     assert home.note is not None
     catalog.store.record_intents("two", 1, [f"/lake/{each}" for each in range(101)])
     assert home.note is None
+
+
+def test_the_sender_is_told_the_answer_once(pool: PostgresPool) -> None:
+    answers: list[object] = []
+    assert pool.hand_over("note_staged_files", NOTE, answers.append)
+    assert answers == []
+    for _ in range(2):
+        with pool.lend():
+            pass
+    assert answers == [[(1,)]]
+
+
+def test_the_sender_is_told_that_a_note_was_refused(pool: PostgresPool) -> None:
+    answers: list[object] = []
+    with pool.lend() as connection:
+        connection.execute("ALTER TABLE dl_staged_files RENAME TO elsewhere")
+    assert pool.hand_over("note_staged_files", NOTE, answers.append)
+    with pool.lend() as connection:
+        connection.execute("ALTER TABLE elsewhere RENAME TO dl_staged_files")
+    assert answers == [None]
+
+
+def test_the_sender_is_told_that_the_connection_died(pool: PostgresPool) -> None:
+    answers: list[object] = []
+    with pool.lend() as connection:
+        pid = connection.info.backend_pid
+        other = psycopg.connect(connection.info.dsn)
+    with other:
+        other.execute("LOCK dl_staged_files")
+        assert pool.hand_over("note_staged_files", NOTE, answers.append)
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    with pool.lend() as connection:
+        assert connection.execute("SELECT 7").fetchone() == (7,)
+    assert answers == [None]

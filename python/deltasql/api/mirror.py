@@ -104,7 +104,12 @@ class Mirror:
             wishes = NO_WISHES if wish == DEFAULT else {each.version: wish}
             if self.mode == "sync":
                 self.publisher.publish(
-                    each.table, each.version, each.commit, foreseen=each.foreseen, wishes=wishes
+                    each.table,
+                    each.version,
+                    each.commit,
+                    foreseen=each.foreseen,
+                    further=each.further_targets,
+                    wishes=wishes,
                 )
             elif self.mode == "async":
                 try:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from deltasql.commit.staged import Staged
     from deltasql.mirror.foreseen import Foreseen
-    from deltasql.store.dialect import Row
+    from deltasql.store.dialect import Appended, Row
 
     Foresee = Callable[[Commit], Foreseen | None]
 
@@ -26,6 +26,7 @@ class Ratified:
     committed_at_ms: int
     commit: Commit | None = None  # what was written; None when it was only looked up
     foreseen: Foreseen | None = None  # its log files, where they were made on the way
+    further_targets: int | None = None  # beside the table's own log; None when nobody looked
 
 
 @dataclass(slots=True)
@@ -34,36 +35,34 @@ class Foresight:
 
     one: OneFile
     foresee: Foresee | None
-    found: Ratified | None = None
+    commit: Commit | None = None
+    foreseen: Foreseen | None = None
 
     def look(self) -> None:
         """Take it that the version after the one we saw is ours, at the time we say."""
         read_version = self.one.info.read_version
         if self.foresee is None or read_version is None:
             return
-        guess = ratified_file(self.one, read_version + 1, self.one.now_ms)
-        assert guess.commit is not None
-        self.found = replace(guess, foreseen=self.foresee(guess.commit))
+        self.commit = _commit_of(self.one, read_version + 1, self.one.now_ms)
+        self.foreseen = self.foresee(self.commit)
 
-    def confirmed(self, version: int, committed_at_ms: int) -> Ratified:
+    def confirmed(self, done: Appended) -> Ratified:
         """Return what became of the append."""
-        found = self.found
-        if found is not None and (found.version, found.committed_at_ms) == (
-            version,
-            committed_at_ms,
-        ):
-            return found
-        return ratified_file(self.one, version, committed_at_ms)
+        version, committed_at_ms, further_targets = done
+        commit, foreseen = self.commit, self.foreseen
+        if commit is None or commit.version != version or commit.committed_at_ms != committed_at_ms:
+            commit, foreseen = _commit_of(self.one, version, committed_at_ms), None
+        return Ratified(self.one.table, version, committed_at_ms, commit, foreseen, further_targets)
 
 
-def ratified_file(one: OneFile, version: int, committed_at_ms: int) -> Ratified:
-    """Return the blind append of one file, as the database completed it."""
+def _commit_of(one: OneFile, version: int, committed_at_ms: int) -> Commit:
+    """Return the blind append of one file, as the database completes it."""
     info = replace(
         one.info,
         timestamp=committed_at_ms,
         in_commit_timestamp=committed_at_ms if one.in_commit_timestamps else None,
     )
-    commit = Commit(
+    return Commit(
         table=one.table,
         head=None,
         version=version,
@@ -75,7 +74,6 @@ def ratified_file(one: OneFile, version: int, committed_at_ms: int) -> Ratified:
         partition_columns=one.partition_columns,
         replaces_nothing=True,
     )
-    return Ratified(one.table, version, committed_at_ms, commit)
 
 
 def already_ratified(

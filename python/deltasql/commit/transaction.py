@@ -227,7 +227,7 @@ class Committer:
         if done is None:
             return None
         reached("ratified")
-        return foresight.confirmed(*done)
+        return foresight.confirmed(done)
 
     def _info(self, staged: Staged, state: TableState, txn_id: str) -> CommitInfo:
         """Complete what the commit tells of itself, but for the time."""

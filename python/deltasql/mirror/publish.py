@@ -101,25 +101,27 @@ class Publisher:
         commit: Commit | None = None,
         *,
         foreseen: Foreseen | None = None,
+        further: int | None = None,
         wishes: Mapping[int, PostCommit] = NO_WISHES,
     ) -> Reached:
         """Publish a table up to this version at every target; never raises what can be repeated.
 
         `wishes` say for versions what is to be done after them, where it is not the usual.
-        `foreseen` is what `foresee` made of the commit.
+        `foreseen` is what `foresee` made of the commit, `further` how many targets there were
+        beside the table's own log.
         """
         if foreseen is not None:
             file: CommitFile | None = foreseen.file
         else:
             file = None if commit is None else self._encoded(commit)
         failure: BaseException | None = None
-        further: int | None = None
+        others_wait: int | None = None
         with telemetry.span("publish", table=table.full_name), telemetry.timed("mirror_latency_ms"):
             try:
-                further = self._publish_next(table, version, file, wishes, foreseen)
+                others_wait = self._publish_next(table, version, file, wishes, foreseen, further)
             except self.failures as error:
                 failure = error
-            if further == 0:
+            if others_wait == 0:
                 self._store.tell_table("mirror_lag_seconds", 0, table.full_name)
                 return Reached.DONE
             try:
@@ -129,7 +131,7 @@ class Publisher:
                 return Reached.FAILED
             if failure is not None:
                 self._fail(own, version, failure)
-            elif further is None:
+            elif others_wait is None:
                 others.insert(0, own)
             outcomes = [
                 (each, self.advance(each, version, latest=file, wishes=wishes)) for each in others
@@ -176,6 +178,7 @@ class Publisher:
         file: CommitFile | None,
         wishes: Mapping[int, PostCommit],
         foreseen: Foreseen | None,
+        further: int | None,
     ) -> int | None:
         """Publish a commit from memory; returns how many other targets there are.
 
@@ -198,13 +201,30 @@ class Publisher:
         if is_new:
             self._maintain(table, storage, file, wishes, foreseen=foreseen)
         with lock:
-            if mark.recorded < version:
+            if mark.recorded < version and further == 0 and self._hand_over_record(table, mark):
+                mark.recorded, mark.further_targets = mark.written, 0
+            elif mark.recorded < version:
                 further = self._record(table, OWN, mark.recorded, mark.written)
                 if further is None:
                     self._marks.pop(table.table_id, None)
                     return None
                 mark.recorded, mark.further_targets = mark.written, further
         return mark.further_targets
+
+    def _hand_over_record(self, table: TableRow, mark: _Mark) -> bool:
+        """Leave it to the server to note what is published: nobody needs its answer now."""
+
+        def told(moved: bool) -> None:
+            # By now others may have published, taken versions back, or shut the target: ask SQL.
+            if not moved and self._marks.get(table.table_id) is mark:
+                self._marks.pop(table.table_id, None)
+
+        is_sent = status.hand_over_published(
+            self._store, table.table_id, after=mark.recorded, last=mark.written, told=told
+        )
+        if is_sent:
+            reached("recorded")
+        return is_sent
 
     def foresee(self, commit: Commit) -> Foreseen | None:
         """Make the files of a commit that is being ratified; never fails, never asks SQL."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql import _core
 from deltasql.phases import reached
 from deltasql.store.append import live_name
+from deltasql.store.dialect import Appended
 from deltasql.store.records import OneFile, dump, dump_extra
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def append_in_one_statement(
     plan: OneFilePlan,
     sending: Callable[[], None],
     meanwhile: Callable[[], None] | None = None,
-) -> tuple[int, int] | None:
+) -> Appended | None:
     """Send one statement that locks the head, checks it, and writes everything."""
     bounds = [
         {
@@ -109,7 +110,7 @@ def append_in_one_statement(
     }
     sending()
     rows = session.query("append_one_file", **params, meanwhile=meanwhile)
-    return (rows[0][0], rows[0][1]) if rows else None
+    return Appended(*rows[0]) if rows else None
 
 
 def append_in_turn(
@@ -117,7 +118,7 @@ def append_in_turn(
     plan: OneFilePlan,
     sending: Callable[[], None],
     meanwhile: Callable[[], None] | None = None,
-) -> tuple[int, int] | None:
+) -> Appended | None:
     """Take the write lock, check the head, write and COMMIT."""
     table_id = plan.guard["table_id"]
     session.begin()
@@ -165,4 +166,4 @@ def append_in_turn(
     )
     reached("committing")
     session.commit()
-    return version, timestamp_ms
+    return Appended(version, timestamp_ms)

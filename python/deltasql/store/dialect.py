@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
     import pyarrow as pa
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from deltasql.store.append_one import OneFilePlan
 
 Row = tuple[Any, ...]
+Told = Callable[[list[Row] | None], None]
+"""Gets the rows that a statement answered, or None when it was refused."""
 
 
 class Fault(enum.Enum):
@@ -60,8 +63,17 @@ class Session(Protocol):
         """Statements inside need no answer before the end, so they may travel together."""
 
 
+class Appended(NamedTuple):
+    """What became of an append of one file."""
+
+    version: int
+    committed_at_ms: int
+    further_targets: int | None = None
+    """How many targets the table has beside its own log; None where that was not looked up."""
+
+
 class AppendOne(Protocol):
-    """Append one file; returns its version and time, or None when the head is not as known.
+    """Append one file; None when the head is not as known.
 
     `sending` is called before anything is written, `meanwhile` while a server works on it.
     """
@@ -72,7 +84,7 @@ class AppendOne(Protocol):
         plan: OneFilePlan,
         sending: Callable[[], None],
         meanwhile: Callable[[], None] | None = None,
-    ) -> tuple[int, int] | None: ...
+    ) -> Appended | None: ...
 
 
 class Dialect(Protocol):
@@ -90,11 +102,11 @@ class Dialect(Protocol):
     def session(self) -> AbstractContextManager[Session]:
         """Borrow a connection from the pool."""
 
-    def hand_over(self, name: str, /, **params: Any) -> bool:
+    def hand_over(self, name: str, /, *, told: Told | None = None, **params: Any) -> bool:
         """Give a statement to a server that runs it meanwhile; False where that is not to be had.
 
-        It runs before anything that is sent later by the same thread. Whether it was refused
-        is not told: it is for notes that only matter if nothing else comes.
+        It runs before anything that is sent later by the same thread. `told`, which must not
+        fail, gets its rows when its answer is taken, and None when it was refused or lost.
         """
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltasql.exceptions import MissingDriverError, StoreClosedError, StoreUnavailableError
-from deltasql.store.dialect import AppendOne, Fault, Row, Session
+from deltasql.store.dialect import AppendOne, Fault, Row, Session, Told
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.statements import (
     LIST_PARAMETER,
@@ -181,7 +181,7 @@ class DuckdbDialect:
             session.rollback()
             session._connection.close()
 
-    def hand_over(self, name: str, /, **params: Any) -> bool:
+    def hand_over(self, name: str, /, *, told: Told | None = None, **params: Any) -> bool:
         return False  # there is nobody who would go on with it
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:

@@ -18,7 +18,7 @@ from deltasql.exceptions import MissingDriverError, StoreUnavailableError
 from deltasql.store.adbc import AdbcReader
 from deltasql.store.adbc import errors as adbc_errors
 from deltasql.store.append_one import append_in_one_statement
-from deltasql.store.dialect import Fault, Row, Session
+from deltasql.store.dialect import Fault, Row, Session, Told
 from deltasql.store.statements import (
     LIST_PARAMETER,
     PARAMETER,
@@ -74,6 +74,8 @@ TYPES = {
 _COPY_FROM = 64  # rows from which COPY beats one INSERT with many rows
 _RETRY = {"40001", "40P01", "55P03"}
 _LOST = {"57P01", "57P02", "57P03", "57P05"}
+# What is packed is a value of at most a gigabyte: texts of megabytes each are read row by row.
+_TOO_LONG = {"54000", "XX000", "53200"}
 
 
 class PostgresSession:
@@ -227,8 +229,8 @@ class PostgresDialect:
     def session(self) -> AbstractContextManager[PostgresSession]:
         return _Borrowing(self._pool.lend())
 
-    def hand_over(self, name: str, /, **params: Any) -> bool:
-        return self._pool.hand_over(name, params)
+    def hand_over(self, name: str, /, *, told: Told | None = None, **params: Any) -> bool:
+        return self._pool.hand_over(name, params, told)
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         form = packed_form(name, params)
@@ -260,6 +262,8 @@ class PostgresDialect:
             with self._pool.lend() as connection:
                 return read_packed(connection, name, params) if is_plain(connection) else None
         except psycopg.Error as error:
+            if error.sqlstate in _TOO_LONG:
+                return None
             if self.classify(error) is not Fault.LOST:
                 raise
         with self._pool.lend() as connection:  # it may have died since it was last used

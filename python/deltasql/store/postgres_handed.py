@@ -10,11 +10,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg.errors import InvalidSqlStatementName
 
 from deltasql import telemetry
-from deltasql.store.postgres_wire import answer, has_news, send
+from deltasql.store.postgres_wire import BRISK, answer, ask_anew, has_news, send
 
 if TYPE_CHECKING:
+    from deltasql.store.dialect import Row
     from deltasql.store.postgres_wire import Connection
 
 _log = logging.getLogger(__name__)
@@ -27,15 +29,23 @@ def hand_over(connection: Connection, name: str, params: dict[str, Any]) -> bool
     """
     if has_news(connection.pgconn):
         return False
-    send(connection, name, params, prepares=False)  # nobody could send it again
+    # One that must be there before the next step is not left to what was prepared and may be gone.
+    send(connection, name, params, prepares=name in BRISK)
     return True
 
 
-def collect(connection: Connection) -> None:
-    """Wait for the answer; a refusal is only logged, a lost connection is an OperationalError."""
+def collect(connection: Connection, name: str, params: dict[str, Any]) -> list[Row] | None:
+    """Wait for the answer to what was handed over.
+
+    A refusal is logged, and the answer None; a lost connection is an OperationalError.
+    """
     try:
-        answer(connection)
+        try:
+            return answer(connection)
+        except InvalidSqlStatementName:
+            return ask_anew(connection, name, params)
     except psycopg.Error as error:
         if connection.closed:
             raise psycopg.OperationalError("the connection was lost") from error
         telemetry.log(_log, logging.WARNING, "a note was refused", error=str(error))
+        return None

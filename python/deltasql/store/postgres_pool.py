@@ -21,6 +21,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from deltasql.exceptions import StoreBusyError, StoreClosedError, StoreUnavailableError
 from deltasql.store.dialect import Row
 from deltasql.store.postgres_handed import collect, hand_over
+from deltasql.store.postgres_wire import wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from deltasql.config.sections import PoolSettings
+    from deltasql.store.dialect import Told
 
 Connection = psycopg.Connection[Row]
 
 _CHECK_AFTER_IDLE_S = 1.0
 # The pool tries to connect in the background and keeps its errors; after this long we look.
 _PROBE_AFTER_S = 1.0
+_LAST_ANSWER_MS = 1_000
 # While the pool cannot connect it logs what is raised here; Python prints it without a handler.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 # Pools of the parent process: closing them in a forked child would end the parent's sessions.
@@ -43,7 +46,8 @@ _inherited: list[object] = []
 class _Note:
     """A statement that was handed over: by whom, and whether its answer was taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, params: dict[str, Any], told: Told | None) -> None:
+        self.name, self.params, self.told = name, params, told
         self.sender = threading.get_ident()
         self.settled = threading.Event()
 
@@ -62,6 +66,12 @@ class _Home:
             self.connection.close()
         self.connection = None
         self.forget_note()
+
+    def answers_within(self, timeout_ms: int) -> bool:
+        """Tell whether the server answers in time to what was handed over."""
+        if self.note is None or self.connection is None or self.connection.closed:
+            return False
+        return wait(self.connection.pgconn, timeout_ms=timeout_ms)
 
     def forget_note(self) -> None:
         """Let go on whoever waits for the answer to what was handed over."""
@@ -156,8 +166,11 @@ class PostgresPool:
         if self._closed:  # meanwhile, and could not take what we had
             self._close_home(home)
 
-    def hand_over(self, name: str, params: dict[str, Any]) -> bool:
-        """Send a statement for whose answer nobody waits; False when no connection is at hand."""
+    def hand_over(self, name: str, params: dict[str, Any], told: Told | None = None) -> bool:
+        """Send a statement for whose answer nobody waits; False when no connection is at hand.
+
+        Whoever uses the connection next takes the answer, and calls `told` with it.
+        """
         self._check_usable()
         home = self._home
         if not home.taken.acquire(blocking=False):
@@ -168,7 +181,7 @@ class PostgresPool:
             if connection is None:
                 return False
             connection.__dict__["_deltasql_used"] = time.monotonic()
-            home.note = _Note()
+            home.note = _Note(name, params, told)
             is_sent = False
             try:
                 is_sent = hand_over(connection, name, params)
@@ -186,16 +199,21 @@ class PostgresPool:
 
     def _settle(self, home: _Home) -> None:
         """Take the answer to what was handed over; a connection without it is of no more use."""
-        connection = home.connection
+        connection, note = home.connection, home.note
+        if note is None:
+            return
+        rows = None
         try:
-            if home.note is not None and connection is not None and not connection.closed:
-                collect(connection)
+            if connection is not None and not connection.closed:
+                rows = collect(connection, note.name, note.params)
         except BaseException as error:
             if connection is not None:
                 self._lose(connection)
             if not isinstance(error, psycopg.OperationalError):
                 raise
         finally:
+            if note.told is not None:
+                note.told(rows)
             home.forget_note()
 
     def _lose(self, connection: Connection) -> None:
@@ -246,8 +264,12 @@ class PostgresPool:
     def _close_home(self, home: _Home) -> None:
         """Close the connection at hand; one that is lent is closed when it comes back."""
         if self._pid == os.getpid() and home.taken.acquire(blocking=False):
-            home.close()
-            home.taken.release()
+            try:
+                if home.answers_within(_LAST_ANSWER_MS):
+                    self._settle(home)  # who looks afterwards finds what was handed over
+            finally:
+                home.close()
+                home.taken.release()
 
     def _check_usable(self) -> None:
         """Refuse when closed; forget the parent's connections after a fork."""

@@ -65,16 +65,23 @@ def ask(
         try:
             return answer(connection)
         except InvalidSqlStatementName:
-            # psycopg lets go of all prepared statements after a ROLLBACK, of ours too. Nothing
-            # was done yet, and outside of a transaction nothing is spoilt by that.
-            connection.__dict__[_PREPARED].clear()
-            send(connection, name, params)
-            return answer(connection)
+            return ask_anew(connection, name, params)
     except psycopg.Error:
         raise
     except BaseException:
         connection.close()  # an answer that nobody takes would be taken for the next one
         raise
+
+
+def ask_anew(connection: Connection, name: str, params: dict[str, Any]) -> list[Row]:
+    """Run a statement whose prepared form is gone.
+
+    psycopg lets go of all prepared statements after a ROLLBACK, of ours too. Nothing was done
+    yet, and outside of a transaction nothing is spoilt by that.
+    """
+    connection.__dict__[_PREPARED].clear()
+    send(connection, name, params)
+    return answer(connection)
 
 
 def send(

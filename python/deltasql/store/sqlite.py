@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import StoreUnavailableError
 from deltasql.store.append_one import append_in_turn
-from deltasql.store.dialect import Fault, Row, Session, chunks
+from deltasql.store.dialect import Fault, Row, Session, Told, chunks
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.pool import Pool
 from deltasql.store.sqlite_arrow import read_arrow
@@ -186,7 +186,7 @@ class SqliteDialect:
     def session(self) -> AbstractContextManager[SqliteSession]:
         return _Borrowed(self._pool.lend(), self._gate)
 
-    def hand_over(self, name: str, /, **params: Any) -> bool:
+    def hand_over(self, name: str, /, *, told: Told | None = None, **params: Any) -> bool:
         return False  # there is nobody who would go on with it
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:

@@ -21,7 +21,7 @@ from deltasql.exceptions import (
 from deltasql.model.clock import now_ms
 from deltasql.store import append, migrations
 from deltasql.store.append_one import plan_one
-from deltasql.store.dialect import Dialect, Fault, Row, Session
+from deltasql.store.dialect import Appended, Dialect, Fault, Row, Session
 from deltasql.store.records import (
     Commit,
     Head,
@@ -293,12 +293,12 @@ class Store:
         one: OneFile,
         sending: Callable[[], None],
         meanwhile: Callable[[], None] | None = None,
-    ) -> tuple[int, int] | None:
+    ) -> Appended | None:
         """Ratify a blind append of one file by the short way, where the database has one.
 
         Calls `sending` before anything is written, and `meanwhile`, which must not fail, while
-        a server works on it. Returns (version, time), or None when
-        nothing was done: the table is no longer as it is remembered.
+        a server works on it. None when nothing was done: the table is no longer as it is
+        remembered.
         """
         plan = plan_one(one, self._partitions.get(one.table.table_id, {}))
         append_one = self.dialect.append_one
@@ -334,7 +334,7 @@ class Store:
         """Note files before they are written, so that one without a commit is known as such."""
         # A note that is lost with the power leaves a file that only a full vacuum finds.
         if paths and self.dialect.name == "postgres":
-            noted = {"txn_id": txn_id, "table_id": table_id, "now_ms": now_ms()}
+            noted: dict[str, Any] = {"txn_id": txn_id, "table_id": table_id, "now_ms": now_ms()}
             noted["paths"] = list(paths)
             is_short = len(paths) <= _HANDED_OVER
             if not (is_short and self.dialect.hand_over("note_staged_files", **noted)):
