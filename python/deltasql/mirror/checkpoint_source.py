@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from deltasql.model.actions import Action, SetTransaction
+    from deltasql.store.dialect import Row
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
 # So many ids, or rows, are read with one statement and held in memory at once.
 FILES_PER_READ = 20_000
+_FEW = 100
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -56,7 +58,9 @@ class CheckpointSource:
 
     def partitions(self) -> pa.Table:
         """Return the table's partitions: id and values as JSON."""
-        return self.store.arrow("partitions", table_id=self.table_id)
+        values = self.store.partition_values(self.table_id)
+        columns = [pa.array(values.keys(), pa.int64()), pa.array(values.values(), pa.string())]
+        return pa.table(columns, ["partition_id", "partition_values"])
 
     def live_files(self) -> Iterator[pa.Table]:
         """Yield the live files by ranges of their ids."""
@@ -79,23 +83,18 @@ class CheckpointSource:
         before = Head(*rows[0]) if rows else None
         after, ordinal = before.version if before else -1, _LAST_ORDINAL
         readded = _Readded(self, before.next_file_id if before else 1)
-        while True:
-            page = self.store.arrow(
-                "removes_page",
-                table_id=self.table_id,
-                version=self.version,
-                after=after,
-                ordinal=ordinal,
-                deleted_after_ms=since_ms,
-                limit=FILES_PER_READ,
-            )
-            if not page.num_rows:
-                return
-            removes = page.cast(REMOVES_PAGE)
+        at = {"table_id": self.table_id, "version": self.version, "deleted_after_ms": since_ms}
+        # Most tables have few, and a bulk read takes long to begin.
+        rows = self.store.query("removes_page", **at, after=after, ordinal=ordinal, limit=_FEW)
+        removes, limit = _removes(rows), _FEW
+        while removes.num_rows:
             yield readded.drop(removes)
-            if page.num_rows < FILES_PER_READ:
+            if removes.num_rows < limit:
                 return
             after, ordinal = removes["version"][-1].as_py(), removes["ordinal"][-1].as_py()
+            limit = FILES_PER_READ
+            page = self.store.arrow("removes_page", **at, after=after, ordinal=ordinal, limit=limit)
+            removes = page.cast(REMOVES_PAGE)
 
     def added_keys(self, first_file_id: int) -> pa.Table:
         """Return key and version of the files added since, also of those gone again."""
@@ -113,6 +112,13 @@ class CheckpointSource:
             return txns
         since_ms = self._now_ms - retention // _MILLISECOND
         return (t for t in txns if t.last_updated is None or t.last_updated > since_ms)
+
+
+def _removes(rows: list[Row]) -> pa.Table:
+    if not rows:
+        return REMOVES_PAGE.empty_table()
+    columns = [pa.array(values) for values in zip(*rows, strict=True)]
+    return pa.table(columns, REMOVES_PAGE.names).cast(REMOVES_PAGE)
 
 
 def _with_nothing_more(files: pa.Table) -> pa.Table:
