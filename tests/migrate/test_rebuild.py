@@ -104,6 +104,20 @@ def test_everything_comes_back(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: 
         assert pending == [("ACTIVE", 0)] * 3
 
 
+def test_a_group_of_many_tables_comes_back(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    names = [f"t{number}" for number in range(101)]
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
+        with catalog.begin() as tx:
+            for name in names:
+                tx.create_table(name, SCHEMA)
+        wanted = [content(catalog, name) for name in names]
+    (tmp_path / "new").mkdir()
+    with deltasql.connect(next(new_catalog_uri("sqlite", tmp_path / "new"))) as again:
+        assert deltasql.rebuild(again.uri, str(tmp_path / "lake")).ok
+        assert {each.group_size for each in again.table("t7").history()} == {101}
+        assert [content(again, name) for name in names] == wanted
+
+
 def test_a_rebuilt_table_goes_on(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
     deltasql.rebuild(empty_uri, str(tmp_path / "lake"))
     with open_mirrored(empty_uri, tmp_path / "lake") as catalog:

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -170,6 +171,19 @@ def test_a_group_names_every_participant_with_its_version(lake: Lake) -> None:
         assert {p["table"]: p["version"] for p in info["group"]["participants"]} == {
             f"default.{name}": version + 1 for name, version in before.items()
         }
+
+
+def test_a_group_of_many_tables_does_not_name_all_in_each(lake: Lake) -> None:
+    names = [f"many{next(_numbers)}" for _ in range(101)]
+    with lake.catalog.begin() as tx:
+        for name in names:
+            tx.create_table(name, pa.schema([("id", pa.int64())]))
+    for name, done in zip(names, lake.ratified[-101:], strict=True):
+        data = lake.read_back(done)
+        group = json.loads(data.splitlines()[0])["commitInfo"]["group"]
+        assert (group["id"], group["size"]) == (tx.txn_id, 101)
+        [own] = group["participants"]
+        assert (own["table"], own["version"]) == (f"default.{name}", 0)
 
 
 def test_commit_info_comes_first_with_the_in_commit_timestamp(lake: Lake) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Session
     from deltasql.store.records import Commit, Head
 
+_MOST_NAMED = 100  # tables of one transaction, in the log of each
+
 
 def insert_table(session: Session, staged: Staged) -> TableRow:
     table = staged.table
@@ -56,15 +58,21 @@ def refuse_following(session: Session, staged: Staged) -> None:
 
 
 def add_group(commits: list[Commit]) -> None:
-    """Tell every log which other tables and versions belong to the same transaction."""
+    """Tell every log which other tables and versions belong to the same transaction.
+
+    All of a thousand tables in the log of each would be a million names: of many, each log names
+    its own table, and how many they are. The id is the same for all.
+    """
     if len(commits) < 2:
         return
     participants = [
         {"table": c.table.full_name, "id": c.table.table_uuid, "version": c.version}
         for c in commits
     ]
-    for commit in commits:
-        group = {"id": commit.txn_id, "participants": participants}
+    for commit, own in zip(commits, participants, strict=True):
+        group: dict[str, object] = {"id": commit.txn_id, "participants": participants}
+        if len(commits) > _MOST_NAMED:
+            group |= {"participants": [own], "size": len(commits)}
         commit.info = replace(commit.info, extra={**commit.info.extra, "group": group})
 
 

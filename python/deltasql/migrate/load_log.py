@@ -259,8 +259,6 @@ class LogLoader:
     def _version_row(
         self, head: Head, info: CommitInfo, digest: Callable[[], str]
     ) -> tuple[Any, ...]:
-        group = info.extra.get("group")
-        participants = group.get("participants") if isinstance(group, dict) else None
         txn_id = info.txn_id or _digest_id(self._table, head.version, digest())
         commit = Commit(
             table=self._table,
@@ -268,7 +266,7 @@ class LogLoader:
             version=head.version,
             committed_at_ms=head.committed_at_ms,
             txn_id=txn_id,
-            group_size=len(participants) if isinstance(participants, list) else 1,
+            group_size=_group_size(info.extra.get("group")),
             info=info,
         )
         return version_row(commit, head.next_file_id)
@@ -379,6 +377,15 @@ def _runs(commits: Sequence[ParsedCommit]) -> Iterator[Sequence[ParsedCommit]]:
 
 def _call(also: Callable[[Session, int], object], version: int, session: Session) -> None:
     also(session, version)
+
+
+def _group_size(group: object) -> int:
+    """Return how many tables a transaction had, as a log tells it; see `add_group`."""
+    told = group if isinstance(group, dict) else {}
+    size, participants = told.get("size"), told.get("participants")
+    if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 2**31:
+        return size
+    return len(participants) if isinstance(participants, list) else 1
 
 
 def _digest_id(table: TableRow, version: int, digest: str) -> str:

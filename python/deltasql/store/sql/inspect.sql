@@ -5,22 +5,27 @@ t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dr
   h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version, v.operation,
   coalesce(g.state, 'ACTIVE'), coalesce(g.published_version, -1), g.last_error, w.committed_at_ms;
 
--- part: summary_tables
-dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
+-- part: summary_joins
+JOIN dl_table_heads h ON h.table_id = t.table_id
   LEFT JOIN dl_table_versions v ON v.table_id = h.table_id AND v.version = h.version
   LEFT JOIN dl_mirror_targets g ON g.table_id = t.table_id AND g.target = 'table'
   LEFT JOIN dl_table_versions w ON w.table_id = t.table_id AND w.version = coalesce(g.published_version, -1) + 1;
 
 -- name: summaries_page
+-- What a page shows is looked up for its tables alone: not all databases would see that by themselves.
 SELECT {use:summary_columns}
-FROM {use:summary_tables}
-WHERE t.dropped_at_ms IS NULL AND (CAST($namespace AS TEXT) IS NULL OR t.namespace = $namespace)
-  AND (t.namespace > $after_namespace OR (t.namespace = $after_namespace AND t.name > $after_name))
-ORDER BY t.namespace, t.name LIMIT $limit;
+FROM (
+  SELECT t.* FROM dl_tables t
+  WHERE t.dropped_at_ms IS NULL AND (CAST($namespace AS TEXT) IS NULL OR t.namespace = $namespace)
+    AND (t.namespace > $after_namespace OR (t.namespace = $after_namespace AND t.name > $after_name))
+    AND EXISTS (SELECT 1 FROM dl_table_heads h WHERE h.table_id = t.table_id)
+  ORDER BY t.namespace, t.name LIMIT $limit
+) t {use:summary_joins}
+ORDER BY t.namespace, t.name;
 
 -- name: summary_of
 SELECT {use:summary_columns}
-FROM {use:summary_tables}
+FROM dl_tables t {use:summary_joins}
 WHERE t.table_id = $table_id;
 
 -- part: file_sums
