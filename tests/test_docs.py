@@ -95,7 +95,7 @@ def test_every_plotted_ratio_has_been_measured() -> None:
     found = {
         (peer, pair.label): ratio(pair) for peer, (_, pairs) in PEERS.items() for pair in pairs
     }
-    assert min(found.values()) < 1 < max(found.values())
+    assert {label for _, label in found} >= {"files by a scattered column", "scan 20,000,000 rows"}
     drawn = ratios()
     for (_, label), value in found.items():
         assert f">{label}<" in drawn

@@ -19,6 +19,7 @@ from deltasql.exceptions import (
     VersionNotFoundError,
 )
 from deltasql.model.clock import now_ms
+from deltasql.operations import vacuum
 from tests.conftest import new_catalog_uri
 from tests.operations.care import (
     agree,
@@ -37,6 +38,14 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 NOW: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_pages() -> Iterator[None]:
+    """What is needed is read page by page; here by two files at once."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(vacuum, "_PAGE", 2)
+        yield
 
 
 @pytest.fixture
@@ -126,6 +135,16 @@ def test_files_that_came_back_stay(lake: Catalog) -> None:
     table.restore(1)
     assert table.vacuum(**NOW, dry_run=False) == list(reached(lake, 2))
     assert [row["id"] for row in agree(lake)] == [0, 1]
+
+
+def test_files_with_encoded_names_that_came_back_stay(lake: Catalog) -> None:
+    write(lake, 20, part="50% of ü/x")
+    version, files = opened(lake).version(), reached(lake, 3)
+    assert any("%" in each for each in files)
+    write(lake, 30, mode="overwrite")
+    opened(lake).restore(version)
+    assert not files & set(opened(lake).vacuum(**NOW, dry_run=False))
+    assert [row["id"] for row in agree(lake)] == [10, 11, 20, 21]
 
 
 def test_full_finds_files_that_nobody_knows(lake: Catalog) -> None:

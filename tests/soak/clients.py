@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import deltalake
@@ -20,6 +22,14 @@ if TYPE_CHECKING:
 
 SOME = 5
 """Operations of a client, however slow the machine."""
+_MOST_LISTINGS = 20
+# How deltalake tells that a version is not there while a later one is.
+_GAP = re.compile(
+    r"found gap: .*?(\d{20})\.json.*? -> .*?(\d{20})\.json"
+    r"|Gap between checkpoint version (\d+) and next commit (\d+)"
+    r"|CRC file version (\d+) is newer than log segment version (\d+)",
+    re.DOTALL,
+)
 
 
 class Torn(AssertionError):
@@ -152,16 +162,36 @@ def _outside(catalog: Catalog, done: Operation, rng: random.Random) -> None:
     """Read the published log with a library that knows nothing of SQL."""
     name = rng.choice(TABLES)
     try:
-        table = deltalake.DeltaTable(catalog.table(name).location)
+        table = _opened(catalog.table(name).location, done)
         done.versions[name] = table.version()
         rows = table.to_pyarrow_table().num_rows
-    except FileNotFoundError:
+    except (FileNotFoundError, Torn):
         raise
     except Exception as error:  # however deltalake tells that a file is gone
         raise OSError(f"deltalake: {error}") from error
     told = pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist()
     if rows != sum(told):
         raise Torn(f"{name} at {table.version()}: {rows} rows, its log tells {sum(told)}")
+
+
+def _opened(location: str, done: Operation) -> deltalake.DeltaTable:
+    """Open a published log; a listing that missed a file is made again.
+
+    A folder that grows while it is listed may show a new file and not one that was there before
+    it, on any disk and for any writer. What is said to be missing must be there.
+    """
+    while True:
+        try:
+            return deltalake.DeltaTable(location)
+        except Exception as error:
+            found = _GAP.search(str(error))
+            if found is None or done.again >= _MOST_LISTINGS:
+                raise
+            first, last = sorted(int(each) for each in found.groups() if each)
+            for version in range(first + 1, last + 1):
+                if not Path(location, "_delta_log", f"{version:020d}.json").exists():
+                    raise Torn(f"{location}: commit {version} is missing: {error}") from error
+            done.again += 1
 
 
 _READS = {"sums": _sums, "look-up": _look_up, "outside": _outside}

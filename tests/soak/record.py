@@ -27,7 +27,10 @@ DONE, REFUSED, UNKNOWN, OUTLIVED, ERROR = "done", "refused", "unknown", "outlive
 
 @dataclass(slots=True)
 class Operation:
-    """One operation; `said` is what it meant to change and `versions` what it read."""
+    """One operation; `said` is what it meant to change and `versions` what it read.
+
+    `again` counts listings that missed a file, and were made again.
+    """
 
     client: str
     kind: str
@@ -39,6 +42,7 @@ class Operation:
     said: list[Any] = field(default_factory=list)
     error: str | None = None
     versions: dict[str, int] = field(default_factory=dict)
+    again: int = 0
 
 
 class Recorder:

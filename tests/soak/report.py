@@ -48,6 +48,7 @@ def figures(soak: Soak, **about: Any) -> dict[str, Any]:
         "intents": verdict.intents,
         "outcomes": {name: outcomes[name] for name in (DONE, REFUSED, UNKNOWN, OUTLIVED, ERROR)},
         "errors": dict(errors),
+        "listed_again": sum(each.again for each in soak.operations),
         "problems": verdict.problems,
         "operations": {kind: _times(soak, kind) for kind in (*_WORK, *_CARE)},
         "lag_s": {"p50": _round(_at(lags, 50)), "p99": _round(_at(lags, 99))},
@@ -115,7 +116,9 @@ def tables(found: dict[str, Any]) -> str:
         f"{out[OUTLIVED]:,} outlived the retention, {out[UNKNOWN]:,} with unknown outcome, "
         f"**{out[ERROR]:,} errors**, **{len(found['problems'])} contradictions**, "
         f"{found['intents']:,} intents left. "
-        f"The mirror was {found['lag_s']['p50']} s behind (p50), {found['lag_s']['p99']} s (p99).",
+        f"The mirror was {found['lag_s']['p50']} s behind (p50), {found['lag_s']['p99']} s (p99). "
+        f"Stock deltalake listed a log {found['listed_again']:,} times without a file that was "
+        "there, and then again.",
         "",
         "| operation | is | done | refused | p50 ms | p99 ms |",
         "|---|---|--:|--:|--:|--:|",

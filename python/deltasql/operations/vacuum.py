@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogError, TxnLogStorageError, VersionNotFoundError
@@ -22,11 +23,12 @@ from deltasql.operations.strays import StrayRule, find_strays, linked_nowhere
 from deltasql.store.records import load, load_dv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence, Set
 
     from deltasql.operations.strays import FindStrays
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
+    from deltasql.store.dialect import Row
 
 MARK, RETAINED, KEPT = "vacuumedBefore", "vacuumRetained", "vacuumKept"
 """Keys in the commitInfo of a finished vacuum: what was removed before that moment, and up to the
@@ -36,6 +38,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 _INTENT_GRACE = timedelta(hours=1)
 # Commits in quick succession are ahead of the clock by less than this.
 _AHEAD = timedelta(minutes=1)
+_PAGE = 100_000  # ids of files that are read at once
+_NO_END = 2**62
 
 
 @dataclass(slots=True)
@@ -148,7 +152,7 @@ def spare_needed(plan: VacuumPlan, snapshot: Snapshot, storage: Storage) -> None
 
 
 def _spare(plan: VacuumPlan, search: _Search) -> None:
-    needed = search.needed() if plan.sizes else frozenset()
+    needed = search.needed_of(plan.sizes.keys()) if plan.sizes else frozenset()
     # A log can name a file behind a link as well as a listing can find it there.
     is_inside = linked_nowhere(search.snapshot.table.location)
     plan.sizes = {
@@ -247,23 +251,44 @@ class _Search:
 
     def needed(self) -> frozenset[str]:
         """Return the names that a retained or kept version reaches."""
+        return frozenset(name for path in self._needed_paths() for name in self._names(path))
+
+    def needed_of(self, names: Set[str]) -> frozenset[str]:
+        """Return those names that a retained or kept version reaches: few, of however many."""
         found: set[str] = set()
-        since = self.store.query("files_since", table_id=self.table_id, version=self.first_retained)
-        self._collect(since, found)
-        for version in self.keep_versions:
-            kept = self.store.query("files_at", table_id=self.table_id, version=version)
-            self._collect(kept, found)
+        for path in self._needed_paths():
+            if "%" in path or ":" in path or path.startswith("/"):
+                found.update(name for name in self._names(path) if name in names)
+            elif path in names:  # what is neither encoded nor absolute is the name itself
+                found.add(path)
+        return frozenset(found)
+
+    def _needed_paths(self) -> Iterator[str]:
+        kept = (
+            self.store.query("files_at", table_id=self.table_id, version=version)
+            for version in self.keep_versions
+        )
+        for path, _, vector in chain(self._files_since(), chain.from_iterable(kept)):
+            yield path
+            if vector and (name := _vector_path(vector)) is not None:
+                yield name
         changes = self.store.query(
             "change_files_since", table_id=self.table_id, version=max(self.first_retained, 0)
         )
-        for (path,) in changes:
-            found.update(self._names(path))
-        return frozenset(found)
+        yield from (path for (path,) in changes)
 
-    def _collect(self, rows: Iterable[Sequence[Any]], found: set[str]) -> None:
-        for path, _, vector in rows:
-            found.update(self._names(path))
-            found.update(self._names(_vector_path(vector)))
+    def _files_since(self) -> Iterator[Row]:
+        """Yield the files of the first retained version and of all later ones, page by page."""
+        # Also of versions that came after the snapshot, whose ids are higher: the last is open.
+        pages = range(0, max(1, self.snapshot.next_file_id), _PAGE)
+        for first in pages:
+            yield from self.store.query(
+                "files_since",
+                table_id=self.table_id,
+                version=self.first_retained,
+                first_file_id=first,
+                next_file_id=_NO_END if first == pages[-1] else first + _PAGE,
+            )
 
     def _version_at(self, timestamp_ms: int) -> int:
         """Return the version that was the latest at a moment; -1 before the first."""

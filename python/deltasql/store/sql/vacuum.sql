@@ -6,9 +6,10 @@ WHERE r.table_id = $table_id AND coalesce(r.deletion_timestamp, 0) <= $before_ms
 ORDER BY r.version, r.ordinal;
 
 -- name: files_since
--- Every file of the version, or of a later one.
+-- Every file of the version, or of a later one, with an id of a range.
 SELECT f.path, f.size, coalesce(f.deletion_vector, '') FROM dl_add_files f
-WHERE f.table_id = $table_id AND (f.removed_version IS NULL OR f.removed_version > $version)
+WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id
+  AND (f.removed_version IS NULL OR f.removed_version > $version)
 ORDER BY f.file_id;
 
 -- name: files_at
