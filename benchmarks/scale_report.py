@@ -138,7 +138,7 @@ def _draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     for panel in panels[len(cases) :]:
         panel.set_visible(False)
     panels[0].legend(fontsize=7)
-    figure.suptitle("CPU milliseconds by size")
+    figure.suptitle("CPU milliseconds by size", y=0.996)
     save(figure, path)
 
 
