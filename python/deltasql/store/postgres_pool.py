@@ -19,7 +19,7 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from deltasql.exceptions import StoreBusyError, StoreClosedError, StoreUnavailableError
-from deltasql.store.dialect import Row
+from deltasql.store.dialect import Row, Told
 from deltasql.store.postgres_handed import collect, hand_over
 from deltasql.store.postgres_wire import wait
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from deltasql.config.sections import PoolSettings
-    from deltasql.store.dialect import Told
 
 Connection = psycopg.Connection[Row]
 

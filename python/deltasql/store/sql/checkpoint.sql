@@ -9,11 +9,14 @@ WHERE r.table_id = $table_id AND (r.version, r.ordinal) > ($after, $ordinal) AND
   AND r.deletion_timestamp > $deleted_after_ms
 ORDER BY r.version, r.ordinal LIMIT $limit;
 
+-- part: has_more
+CASE WHEN coalesce(f.tags, f.deletion_vector, f.clustering_provider) IS NULL
+    AND coalesce(f.base_row_id, f.default_row_commit_version) IS NULL THEN 0 ELSE 1 END;
+
 -- name: files_plain
 -- What nearly every file has, and whether this one has more: fewer values of a million rows.
 SELECT f.path, f.partition_id, f.size, f.modification_time, coalesce(f.stats, '') AS stats,
-  CASE WHEN coalesce(f.tags, f.deletion_vector, f.clustering_provider) IS NULL
-    AND coalesce(f.base_row_id, f.default_row_commit_version) IS NULL THEN 0 ELSE 1 END AS has_more
+  {use:has_more} AS has_more
 FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version}
 ORDER BY f.file_id;
@@ -26,8 +29,7 @@ SELECT packed.* FROM generate_series($first_file_id, $next_file_id - 1, 2048) AS
     string_agg(int8send(f.modification_time), '') AS modification_time,
     string_agg(int4send(octet_length(coalesce(f.stats, ''))), '') AS stats_lengths,
     string_agg(coalesce(f.stats, ''), '') AS stats,
-    string_agg(int8send(CASE WHEN coalesce(f.tags, f.deletion_vector, f.clustering_provider) IS NULL
-      AND coalesce(f.base_row_id, f.default_row_commit_version) IS NULL THEN 0 ELSE 1 END), '') AS has_more
+    string_agg(int8send({use:has_more}), '') AS has_more
   FROM (SELECT f.* FROM dl_add_files f
     WHERE f.table_id = $table_id AND f.file_id >= page.first AND f.file_id < least(page.first + 2048, $next_file_id)
       AND {use:live_at_version}
