@@ -1,10 +1,12 @@
-"""Waiting for SQLite's one write lock, so that nobody starves and nobody waits in line for nothing.
+"""Waiting for SQLite's one write lock, so that nobody starves and nobody waits for nothing.
 
 SQLite's own handler sleeps longer and longer: whoever just wrote writes again, and another
-process may get no turn for seconds. Here everybody passes a gate, tries, and tries again after
-a short random sleep. Who has waited too long closes the gate behind himself: others who want to
-write stay outside until he had his turn. Correctness does not depend on the gate, which is a lock
-on an empty file: who ignores it still meets SQLite's own lock.
+process may get no turn for seconds. Here who wants to write waits to be the first in line, which
+is a lock on an empty file. The first in line looks for SQLite's lock until he has it; with it he
+has a turn of some milliseconds, in which he need not stand in line again, and looks often. So two
+or three processes take turns at each commit, one prepares what it writes while another writes,
+and both have their pages in memory; all others sleep. Correctness does not depend on the line:
+who ignores it still meets SQLite's own lock.
 """
 
 from __future__ import annotations
@@ -15,8 +17,16 @@ import random
 import sqlite3
 import time
 
-_STARVING_S = 0.25
-_SHORTEST_S, _LONGEST_S = 0.00025, 0.008
+_TURN_S = 0.010
+# Who has a turn stays awake for about as long as a commit takes: to be woken would take as long.
+_AWAKE_S = 0.0005
+# The first in line lets those whose turn it is go on for so long, unless the lock is free.
+_PATIENT_S = _TURN_S / 2
+# Then the line is too long, or the first in it was stopped by a signal: go without it.
+_IN_LINE_S = 0.25
+# Between two looks: at the lock, at a lock that somebody has for long, and at the line.
+_BRISK_S, _SLOW_S = 0.00005, 0.005
+_NEXT_S, _LAST_S = 0.00025, 0.004
 
 
 class Gate:
@@ -25,36 +35,58 @@ class Gate:
     def __init__(self, path: str, timeout_s: float) -> None:
         self._path, self._timeout_s = path, timeout_s
         self._restore = f"PRAGMA busy_timeout = {int(timeout_s * 1000)}"
+        self._turn_ends = 0.0
 
     def enter(self, connection: sqlite3.Connection) -> None:
         """Begin a transaction that holds the write lock; SQLite's error when the time is up."""
         start = time.monotonic()
         connection.execute("PRAGMA busy_timeout = 0")
         try:
-            self._wait(connection, start)
+            if not self._begun_in_turn(connection, start):
+                self._begin_from_line(connection, start)
         finally:
             connection.execute(self._restore)
 
-    def _wait(self, connection: sqlite3.Connection, start: float) -> None:
-        descriptor = self._opened()
-        starving, pause_s = False, _SHORTEST_S
+    def _begun_in_turn(self, connection: sqlite3.Connection, start: float) -> bool:
+        while time.monotonic() < self._turn_ends:
+            if self._try(connection, start):
+                return True
+            if time.monotonic() - start < _AWAKE_S:
+                os.sched_yield()
+            else:
+                time.sleep(_BRISK_S)
+        return False
+
+    def _begin_from_line(self, connection: sqlite3.Connection, start: float) -> None:
+        line = self._stand_in_line(start)
         try:
-            # Waits while a starving one has his turn.
-            _flock(descriptor, fcntl.LOCK_SH)
-            _flock(descriptor, fcntl.LOCK_UN)
+            first_since = time.monotonic()
             while not self._try(connection, start):
-                if not starving and time.monotonic() - start > _STARVING_S:
-                    starving, pause_s = True, _SHORTEST_S
-                    _flock(descriptor, fcntl.LOCK_EX)
-                time.sleep(pause_s * random.uniform(0.5, 1.5))
-                # Who is patient lets the writer of the moment go on with its pages in memory.
-                pause_s = min(2 * pause_s, _SHORTEST_S if starving else _LONGEST_S)
+                time.sleep(_until_next_look(time.monotonic() - first_since))
+            self._turn_ends = time.monotonic() + _TURN_S
         finally:
-            if descriptor is not None:
-                if starving:
-                    # A process forked meanwhile has it too: closing ours does not open the gate.
-                    _flock(descriptor, fcntl.LOCK_UN)
-                os.close(descriptor)
+            if line is not None:
+                # A process forked meanwhile has it too: closing ours would not let others on.
+                fcntl.flock(line, fcntl.LOCK_UN)
+                os.close(line)
+
+    def _stand_in_line(self, start: float) -> int | None:
+        """Wait to be the first; None without a line, or when it does not move."""
+        try:
+            line = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError:
+            return None  # the file belongs to another user, or the folder is full
+        end, pause_s, is_first = start + min(_IN_LINE_S, self._timeout_s), _NEXT_S, False
+        try:
+            while not (is_first := _lock(line)) and time.monotonic() < end:
+                time.sleep(pause_s * random.uniform(0.5, 1.5))
+                pause_s = min(2 * pause_s, _LAST_S)
+        except OSError:
+            return None  # a file system without such locks
+        finally:
+            if not is_first:
+                os.close(line)
+        return line if is_first else None
 
     def _try(self, connection: sqlite3.Connection, start: float) -> bool:
         try:
@@ -67,14 +99,18 @@ class Gate:
             return False
         return True
 
-    def _opened(self) -> int | None:
-        try:
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError:
-            # The file belongs to another user, or the folder is full: go without the gate.
-            return None
+
+def _lock(line: int) -> bool:
+    try:
+        fcntl.flock(line, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
-def _flock(descriptor: int | None, operation: int) -> None:
-    if descriptor is not None:
-        fcntl.flock(descriptor, operation)
+def _until_next_look(waited_s: float) -> float:
+    """Return how long the first in line sleeps: longer and longer, and again from the start."""
+    more_s = _PATIENT_S - waited_s
+    if more_s > 0:
+        return max(_BRISK_S, min(waited_s, more_s))
+    return min(max(_BRISK_S, -more_s / 16), _SLOW_S)

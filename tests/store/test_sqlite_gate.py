@@ -1,0 +1,127 @@
+"""The line before SQLite's write lock: it gives turns, and nothing depends on it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltasql.store.sqlite_gate import Gate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LONG_S = 60.0
+
+
+def connected(folder: Path) -> sqlite3.Connection:
+    return sqlite3.connect(folder / "meta.db", isolation_level=None, check_same_thread=False)
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    connection = connected(tmp_path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE t (x)")
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(f"{tmp_path}/meta.db-queue", LONG_S)
+
+
+def test_first_in_line_who_was_stopped_holds_up_nobody(
+    tmp_path: Path, connection: sqlite3.Connection, gate: Gate
+) -> None:
+    stopped = os.open(f"{tmp_path}/meta.db-queue", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(stopped, fcntl.LOCK_EX)
+        gate.enter(connection)
+        assert connection.in_transaction
+    finally:
+        os.close(stopped)
+
+
+def test_line_that_cannot_be_is_no_obstacle(tmp_path: Path, connection: sqlite3.Connection) -> None:
+    (tmp_path / "folder-queue").mkdir()
+    for path in ("folder-queue", "nowhere/meta.db-queue"):
+        Gate(f"{tmp_path}/{path}", LONG_S).enter(connection)
+        connection.execute("ROLLBACK")
+
+
+def test_who_has_a_turn_does_not_stand_in_line_again(
+    tmp_path: Path, connection: sqlite3.Connection, gate: Gate
+) -> None:
+    gate.enter(connection)
+    connection.execute("COMMIT")
+    (tmp_path / "meta.db-queue").unlink()
+    gate._turn_ends = time.monotonic() + LONG_S
+    gate.enter(connection)
+    assert not (tmp_path / "meta.db-queue").exists()
+
+
+def test_turn_ends_and_the_line_is_left_when_the_lock_was_had(
+    tmp_path: Path, connection: sqlite3.Connection, gate: Gate
+) -> None:
+    gate.enter(connection)
+    assert gate._turn_ends < time.monotonic() + 1
+    line = os.open(f"{tmp_path}/meta.db-queue", os.O_RDWR)
+    try:
+        fcntl.flock(line, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(line)
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, 0.05])
+def test_lock_that_is_not_given_back_is_sqlites_own_error(
+    tmp_path: Path, connection: sqlite3.Connection, timeout_s: float
+) -> None:
+    other = connected(tmp_path)
+    connection.execute("BEGIN IMMEDIATE")
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        Gate(f"{tmp_path}/meta.db-queue", timeout_s).enter(other)
+    connection.execute("ROLLBACK")
+    # The line is free again, and the connection waits as it did before.
+    assert other.execute("PRAGMA busy_timeout").fetchone()[0] == int(timeout_s * 1000)
+    Gate(f"{tmp_path}/meta.db-queue", timeout_s).enter(other)
+    other.close()
+
+
+def test_long_transactions_one_after_another_let_others_in_between(
+    tmp_path: Path, connection: sqlite3.Connection, gate: Gate
+) -> None:
+    """They leave the lock for microseconds only: whoever looks now and then would not see it."""
+    done, over = 0, threading.Event()
+
+    def write_without_a_pause() -> None:
+        nonlocal done
+        writer, own = connected(tmp_path), Gate(f"{tmp_path}/meta.db-queue", LONG_S)
+        while not over.is_set():
+            own.enter(writer)
+            time.sleep(0.05)  # longer than a turn
+            writer.execute("COMMIT")
+            done += 1
+        writer.close()
+
+    busy = threading.Thread(target=write_without_a_pause)
+    busy.start()
+    try:
+        while not done:
+            time.sleep(0.01)
+        before = done
+        for _ in range(5):
+            gate.enter(connection)
+            connection.execute("COMMIT")
+        # Each of ours waits for the one under way, and perhaps for one more.
+        assert done - before <= 15
+    finally:
+        over.set()
+        busy.join()
