@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sqlite3
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 import pytest
 
+import deltasql
 from deltasql.store.sqlite_gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from deltasql.uri import DeltaSqlUri
+
 LONG_S = 60.0
 
 
 def connected(folder: Path) -> sqlite3.Connection:
     return sqlite3.connect(folder / "meta.db", isolation_level=None, check_same_thread=False)
+
+
+def enter(gate: Gate, connection: sqlite3.Connection) -> None:
+    """Begin, and let other threads begin as well."""
+    turn = gate.enter(connection)
+    assert turn is not None
+    turn.release()
 
 
 @pytest.fixture
@@ -44,7 +57,7 @@ def test_first_in_line_who_was_stopped_holds_up_nobody(
     stopped = os.open(f"{tmp_path}/meta.db-queue", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(stopped, fcntl.LOCK_EX)
-        gate.enter(connection)
+        enter(gate, connection)
         assert connection.in_transaction
     finally:
         os.close(stopped)
@@ -53,25 +66,25 @@ def test_first_in_line_who_was_stopped_holds_up_nobody(
 def test_line_that_cannot_be_is_no_obstacle(tmp_path: Path, connection: sqlite3.Connection) -> None:
     (tmp_path / "folder-queue").mkdir()
     for path in ("folder-queue", "nowhere/meta.db-queue"):
-        Gate(f"{tmp_path}/{path}", LONG_S).enter(connection)
+        enter(Gate(f"{tmp_path}/{path}", LONG_S), connection)
         connection.execute("ROLLBACK")
 
 
 def test_who_has_a_turn_does_not_stand_in_line_again(
     tmp_path: Path, connection: sqlite3.Connection, gate: Gate
 ) -> None:
-    gate.enter(connection)
+    enter(gate, connection)
     connection.execute("COMMIT")
     (tmp_path / "meta.db-queue").unlink()
     gate._turn_ends = time.monotonic() + LONG_S
-    gate.enter(connection)
+    enter(gate, connection)
     assert not (tmp_path / "meta.db-queue").exists()
 
 
 def test_turn_ends_and_the_line_is_left_when_the_lock_was_had(
     tmp_path: Path, connection: sqlite3.Connection, gate: Gate
 ) -> None:
-    gate.enter(connection)
+    enter(gate, connection)
     assert gate._turn_ends < time.monotonic() + 1
     line = os.open(f"{tmp_path}/meta.db-queue", os.O_RDWR)
     try:
@@ -87,12 +100,62 @@ def test_lock_that_is_not_given_back_is_sqlites_own_error(
     other = connected(tmp_path)
     connection.execute("BEGIN IMMEDIATE")
     with pytest.raises(sqlite3.OperationalError, match="locked"):
-        Gate(f"{tmp_path}/meta.db-queue", timeout_s).enter(other)
+        enter(Gate(f"{tmp_path}/meta.db-queue", timeout_s), other)
     connection.execute("ROLLBACK")
     # The line is free again, and the connection waits as it did before.
     assert other.execute("PRAGMA busy_timeout").fetchone()[0] == int(timeout_s * 1000)
-    Gate(f"{tmp_path}/meta.db-queue", timeout_s).enter(other)
+    enter(Gate(f"{tmp_path}/meta.db-queue", timeout_s), other)
     other.close()
+
+
+def test_thread_whose_time_is_up_behind_another_gets_sqlites_own_error(
+    tmp_path: Path, connection: sqlite3.Connection
+) -> None:
+    gate, other = Gate(f"{tmp_path}/meta.db-queue", 0.05), connected(tmp_path)
+    other.execute("BEGIN IMMEDIATE")
+    with gate._threads, pytest.raises(sqlite3.OperationalError, match="locked"):
+        enter(gate, connection)
+    other.close()
+    assert gate._threads.acquire(blocking=False)
+
+
+def test_threads_wait_until_the_transaction_of_another_is_over(
+    tmp_path: Path, connection: sqlite3.Connection, gate: Gate
+) -> None:
+    turn, begun = gate.enter(connection), threading.Event()
+
+    def write() -> None:
+        own = connected(tmp_path)
+        enter(gate, own)
+        begun.set()
+        own.close()
+
+    waiting = threading.Thread(target=write)
+    waiting.start()
+    assert not begun.wait(0.1)
+    connection.execute("COMMIT")
+    assert turn is not None
+    turn.release()
+    waiting.join(LONG_S / 2)
+    assert begun.is_set()
+
+
+def test_forked_process_does_not_wait_for_a_thread_of_its_parent(
+    tmp_path: Path, gate: Gate
+) -> None:
+    connected(tmp_path).close()
+    with gate._threads:
+        child = get_context("fork").Process(target=_enter, args=(tmp_path, gate))
+        child.start()
+        child.join(LONG_S / 2)
+    assert child.exitcode == 0
+
+
+def _enter(folder: Path, gate: Gate) -> None:
+    connection = connected(folder)
+    enter(gate, connection)
+    assert connection.in_transaction
+    connection.close()
 
 
 def test_long_transactions_one_after_another_let_others_in_between(
@@ -105,7 +168,7 @@ def test_long_transactions_one_after_another_let_others_in_between(
         nonlocal done
         writer, own = connected(tmp_path), Gate(f"{tmp_path}/meta.db-queue", LONG_S)
         while not over.is_set():
-            own.enter(writer)
+            enter(own, writer)
             time.sleep(0.05)  # longer than a turn
             writer.execute("COMMIT")
             done += 1
@@ -118,10 +181,28 @@ def test_long_transactions_one_after_another_let_others_in_between(
             time.sleep(0.01)
         before = done
         for _ in range(5):
-            gate.enter(connection)
+            enter(gate, connection)
             connection.execute("COMMIT")
         # Each of ours waits for the one under way, and perhaps for one more.
         assert done - before <= 15
     finally:
         over.set()
         busy.join()
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback", "left", "failed"])
+def test_session_lets_the_next_thread_on_however_it_ends(
+    sqlite_uri: DeltaSqlUri, ends: str
+) -> None:
+    with deltasql.connect(sqlite_uri, store={"busy_timeout_ms": 20_000}) as catalog:
+        with (
+            contextlib.suppress(sqlite3.OperationalError),
+            catalog.store.session() as session,
+        ):
+            session.begin()
+            if ends == "failed":
+                session.script("NONSENSE")
+            elif ends != "left":
+                getattr(session, ends)()
+        with ThreadPoolExecutor(1) as other:
+            other.submit(catalog.create_namespace, "other").result(timeout=10)

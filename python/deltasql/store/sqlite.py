@@ -18,6 +18,7 @@ from deltasql.store.sqlite_gate import Gate
 from deltasql.store.statements import LIST_PARAMETER, PARAMETER, insert_some, statement
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
@@ -56,6 +57,7 @@ class SqliteSession:
 
     def __init__(self, connection: sqlite3.Connection, gate: Gate) -> None:
         self._connection, self._gate = connection, gate
+        self._turn: threading.Lock | None = None
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
         listed = _list_parameter(name)
@@ -96,14 +98,23 @@ class SqliteSession:
             self._connection.executemany(text, rows.plain_rows(columns))
 
     def begin(self) -> None:
-        self._gate.enter(self._connection)
+        self._turn = self._gate.enter(self._connection)
 
     def commit(self) -> None:
         self._connection.execute("COMMIT")
+        self._leave()
 
     def rollback(self) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._turn is not None:
+            self._turn.release()
+            self._turn = None
 
     def script(self, text: str) -> None:
         for part in text.split(";\n"):

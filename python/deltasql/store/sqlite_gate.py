@@ -5,8 +5,8 @@ process may get no turn for seconds. Here who wants to write waits to be the fir
 is a lock on an empty file. The first in line looks for SQLite's lock until he has it; with it he
 has a turn of some milliseconds, in which he need not stand in line again, and looks often. So two
 or three processes take turns at each commit, one prepares what it writes while another writes,
-and both have their pages in memory; all others sleep. Correctness does not depend on the line:
-who ignores it still meets SQLite's own lock.
+and both have their pages in memory; all others sleep, as do other threads of the same process.
+Correctness does not depend on the line: who ignores it still meets SQLite's own lock.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import fcntl
 import os
 import random
 import sqlite3
+import threading
 import time
 
 _TURN_S = 0.010
@@ -27,6 +28,7 @@ _IN_LINE_S = 0.25
 # Between two looks: at the lock, at a lock that somebody has for long, and at the line.
 _BRISK_S, _SLOW_S = 0.00005, 0.005
 _NEXT_S, _LAST_S = 0.00025, 0.004
+_give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
 class Gate:
@@ -36,23 +38,51 @@ class Gate:
         self._path, self._timeout_s = path, timeout_s
         self._restore = f"PRAGMA busy_timeout = {int(timeout_s * 1000)}"
         self._turn_ends = 0.0
+        self._pid, self._threads = os.getpid(), threading.Lock()
 
-    def enter(self, connection: sqlite3.Connection) -> None:
-        """Begin a transaction that holds the write lock; SQLite's error when the time is up."""
+    def enter(self, connection: sqlite3.Connection) -> threading.Lock | None:
+        """Begin a transaction that holds the write lock; SQLite's error when the time is up.
+
+        Returns what is to be released when the transaction is over: the other threads of this
+        process wait for it, since two of them would only take the interpreter from each other.
+        """
         start = time.monotonic()
-        connection.execute("PRAGMA busy_timeout = 0")
+        if self._pid != os.getpid():  # forked, perhaps while another thread had it
+            self._pid, self._threads = os.getpid(), threading.Lock()
+        threads = self._threads
+        # Who waited too long for the other threads looks once, for SQLite's own error.
+        is_mine = self._first_of(threads, start)
         try:
-            if not self._begun_in_turn(connection, start):
-                self._begin_from_line(connection, start)
-        finally:
-            connection.execute(self._restore)
+            connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                if not self._begun_in_turn(connection, start):
+                    self._begin_from_line(connection, start)
+            finally:
+                connection.execute(self._restore)
+        except BaseException:
+            if is_mine:
+                threads.release()
+            raise
+        return threads if is_mine else None
+
+    def _first_of(self, threads: threading.Lock, start: float) -> bool:
+        """Wait for the other threads: they go on for a turn, then the lock is handed on."""
+        pause_s = _NEXT_S
+        while not threads.acquire(blocking=False):
+            waited_s = time.monotonic() - start
+            if waited_s > min(_TURN_S, self._timeout_s):
+                return threads.acquire(timeout=max(0, self._timeout_s - waited_s))
+            time.sleep(pause_s * random.uniform(0.5, 1.5))
+            pause_s = min(2 * pause_s, _LAST_S)
+        return True
 
     def _begun_in_turn(self, connection: sqlite3.Connection, start: float) -> bool:
+        asleep_from = time.monotonic() + _AWAKE_S
         while time.monotonic() < self._turn_ends:
             if self._try(connection, start):
                 return True
-            if time.monotonic() - start < _AWAKE_S:
-                os.sched_yield()
+            if time.monotonic() < asleep_from:
+                _give_way()
             else:
                 time.sleep(_BRISK_S)
         return False
@@ -76,7 +106,8 @@ class Gate:
             line = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError:
             return None  # the file belongs to another user, or the folder is full
-        end, pause_s, is_first = start + min(_IN_LINE_S, self._timeout_s), _NEXT_S, False
+        end = min(time.monotonic() + _IN_LINE_S, start + self._timeout_s)
+        pause_s, is_first = _NEXT_S, False
         try:
             while not (is_first := _lock(line)) and time.monotonic() < end:
                 time.sleep(pause_s * random.uniform(0.5, 1.5))
