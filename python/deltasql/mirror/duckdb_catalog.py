@@ -8,7 +8,6 @@ who has the old one open keeps it until he opens the file again.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
@@ -24,6 +23,7 @@ from deltasql.mirror.duckdb_file import CatalogFile, KnownTable
 from deltasql.snapshot.cache import FileCache
 from deltasql.snapshot.snapshot import Snapshot
 from deltasql.storage import local_path
+from deltasql.store.file_lock import try_lock
 from deltasql.store.records import Head, TableRow
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def _turn(path: Path) -> Iterator[None]:
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         deadline = time.monotonic() + _WAIT_S
-        while not _locked(descriptor):
+        while not try_lock(descriptor):
             if time.monotonic() > deadline:
                 raise TxnLogMirrorError(
                     f"{path} is being updated by another process for more than {_WAIT_S:.0f} s",
@@ -257,14 +257,6 @@ def _turn(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

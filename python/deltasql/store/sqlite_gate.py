@@ -17,6 +17,13 @@ import random
 import sqlite3
 import threading
 import time
+from typing import TYPE_CHECKING
+
+from deltasql.store import fork
+from deltasql.store.file_lock import try_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _TURN_S = 0.010
 # Who has a turn stays awake for about as long as a commit takes: to be woken would take as long.
@@ -38,7 +45,15 @@ class Gate:
         self._path, self._timeout_s = path, timeout_s
         self._restore = f"PRAGMA busy_timeout = {int(timeout_s * 1000)}"
         self._turn_ends = 0.0
-        self._pid, self._threads = os.getpid(), threading.Lock()
+        self._threads = threading.Lock()
+        fork.watch(self)
+
+    def before_fork(self) -> None:
+        """Go on: what a transaction must not meet is the pool's to close."""
+
+    def after_fork(self, *, in_child: bool) -> None:
+        if in_child:
+            self._threads = threading.Lock()  # another thread may have had it
 
     def enter(self, connection: sqlite3.Connection) -> threading.Lock | None:
         """Begin a transaction that holds the write lock; SQLite's error when the time is up.
@@ -47,8 +62,6 @@ class Gate:
         process wait for it, since two of them would only take the interpreter from each other.
         """
         start = time.monotonic()
-        if self._pid != os.getpid():  # forked, perhaps while another thread had it
-            self._pid, self._threads = os.getpid(), threading.Lock()
         threads = self._threads
         # Who waited too long for the other threads looks once, for SQLite's own error.
         is_mine = self._first_of(threads, start)
@@ -67,13 +80,12 @@ class Gate:
 
     def _first_of(self, threads: threading.Lock, start: float) -> bool:
         """Wait for the other threads: they go on for a turn, then the lock is handed on."""
-        pause_s = _NEXT_S
+        pauses = _pauses()
         while not threads.acquire(blocking=False):
             waited_s = time.monotonic() - start
             if waited_s > min(_TURN_S, self._timeout_s):
                 return threads.acquire(timeout=max(0, self._timeout_s - waited_s))
-            time.sleep(pause_s * random.uniform(0.5, 1.5))
-            pause_s = min(2 * pause_s, _LAST_S)
+            time.sleep(next(pauses))
         return True
 
     def _begun_in_turn(self, connection: sqlite3.Connection, start: float) -> bool:
@@ -107,11 +119,10 @@ class Gate:
         except OSError:
             return None  # the file belongs to another user, or the folder is full
         end = min(time.monotonic() + _IN_LINE_S, start + self._timeout_s)
-        pause_s, is_first = _NEXT_S, False
+        pauses, is_first = _pauses(), False
         try:
-            while not (is_first := _lock(line)) and time.monotonic() < end:
-                time.sleep(pause_s * random.uniform(0.5, 1.5))
-                pause_s = min(2 * pause_s, _LAST_S)
+            while not (is_first := try_lock(line)) and time.monotonic() < end:
+                time.sleep(next(pauses))
         except OSError:
             return None  # a file system without such locks
         finally:
@@ -131,12 +142,12 @@ class Gate:
         return True
 
 
-def _lock(line: int) -> bool:
-    try:
-        fcntl.flock(line, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _pauses() -> Iterator[float]:
+    """Yield how long the others sleep: about twice as long each time, and never all the same."""
+    pause_s = _NEXT_S
+    while True:
+        yield pause_s * random.uniform(0.5, 1.5)
+        pause_s = min(2 * pause_s, _LAST_S)
 
 
 def _until_next_look(waited_s: float) -> float:
