@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from deltasql.mirror.checkpoint import checkpoint_file, write_checkpoint
+from deltasql.mirror.checkpoint import write_checkpoint
+from deltasql.mirror.checkpoint_due import checkpoint_file
 from deltasql.storage import open_storage
 
 if TYPE_CHECKING:

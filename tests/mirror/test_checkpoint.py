@@ -19,7 +19,7 @@ from deltasql import DomainMetadata, SetTransaction
 from deltasql.config import Config
 from deltasql.exceptions import TxnLogMirrorError, VersionNotFoundError
 from deltasql.mirror import checkpoint_source
-from deltasql.mirror.checkpoint import checkpoint_file, is_due
+from deltasql.mirror.checkpoint_due import checkpoint_file, is_due
 from deltasql.mirror.last_checkpoint import LAST_CHECKPOINT, json_checksum
 from deltasql.model.clock import now_ms
 from deltasql.phases import hooked

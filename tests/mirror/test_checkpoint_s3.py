@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from deltasql.config import Config
 from deltasql.mirror import cleanup
-from deltasql.mirror.checkpoint import checkpoint_file
+from deltasql.mirror.checkpoint_due import checkpoint_file
 from deltasql.mirror.last_checkpoint import last_checkpoint_version
 from deltasql.storage import open_storage
 from tests.conftest import add_file

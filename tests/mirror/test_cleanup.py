@@ -10,7 +10,7 @@ import pytest
 
 import deltasql
 from deltasql.mirror import cleanup
-from deltasql.mirror.checkpoint import checkpoint_file
+from deltasql.mirror.checkpoint_due import checkpoint_file
 from deltasql.mirror.checksum import checksum_file
 from deltasql.mirror.cleanup import clean_log
 from deltasql.mirror.last_checkpoint import LAST_CHECKPOINT

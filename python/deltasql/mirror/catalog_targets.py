@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.mirror.duckdb_catalog import catalog_key
-from deltasql.mirror.targets import DUCKDB, OWN, insert_target
+from deltasql.mirror.targets import DUCKDB, OWN, catalog_key, insert_target
 from deltasql.model.clock import now_ms
 
 if TYPE_CHECKING:

@@ -13,93 +13,22 @@ import pyarrow.parquet as pq
 
 from deltasql import telemetry
 from deltasql.exceptions import TxnLogMirrorError
+from deltasql.mirror.checkpoint_due import checkpoint_file
 from deltasql.mirror.checkpoint_rows import CheckpointRows
 from deltasql.mirror.checkpoint_schema import checkpoint_schema
 from deltasql.mirror.checkpoint_source import FILES_PER_READ, CheckpointSource
-from deltasql.mirror.last_checkpoint import (
-    CheckpointInfo,
-    last_checkpoint_version,
-    move_last_checkpoint,
-)
-from deltasql.model.properties import TableProperties
+from deltasql.mirror.last_checkpoint import CheckpointInfo, move_last_checkpoint
 from deltasql.phases import reached
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
-    from deltasql.config import Config
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
 # Texts that differ from row to row: a dictionary of them, or their bounds, would only cost.
 _LONG_TEXTS = (".path", ".stats", ".schemaString")
-_COMMITS = 100  # from checkpoint to checkpoint, where deltalake would write them
-
-
-def checkpoint_file(version: int) -> str:
-    """Return the name of a classic checkpoint.
-
-    >>> checkpoint_file(10)
-    '_delta_log/00000000000000000010.checkpoint.parquet'
-    """
-    return f"_delta_log/{version:020d}.checkpoint.parquet"
-
-
-def is_due(
-    configuration: Mapping[str, str],
-    version: int,
-    config: Config,
-    *,
-    last: int | None = None,
-    counts_commits: bool = False,
-) -> bool:
-    """Tell whether a version is one that gets a checkpoint, by the table's properties or ours.
-
-    With `last`, only the newest such version up to that one does. Spark counts versions, from
-    zero, and by ten; deltalake counts commits, from one, and by a hundred.
-    """
-    interval, ahead = _interval(configuration, config, counts_commits=counts_commits)
-    if version <= 0 or (version + ahead) % interval:
-        return False
-    return last is None or version + interval > last
-
-
-def mend_hint(
-    store: Store,
-    table: TableRow,
-    storage: Storage,
-    version: int,
-    *,
-    configuration: Mapping[str, str],
-    config: Config,
-) -> bool:
-    """Let `_last_checkpoint` name the newest checkpoint up to a version, if it names none so new.
-
-    Somebody wrote that checkpoint, and failed before the hint. True if there was such a one.
-    """
-    due = set()
-    for counts_commits in (False, True):
-        interval, ahead = _interval(configuration, config, counts_commits=counts_commits)
-        due.add((version + ahead) // interval * interval - ahead)
-    named = last_checkpoint_version(storage) or 0
-    for newest in sorted(due, reverse=True):
-        if newest > named and storage.exists(checkpoint_file(newest)):
-            write_checkpoint(store, table, storage, newest)  # the same content, the same place
-            return True
-    return False
-
-
-def _interval(
-    configuration: Mapping[str, str], config: Config, *, counts_commits: bool
-) -> tuple[int, int]:
-    """Return how far apart checkpoints are, and how far a version is behind what is counted."""
-    if "delta.checkpointInterval" in configuration:
-        return TableProperties(configuration).checkpoint_interval, int(counts_commits)
-    is_chosen = "checkpoint_interval" in config.mirror.model_fields_set
-    if counts_commits and not is_chosen:
-        return _COMMITS, 1
-    return config.mirror.checkpoint_interval, 0
 
 
 def write_checkpoint(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from deltasql import telemetry
 from deltasql.exceptions import TxnLogError, TxnLogMirrorError
 from deltasql.mirror.duckdb_file import CatalogFile, KnownTable
+from deltasql.mirror.targets import catalog_key
 from deltasql.snapshot.cache import FileCache
 from deltasql.snapshot.snapshot import Snapshot
 from deltasql.storage import local_path
@@ -92,11 +93,6 @@ def choice_of(store: Store, location: str) -> Choice:
         return Choice(None)
     rows = store.query("tables_shown_at", location=location)
     return Choice(frozenset(row[0] for row in rows))
-
-
-def catalog_key(location: str) -> str:
-    """Return the key under which the catalog remembers a file that shows all tables."""
-    return f"duckdb_catalog:{location}"
 
 
 def refresh(store: Store, location: str, config: Config, choice: Choice) -> Refreshed:

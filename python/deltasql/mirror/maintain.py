@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.mirror.checkpoint import is_due, mend_hint, write_checkpoint
+from deltasql.mirror.checkpoint_due import is_due, unnamed_checkpoint
 from deltasql.mirror.checksum import write_checksum
 from deltasql.mirror.cleanup import clean_log
 
@@ -71,10 +71,13 @@ def maintain(
         is_wanted = wish.create_checkpoint and is_due(
             configuration, version, config, last=last, counts_commits=wish.counts_commits
         )
-        if is_wanted:
-            write_checkpoint(store, table, storage, version)
-        elif mends:
-            mend_hint(store, table, storage, version, configuration=configuration, config=config)
+        due = version if is_wanted else None
+        if due is None and mends:  # the same content takes the same place, now with its hint
+            due = unnamed_checkpoint(storage, version, configuration=configuration, config=config)
+        if due is not None:
+            from deltasql.mirror.checkpoint import write_checkpoint  # late: it writes Parquet
+
+            write_checkpoint(store, table, storage, due)
         cleans = is_wanted if wish.cleanup_expired_logs is None else wish.cleanup_expired_logs
         if cleans:
             asked = wish.cleanup_expired_logs is True

@@ -161,6 +161,11 @@ def remove_target(store: Store, table: TableRow, name: str) -> None:
         session.execute("count_further_targets", table_id=table.table_id)
 
 
+def catalog_key(location: str) -> str:
+    """Return the key under which the catalog remembers a DuckDB file that shows all tables."""
+    return f"duckdb_catalog:{location}"
+
+
 def _publish_duckdb(
     store: Store, table: TableRow, location: str, version: int, config: Config
 ) -> None:
