@@ -5,8 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from pydantic import BaseModel, Field, PrivateAttr, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from deltasql.config.problems import problem
 from deltasql.config.sections import (
@@ -51,20 +50,14 @@ class Setting(NamedTuple):
     source: str
 
 
-class Config(BaseSettings):
+class Config(BaseModel):
     """All settings; `Config(...)` takes them from the call, `Config.load()` from all sources.
 
     >>> Config().pool.max_size
     8
     """
 
-    model_config = SettingsConfigDict(
-        env_prefix="DELTASQL_",
-        env_nested_delimiter="__",
-        extra="forbid",
-        frozen=True,
-        hide_input_in_errors=True,
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     store: StoreSettings = Field(default_factory=StoreSettings)
     pool: PoolSettings = Field(default_factory=PoolSettings)
@@ -102,9 +95,7 @@ class Config(BaseSettings):
             merge(merged, layer.values)
             sources.update({key: layer.source(key) for key in leaves(layer.values)})
         try:
-            # Not that of BaseSettings, which would look for sources of its own: `load` has read
-            # them all, and remembers each key's.
-            BaseModel.__init__(self, **merged)
+            super().__init__(**merged)
         except ValidationError as error:
             raise problem(error, type(self), merged, sources) from None
         self._sources = sources

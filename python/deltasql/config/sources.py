@@ -8,12 +8,14 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
 from deltasql.exceptions import MissingDriverError, TxnLogConfigError
+
+if TYPE_CHECKING:
+    from pydantic_settings import BaseSettings
 
 CALL = "the call"
 PREFIX = "DELTASQL_"
@@ -37,12 +39,19 @@ class Layer:
         return self.variables.get(key.lower(), self.name)
 
 
-def environment(settings: type[BaseSettings]) -> Layer:
+def environment(settings: type[BaseModel]) -> Layer:
     """Read `DELTASQL_SECTION__KEY`; a nested name that fits nothing is kept, to be refused."""
     if not any(name.upper().startswith(PREFIX) for name in os.environ):
         return Layer("environment", {})
+    # late: it imports asyncio and argparse, and most processes have no such variable
+    from pydantic_settings import EnvSettingsSource, SettingsError
+
+    # Of a settings class it needs the fields alone, which any model has.
+    source = EnvSettingsSource(
+        cast("type[BaseSettings]", settings), env_prefix=PREFIX, env_nested_delimiter="__"
+    )
     try:
-        values = dict(EnvSettingsSource(settings)())
+        values = dict(source())
     except (SettingsError, ValueError, RecursionError) as error:
         raise TxnLogConfigError(
             "a DELTASQL_ variable that names a whole section does not hold JSON",
