@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.model.schema import StructType
 from deltasql.model.schema_convert import schema_from_any
-from deltasql.operations import alter, columns, constraints, features
+from deltasql.operations import alter, columns, features
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,10 +47,14 @@ class AlterVerbs:
         self, table: str, checks: Mapping[str, str], *, engine: str | None = None
     ) -> None:
         """Add CHECK constraints, by name; the rows that are there must meet them."""
+        from deltasql.operations import constraints  # late: it parses SQL
+
         constraints.add_constraints(self.target(table, engine=engine), checks)
 
     def drop_constraint(self, table: str, name: str, *, raise_if_not_exists: bool = True) -> None:
         """Take a CHECK constraint away."""
+        from deltasql.operations import constraints  # late: it parses SQL
+
         constraints.drop_constraint(
             self.target(table), name, raise_if_not_exists=raise_if_not_exists
         )

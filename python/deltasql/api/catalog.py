@@ -5,18 +5,17 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from deltasql.api.export_verbs import ExportVerbs
 from deltasql.api.import_verbs import ImportVerbs
-from deltasql.api.inspect.inspector import Inspect
 from deltasql.api.migration import MigrationVerbs
 from deltasql.api.mirror import Mirror
 from deltasql.api.query_verbs import QueryVerbs
 from deltasql.api.table import CatalogTable
 from deltasql.api.transaction import MultiTableTransaction
-from deltasql.api.vacuum import vacuum
 from deltasql.commit.build import follows_another_log
 from deltasql.commit.transaction import Committer
 from deltasql.config import Config
@@ -26,7 +25,6 @@ from deltasql.exceptions import (
     TxnLogTableNotFoundError,
     TxnLogTransactionError,
 )
-from deltasql.migrate.rollback import refuse_return
 from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
 from deltasql.operations.create import refuse_log_of_others, stage_create
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
+    from deltasql.api.inspect.inspector import Inspect
     from deltasql.commit.staged import Staged
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.uri import DeltaSqlUri
@@ -89,7 +88,13 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         self.cache = FileCache(self.config.cache.max_bytes, self.config.cache.max_entries)
         self.mirror = Mirror(self)
         self.committer = Committer(self.store, self.config, self.mirror.foresee)
-        self.inspect = Inspect(self)
+
+    @cached_property
+    def inspect(self) -> Inspect:
+        """What the command line and the console show of the catalog."""
+        from deltasql.api.inspect.inspector import Inspect  # late: it measures, compares, advises
+
+        return Inspect(self)
 
     def __repr__(self) -> str:
         return f"Catalog({str(self.uri)!r})"
@@ -182,6 +187,8 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
 
     def undrop(self, name: str) -> CatalogTable:
         """Bring back the table that was dropped last under this name, unless its log went on."""
+        from deltasql.migrate.rollback import refuse_return  # late: it reads logs
+
         namespace, short = split_table_name(name)
         for table in self.dropped():
             if (table.namespace, table.name) == (namespace, short):
@@ -268,6 +275,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         `options` are those of `deltalake.DeltaTable.vacuum`; by default nothing is deleted yet.
         `engine="spark"` lists on executors for `full`; `on_progress` gets a `Progress`.
         """
+        from deltasql.api.vacuum import vacuum  # late: it reads logs
 
         def commit(operate: Callable[[MultiTableTransaction], None]) -> None:
             with self.begin(one_table=True) as tx:

@@ -5,23 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from deltasql.api.merger import Merger
 from deltasql.engine.arrow import batches
 from deltasql.engine.choose import is_spark_frame
 from deltasql.model.schema_convert import schema_from_any
-from deltasql.operations.delete import stage_delete
-from deltasql.operations.merge import source_rows, stage_merge
-from deltasql.operations.merge_plan import MergeSpec
-from deltasql.operations.new_values import expressions_of
-from deltasql.operations.update import stage_update
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from deltasql.api.merger import Merger
     from deltasql.engine.base import WriteOptions
     from deltasql.model.schema import StructType
     from deltasql.operations.expressions import Flavour
+    from deltasql.operations.merge_plan import MergeSpec
     from deltasql.operations.target import Target
 
 
@@ -44,6 +40,8 @@ class DmlVerbs:
         flavour: Flavour = "datafusion",
     ) -> dict[str, int]:
         """Delete the rows for which a condition is true, all of them without one."""
+        from deltasql.operations.delete import stage_delete  # late: it parses SQL
+
         target = self.target(table, engine=engine)
         return stage_delete(target, predicate, options=options, flavour=flavour)
 
@@ -63,6 +61,10 @@ class DmlVerbs:
 
         `updates` are SQL expressions by column, `new_values` Python values.
         """
+        # late: it parses SQL
+        from deltasql.operations.new_values import expressions_of
+        from deltasql.operations.update import stage_update
+
         return stage_update(
             self.target(table, engine=engine),
             expressions_of(updates, new_values),
@@ -88,6 +90,10 @@ class DmlVerbs:
         flavour: Flavour = "datafusion",
     ) -> Merger:
         """Merge rows into a table: add clauses to the result, then call its `execute`."""
+        # late: it parses SQL
+        from deltasql.api.merger import Merger
+        from deltasql.operations.merge_plan import MergeSpec
+
         rows: Any = source
         schema = source_schema
         if schema is None:
@@ -109,5 +115,7 @@ class DmlVerbs:
         options: WriteOptions | None,
         engine: str | None,
     ) -> dict[str, int]:
+        from deltasql.operations.merge import source_rows, stage_merge  # late: it parses SQL
+
         target = self.target(table, source, engine=engine)
         return stage_merge(target, source_rows(target, source), schema, spec, options=options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.api.import_verbs import settings_for
-from deltasql.migrate.export import export_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,6 +39,8 @@ class ExportVerbs:
 
         `storage_options` are those of the destination. See `deltasql.export_table`.
         """
+        from deltasql.migrate.export import export_table  # late: few processes export a table
+
         return export_table(
             self.store,
             self.resolve(name, fresh=True),

@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.config import StorageSettings
 from deltasql.exceptions import TxnLogConfigError
-from deltasql.migrate.import_run import ImportOptions
-from deltasql.migrate.import_table import import_table
-from deltasql.migrate.import_tree import import_tables
 from deltasql.storage import absolute_location
 from deltasql.uri import join_table_name, split_table_name
 
@@ -52,6 +49,10 @@ class ImportVerbs:
         transaction; `force` drops what stands in the way and goes on without data files that are
         missing; `dry_run` only reports. See docs/guides/migrating.md.
         """
+        # late: few processes import a table
+        from deltasql.migrate.import_run import ImportOptions
+        from deltasql.migrate.import_table import import_table
+
         options = ImportOptions(
             **_named(name, namespace),
             force=force,
@@ -86,6 +87,10 @@ class ImportVerbs:
 
         The folders above a table name its namespace, unless one is given.
         """
+        # late: few processes import a table
+        from deltasql.migrate.import_run import ImportOptions
+        from deltasql.migrate.import_tree import import_tables
+
         options = ImportOptions(
             **_named(None, namespace),
             force=force,

@@ -8,11 +8,6 @@ from typing import TYPE_CHECKING, Any
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
 from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.clock import to_ms
-from deltasql.operations import repair, restore
-from deltasql.operations.clustering import plan_optimize
-from deltasql.operations.optimize import stage_bins
-from deltasql.operations.verify_data import verify_data
-from deltasql.operations.zorder import plan_z_order
 from deltasql.snapshot.snapshot import open_snapshot
 
 if TYPE_CHECKING:
@@ -55,6 +50,10 @@ class MaintainVerbs:
         `on_progress` is told how many new files are done, and of how many. With `dry_run` nothing
         is staged; it returns what would be rewritten.
         """
+        # late: it rewrites files
+        from deltasql.operations.optimize import stage_bins
+        from deltasql.operations.optimize_clustered import plan_optimize
+
         target = self.target(table, engine=engine)
         plan, rewrite = plan_optimize(
             target, partition_filters=partition_filters, target_size=target_size
@@ -80,6 +79,10 @@ class MaintainVerbs:
 
         `on_progress` and `dry_run` are those of `optimize`.
         """
+        # late: it rewrites files
+        from deltasql.operations.optimize import stage_bins
+        from deltasql.operations.zorder import plan_z_order
+
         target = self.target(table, engine=engine)
         plan, rewrite = plan_z_order(
             target, columns, partition_filters=partition_filters, target_size=target_size
@@ -98,6 +101,8 @@ class MaintainVerbs:
         protocol_downgrade_allowed: bool = False,
     ) -> dict[str, int]:
         """Make a table what it was at a version or a moment; returns metrics."""
+        from deltasql.operations import restore  # late: it tells change data
+
         older, parameters = _older(self.snapshot(table), to)
         return restore.restore(
             self.target(table),
@@ -109,6 +114,8 @@ class MaintainVerbs:
 
     def undo(self, table: str) -> dict[str, int]:
         """Take back the last commit of a table; undoing that brings it back."""
+        from deltasql.operations import restore  # late: it tells change data
+
         now = self.snapshot(table)
         before = _at_version(now, restore.version_before(now))
         return restore.undo(self.target(table), before)
@@ -117,10 +124,14 @@ class MaintainVerbs:
         self, table: str, *, checks: DataChecks = "counts", engine: str | None = None
     ) -> DataReport:
         """Compare every live file, and its rows, with what the log tells; changes nothing."""
+        from deltasql.operations.verify_data import verify_data  # late: it reads rows
+
         return verify_data(self.target(table, engine=engine), checks=checks)
 
     def repair(self, table: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Take files out of the table that are gone from storage; returns which."""
+        from deltasql.operations import repair  # late: it lists files
+
         return repair.repair(self.target(table), dry_run=dry_run)
 
 

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 from deltasql.commit.build import does_not_follow
 from deltasql.exceptions import TxnLogTableNotFoundError
-from deltasql.migrate.cutover import cutover
-from deltasql.migrate.follow import follow, refresh
-from deltasql.migrate.rollback import rollback, table_to_leave
 from deltasql.uri import join_table_name, split_table_name
 
 if TYPE_CHECKING:
@@ -52,6 +49,8 @@ class MigrationVerbs:
         The first call loads its log, each later one appends what is new. Nothing is ever written
         to the log or its data. A table that follows already may be given by its name.
         """
+        from deltasql.migrate.follow import follow  # late: few tables follow a log
+
         known = self._followed(source)
         if known is not None:
             return self.refresh(known, batch_size=batch_size, on_progress=on_progress)
@@ -78,6 +77,8 @@ class MigrationVerbs:
         on_progress: OnProgress | None = None,
     ) -> FollowReport:
         """Bring a table that follows a log of others up to it."""
+        from deltasql.migrate.follow import refresh  # late: few tables follow a log
+
         table = self.resolve(name, fresh=True)
         if not table.is_following:
             raise does_not_follow(table)
@@ -104,6 +105,8 @@ class MigrationVerbs:
         Catches up with the log, compares the two, and turns in-commit timestamps on with one
         commit: stock writers by path are refused from then on. Repeat it after an interruption.
         """
+        from deltasql.migrate.cutover import cutover  # late: once in the life of a table
+
         report = cutover(
             self.store,
             self.resolve(name, fresh=True),
@@ -130,6 +133,9 @@ class MigrationVerbs:
         Writers by path go on where SQL ended; in-commit timestamps, which keep them out, are
         dropped if SQL had turned them on. No file is deleted. Repeat it after an interruption.
         """
+        # late: once in the life of a table
+        from deltasql.migrate.rollback import rollback, table_to_leave
+
         report = rollback(
             self.store,
             self.mirror.publisher,

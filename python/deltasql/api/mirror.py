@@ -9,21 +9,12 @@ from deltasql.commit.build import follows_another_log
 from deltasql.engine.choose import open_engine
 from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError, VersionNotFoundError
 from deltasql.exceptions.prefixes import KERNEL_ERROR
-from deltasql.migrate.foreign import adopt, reject
 from deltasql.mirror import status, targets
-from deltasql.mirror.checkpoint import write_checkpoint
 from deltasql.mirror.cleanup import clean_log
-from deltasql.mirror.compact import compact_log
-from deltasql.mirror.duckdb_catalog import refresh_catalogs
 from deltasql.mirror.maintain import DEFAULT
-from deltasql.mirror.manifest import write_manifests
 from deltasql.mirror.publish import NO_WISHES, Publisher
 from deltasql.mirror.publisher import BackgroundPublisher
-from deltasql.mirror.reconcile import Reconciler
-from deltasql.mirror.repair import plan_repair, repair
-from deltasql.mirror.verify import SAMPLE, chosen_versions, verify_table
 from deltasql.model.progress import Meter
-from deltasql.operations.verify_data import verify_snapshot
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
 
@@ -120,6 +111,9 @@ class Mirror:
     def names_changed(self) -> None:
         """Show tables under the names they have now, where views of them are kept."""
         if self.mode != "off":
+            # late: few catalogs have views
+            from deltasql.mirror.duckdb_catalog import refresh_catalogs
+
             refresh_catalogs(self._catalog.store, self._catalog.config)
 
     # How it stands
@@ -195,6 +189,8 @@ class Mirror:
         on_progress: Callable[[Step], None] | None = None,
     ) -> int:
         """Reconcile until `stop` is set, or once; returns how many versions were published."""
+        from deltasql.mirror.reconcile import Reconciler  # late: a process of its own runs it
+
         catalog = self._catalog
         reconciler = Reconciler(
             catalog.store, catalog.config, on_progress=on_progress, publisher=self.publisher
@@ -208,7 +204,7 @@ class Mirror:
         table: str | None = None,
         *,
         versions: Versions = "head",
-        sample: int = SAMPLE,
+        sample: int = 20,
         with_deltalake: bool = True,
         checkpoints: bool = True,
         data: DataChecks | bool = False,
@@ -226,6 +222,9 @@ class Mirror:
 
         A commit that another writer put there shuts the mirror of its table, not the table.
         """
+        # late: it reads logs and checkpoints
+        from deltasql.mirror.verify import chosen_versions, verify_table
+
         reports = []
         for each in self._logs(table, target):
             meter = Meter(each.table.full_name, on_progress)
@@ -259,6 +258,8 @@ class Mirror:
         engine: str | None,
         meter: Meter,
     ) -> Iterator[DataReport]:
+        from deltasql.operations.verify_data import verify_snapshot  # late: it reads rows
+
         catalog = self._catalog
         with open_engine(catalog.config, name=engine) as opened:
             for version in versions:
@@ -298,6 +299,8 @@ class Mirror:
 
         With `dry_run` nothing is changed: the report has what would be written.
         """
+        from deltasql.mirror.repair import plan_repair, repair  # late: it reads logs
+
         chosen = self._writable_log(table, target)
         storage, meter = self._storage(chosen), Meter(chosen.table.full_name, on_progress)
         work = plan_repair if dry_run else repair
@@ -312,6 +315,8 @@ class Mirror:
         self, table: str, *, target: str = targets.OWN, version: int | None = None
     ) -> CheckpointInfo:
         """Publish what is missing, then write a checkpoint of a version, or of the latest."""
+        from deltasql.mirror.checkpoint import write_checkpoint  # late: it writes Parquet
+
         self.publish(table)
         chosen = self._writable_log(table, target)
         wanted = chosen.published_version if version is None else version
@@ -319,6 +324,8 @@ class Mirror:
 
     def compact_log(self, table: str, first: int, last: int) -> None:
         """Publish what is missing, then write the versions first..last as one file, too."""
+        from deltasql.mirror.compact import compact_log  # late: few logs are compacted
+
         self.publish(table)
         own = self._writable_log(table, targets.OWN)
         if last > own.published_version:
@@ -340,6 +347,8 @@ class Mirror:
 
     def write_manifests(self, snapshot: Snapshot) -> list[str]:
         """List a version's data files in `_symlink_format_manifest`, for engines without Delta."""
+        from deltasql.mirror.manifest import write_manifests  # late: few tables have manifests
+
         settings = self._catalog.config.storage
         if snapshot.table.is_following:
             raise follows_another_log(snapshot.table)
@@ -347,6 +356,8 @@ class Mirror:
 
     def adopt(self, table: str) -> ForeignReport:
         """Import the commits that another writer put into a table's log past SQL."""
+        from deltasql.migrate.foreign import adopt  # late: it reads logs
+
         own = self._writable_log(table, targets.OWN)
         catalog = self._catalog
         report = adopt(catalog.store, catalog.committer, own.table, self._storage(own))
@@ -355,6 +366,8 @@ class Mirror:
 
     def reject(self, table: str, *, dry_run: bool = False) -> ForeignReport:
         """Keep the commits of another writer aside and publish SQL's in their place."""
+        from deltasql.migrate.foreign import reject  # late: it reads logs
+
         own = self._writable_log(table, targets.OWN)
         report = reject(self._catalog.store, own.table, self._storage(own), dry_run=dry_run)
         if not dry_run:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from deltasql.api.changes import ChangeCursor, changes
-from deltasql.api.sql import query
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
     from deltasql.api.catalog import Catalog
+    from deltasql.api.changes import ChangeCursor
     from deltasql.store.records import TableRow
 
 
@@ -36,6 +34,8 @@ class QueryVerbs:
         `crm.sales` is a table of a namespace, `sales@3` a version, `sales@'2024-05-01'` a moment.
         See `deltasql.api.sql.query`.
         """
+        from deltasql.api.sql import query  # late: it parses SQL
+
         return query(
             cast("Catalog", self), sql, limit=limit, timeout=timeout, batch_rows=batch_rows
         )
@@ -53,6 +53,8 @@ class QueryVerbs:
 
         The first and the last version are included. See `deltasql.api.changes.changes`.
         """
+        from deltasql.api.changes import changes  # late: it reads rows
+
         row = self.resolve(table, fresh=True)
         return changes(
             cast("Catalog", self),
@@ -75,5 +77,7 @@ class QueryVerbs:
 
         `start` is "snapshot", the first version wanted, or the `position` of another cursor.
         """
+        from deltasql.api.changes import ChangeCursor  # late: it reads rows
+
         row = self.resolve(table, fresh=True)
         return ChangeCursor(cast("Catalog", self), row, start, columns=columns, predicate=predicate)

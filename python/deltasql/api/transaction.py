@@ -13,7 +13,7 @@ from deltasql.api.raw.arguments import check_hooks, check_unsigned
 from deltasql.api.raw.properties import with_custom_metadata
 from deltasql.api.verbs import Verbs
 from deltasql.commit.staged import ReadSet, Staged, actions_from
-from deltasql.engine.choose import is_spark_frame, open_engine
+from deltasql.engine.choose import is_rows, is_spark_frame, open_engine
 from deltasql.exceptions import (
     CommitConflictError,
     InvalidActionError,
@@ -28,7 +28,6 @@ from deltasql.model.actions import CommitInfo, SetTransaction
 from deltasql.model.clock import now_ms
 from deltasql.operations import clustering
 from deltasql.operations.target import Target
-from deltasql.operations.write import is_rows
 from deltasql.phases import reached
 from deltasql.snapshot.moment import Moment
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot

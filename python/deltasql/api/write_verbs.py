@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TableExistsError
 from deltasql.exceptions.prefixes import GENERIC_ERROR
-from deltasql.operations.read import read_rows
-from deltasql.operations.write import check_modes, rows_to_write, schema_to_create, stage_write
 from deltasql.storage.location import location_url
 
 if TYPE_CHECKING:
@@ -62,6 +60,14 @@ class WriteVerbs:
         the files are written; `engine` is `duckdb` or `spark`. A table that does not exist is
         created; the last four are for such a one. Returns deltalake's metrics.
         """
+        # late: who stages files that others wrote needs no Parquet and no SQL
+        from deltasql.operations.write import (
+            check_modes,
+            rows_to_write,
+            schema_to_create,
+            stage_write,
+        )
+
         check_modes(mode, schema_mode)
         rows = data
         if not self.has_table(table):
@@ -118,4 +124,6 @@ class WriteVerbs:
         engine: str | None = None,
     ) -> pa.RecordBatchReader:
         """Return the same rows batch by batch, as long as the transaction is open."""
+        from deltasql.operations.read import read_rows  # late: it parses SQL
+
         return read_rows(self.target(table, engine=engine), columns, predicate)

@@ -16,6 +16,14 @@ def is_spark_frame(data: object) -> bool:
     return type(data).__module__.startswith("pyspark.") and hasattr(data, "sparkSession")
 
 
+def is_rows(data: object) -> bool:
+    """Tell whether something is rows, and not actions of the log."""
+    if isinstance(data, list | tuple):
+        return bool(data) and is_rows(data[0])
+    interfaces = ("__arrow_c_stream__", "__arrow_c_array__", "to_arrow_reader")
+    return is_spark_frame(data) or any(hasattr(data, name) for name in interfaces)
+
+
 def open_engine(config: Config, *, data: object = None, name: str | None = None) -> Engine:
     """Return an engine that is not started yet; close it, or use `with`.
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 Versions = Literal["head", "all", "sample"] | Sequence[int]
-SAMPLE = 20
 # What deltalake can open; a table that asks for more is left to other readers.
 STOCK_READER_FEATURES = frozenset(
     {"columnMapping", "timestampNtz", "deletionVectors", "v2Checkpoint"}
@@ -149,7 +148,7 @@ def verify_table(
     storage: Storage,
     *,
     versions: Versions = "head",
-    sample: int = SAMPLE,
+    sample: int = 20,
     with_deltalake: bool = True,
     checkpoints: bool = True,
     storage_options: Mapping[str, str] | None = None,
@@ -253,7 +252,7 @@ def missing_versions(listing: LogListing | None, low: int, last: int) -> list[in
     return [each for each in range(start, last + 1) if each not in listing.commits]
 
 
-def chosen_versions(versions: Versions, first: int, last: int, sample: int = SAMPLE) -> list[int]:
+def chosen_versions(versions: Versions, first: int, last: int, sample: int = 20) -> list[int]:
     """Return the versions that are meant; a sample is spread evenly, both ends among it.
 
     >>> chosen_versions("sample", 3, 100, sample=4), chosen_versions("sample", 0, 2)

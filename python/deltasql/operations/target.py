@@ -17,7 +17,6 @@ from deltasql.exceptions import TxnLogError, TxnLogTransactionError
 from deltasql.model.actions import RemoveFile
 from deltasql.model.clustering import DOMAIN, FEATURE, check_clustered, clustered_by
 from deltasql.model.file_stats import read_stats
-from deltasql.model.predicate import Predicate, parse_predicate
 from deltasql.model.protocol import writer_features
 from deltasql.model.schema import StructType, column_mapping_mode
 from deltasql.phases import reached
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.engine.base import Engine
     from deltasql.model.actions import AddFile, Metadata, Protocol
+    from deltasql.model.predicate import Predicate
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
 
@@ -111,6 +111,8 @@ class Target:
 
     def predicate(self, text: object) -> Predicate:
         """Parse SQL text or deltalake's filter lists against the schema of this moment."""
+        from deltasql.model.predicate import parse_predicate  # late: sqlglot is large
+
         mode = column_mapping_mode(self.configuration)
         return parse_predicate(text, self.schema, self.partition_columns, mode)
 

@@ -130,14 +130,6 @@ def check_modes(mode: str, schema_mode: str | None = None) -> None:
         )
 
 
-def is_rows(data: object) -> bool:
-    """Tell whether something is rows, and not actions of the log."""
-    if isinstance(data, list | tuple):
-        return bool(data) and is_rows(data[0])
-    interfaces = ("__arrow_c_stream__", "__arrow_c_array__", "to_arrow_reader")
-    return is_spark_frame(data) or any(hasattr(data, name) for name in interfaces)
-
-
 def rows_to_write(data: object) -> Any:
     """Return rows that know their `schema` and can be written: a Spark frame, or a reader."""
     return data if is_spark_frame(data) else batches(data)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltasql.snapshot.files import SCHEMAS, from_arrow, from_rows, to_arrow
 
@@ -104,6 +103,8 @@ def _refresh(snapshot: Snapshot, columns: Columns, entry: _Entry) -> pa.Table:
     )
     files = entry.files
     if removed:
+        import pyarrow.compute as pc  # late: a list that is read for the first time needs none
+
         gone = pa.array([row[0] for row in removed], pa.int64())
         files = files.filter(pc.invert(pc.is_in(files["file_id"], value_set=gone)))
     if snapshot.next_file_id > entry.next_file_id:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TxnLogTableNotFoundError, VersionNotFoundError
 from deltasql.model.clock import from_ms, to_ms
-from deltasql.model.predicate import Predicate, parse_predicate
 from deltasql.model.protocol import check_readable
 from deltasql.model.schema import StructType, column_mapping_mode
 from deltasql.snapshot.scan import Scan
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction
+    from deltasql.model.predicate import Predicate
     from deltasql.snapshot.cache import FileCache
     from deltasql.store.records import SkippingColumn
     from deltasql.store.store import Store
@@ -127,6 +127,9 @@ class Snapshot:
 
     def predicate(self, text: object) -> Predicate:
         """Parse SQL text or deltalake's filter lists against this schema."""
+        # late: sqlglot is large, and a list of all files needs no parser
+        from deltasql.model.predicate import Predicate, parse_predicate
+
         if isinstance(text, Predicate):
             return text
         return parse_predicate(

@@ -12,10 +12,10 @@ from deltasql.engine.addresses import root_address
 from deltasql.model.clock import now_ms
 from deltasql.model.clustering import column_names
 from deltasql.model.predicate import PredicateDialect
-from deltasql.operations.clustering import plan_optimize
 from deltasql.operations.expressions import Scope
 from deltasql.operations.info import tell
 from deltasql.operations.optimize import stage_bins
+from deltasql.operations.optimize_clustered import plan_optimize
 from deltasql.operations.zorder import plan_z_order
 from deltasql.spark.errors import analysis_error, argument_error
 from deltasql.spark.session import spark_location
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from deltasql.operations.clustering import Rewrite
     from deltasql.operations.optimize import Compaction
+    from deltasql.operations.optimize_clustered import Rewrite
     from deltasql.operations.target import Target
 
 _FILES = "struct<min:bigint,max:bigint,avg:double,totalFiles:bigint,totalSize:bigint>"

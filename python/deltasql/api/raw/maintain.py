@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.api.raw.arguments import check_unsigned, unsigned
 from deltasql.api.raw.base import RawBase, end_version_error
 from deltasql.api.raw.properties import write_options
-from deltasql.api.vacuum import vacuum
 from deltasql.exceptions import VersionNotFoundError
-from deltasql.operations.clustering import plan_optimize
-from deltasql.operations.optimize import stage_bins
-from deltasql.operations.zorder import plan_z_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +46,9 @@ class MaintainSide(RawBase):
 
         How many tasks run at once, and where they spill, is a matter of the engine's settings.
         """
+        # late: it rewrites files
+        from deltasql.operations.optimize_clustered import plan_optimize
+
         check_unsigned(target_size, max_concurrent_tasks, max_spill_size, max_temp_directory_size)
 
         def plan(target: Target) -> tuple[Compaction, Rewrite | None]:
@@ -79,6 +78,8 @@ class MaintainSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
         """Bring rows that are near in several columns into the same files; metrics as JSON."""
+        from deltasql.operations.zorder import plan_z_order  # late: it rewrites files
+
         check_unsigned(target_size, max_concurrent_tasks, max_spill_size, max_temp_directory_size)
 
         def plan(target: Target) -> tuple[Compaction, Rewrite | None]:
@@ -106,6 +107,8 @@ class MaintainSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None,
     ) -> str:
         """Rewrite bins of files, in one commit or in one whenever an interval is over."""
+        from deltasql.operations.optimize import stage_bins  # late: it rewrites files
+
         check_unsigned(interval_s)
         first, made = self.snapshot, None
         while made is None or made[0].bins:
@@ -193,6 +196,8 @@ class MaintainSide(RawBase):
         keep_versions: list[int] | None = None,
     ) -> list[str]:
         """Delete files that no retained version needs; returns their names."""
+        from deltasql.api.vacuum import vacuum  # late: it reads logs
+
         if retention_hours is not None:
             operator.index(retention_hours)  # refuses what is no whole number
         kept = None if keep_versions is None else [unsigned(version) for version in keep_versions]
