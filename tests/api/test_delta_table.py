@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import pickle
-import subprocess
-import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -183,19 +181,6 @@ def test_opening_takes_two_statements(uri: str, monkeypatch: pytest.MonkeyPatch)
         table = DeltaTable(uri, **arguments)
         assert table.version() == arguments.get("version", 2)
         assert len(asked) == 2, asked
-
-
-def test_opening_imports_no_engine(sqlite_address: Address) -> None:
-    uri = sqlite_address("sales")
-    write_deltalake(uri, numbers(1))
-    code = (
-        "import sys, deltasql; table = deltasql.DeltaTable(sys.argv[1]); table.file_uris();"
-        "print(sorted({'duckdb', 'pandas', 'polars', 'pyspark'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, uri], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
 
 
 # Tables that are not there

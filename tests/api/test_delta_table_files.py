@@ -63,6 +63,14 @@ def test_files_come_in_the_order_of_deltalake(partitioned: str) -> None:
     assert paths == stock.get_add_actions()["path"].to_pylist()
 
 
+def test_many_files_come_in_the_same_order_as_few(
+    visits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = DeltaTable(visits).file_uris()
+    monkeypatch.setattr("deltasql.api.raw.files._FEW_FILES", 0)
+    assert DeltaTable(visits).file_uris() == few
+
+
 def test_partitions_are_those_of_deltalake(partitioned: str) -> None:
     own, stock = both(partitioned)
     assert own._table.get_active_partitions() == stock._table.get_active_partitions()

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from deltasql.engine.base import COMMIT_VERSION
 from deltasql.engine.choose import open_engine
 from deltasql.exceptions import TableChangedError, VersionNotFoundError
 from deltasql.model.json_text import load_json
 from deltasql.operations.change_log import VersionChanges, changed_files, physical_partitioning
-from deltasql.operations.changes import COMMIT_VERSION, ChangeFeed
+from deltasql.operations.changes import ChangeFeed
 from deltasql.snapshot.snapshot import open_snapshot
 
 if TYPE_CHECKING:

@@ -30,6 +30,8 @@ DROPPED = "__deltasql_dropped"
 """Column of changes: whether a row goes, or else gets new values."""
 CHANGE_TYPE = "_change_type"
 """Column of change data: insert, delete, update_preimage or update_postimage."""
+COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
+"""Columns of a change feed: which commit changed a row, and when."""
 
 EVERY_COLUMN = "*"
 """In options by column: all those that have none of their own."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from deltasql import _core
-from deltasql.engine.base import CHANGE_TYPE, FILE
+from deltasql.engine.base import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, FILE
 from deltasql.engine.live_files import LiveFiles
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.predicate import parse_predicate
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from deltasql.operations.change_log import ChangedFile
     from deltasql.snapshot.snapshot import Snapshot
 
-COMMIT_VERSION = "_commit_version"
-COMMIT_TIMESTAMP = "_commit_timestamp"
 FEED_FIELDS = (
     StructField(CHANGE_TYPE, "string"),
     StructField(COMMIT_VERSION, "long"),

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from arro3.core import RecordBatchReader
 
-from deltasql.api.changes import changes
 from deltasql.api.raw.arguments import check_list, check_unsigned
 from deltasql.api.raw.base import RawBase
-from deltasql.engine.base import CHANGE_TYPE
+from deltasql.engine.base import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from deltasql.engine.choose import open_engine
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
 from deltasql.model.clock import from_ms, now_ms, to_ms
-from deltasql.operations.changes import COMMIT_TIMESTAMP, COMMIT_VERSION, ChangeFeed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from deltasql.operations.changes import ChangeFeed
 
 _ENABLED = "delta.enableChangeDataFeed"
 _VIEWS = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
@@ -46,6 +46,8 @@ class CdfSide(RawBase):
 
         Versions and moments both limit what is read, where both are given.
         """
+        from deltasql.operations.changes import ChangeFeed  # late: it parses SQL
+
         check_unsigned(starting_version, ending_version)
         check_list(columns)
         begins, ends = _moment(starting_timestamp), _moment(ending_timestamp)
@@ -84,6 +86,8 @@ class CdfSide(RawBase):
         predicate: str | None = None,
     ) -> pa.RecordBatchReader:
         """Stream what versions changed, also of a table without change data."""
+        from deltasql.api.changes import changes  # late: it reads rows
+
         return changes(
             self.catalog, self.row, from_version, to_version, columns=columns, predicate=predicate
         )

@@ -5,93 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.merger import quoted
-from deltasql.api.raw.arguments import check_mapping, check_text_given, check_texts, check_unsigned
+from deltasql.api.raw.arguments import check_text_given, check_texts, check_unsigned
 from deltasql.api.raw.base import RawBase
 from deltasql.api.raw.properties import write_options
 from deltasql.model.schema_convert import schema_from_any
-from deltasql.operations.merge import source_rows, stage_merge
-from deltasql.operations.merge_plan import Clause, MergeSpec
-from deltasql.operations.write_schema import partitions_behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deltalake import CommitProperties, PostCommitHookProperties, WriterProperties
 
+    from deltasql.api.raw.merge_builder import MergeBuilder
     from deltasql.api.transaction import MultiTableTransaction
-
-
-class MergeBuilder:
-    """Gathers the clauses of a merge: what deltalake's TableMerger calls a PyMergeBuilder."""
-
-    def __init__(
-        self,
-        source: object,
-        arrow_schema: Any,
-        spec: MergeSpec,
-        writer_properties: WriterProperties | None,
-        commit_properties: CommitProperties | None,
-        post_commithook_properties: PostCommitHookProperties | None,
-    ) -> None:
-        self.source, self.arrow_schema, self.spec = source, arrow_schema, spec
-        self.writer_properties = writer_properties
-        self.commit_properties = commit_properties
-        self.post_commithook_properties = post_commithook_properties
-
-    @property
-    def source_alias(self) -> str | None:
-        return self.spec.source_alias
-
-    @property
-    def target_alias(self) -> str | None:
-        return self.spec.target_alias
-
-    @property
-    def merge_schema(self) -> bool:
-        return self.spec.merge_schema
-
-    def when_matched_update(self, updates: Mapping[str, str], predicate: str | None) -> None:
-        _check_clause(updates, predicate)
-        self.spec.matched.append(Clause("update", predicate, self._readable(updates)))
-
-    def when_matched_delete(self, predicate: str | None) -> None:
-        check_texts(predicate)
-        self.spec.matched.append(Clause("delete", predicate))
-
-    def when_not_matched_insert(self, updates: Mapping[str, str], predicate: str | None) -> None:
-        _check_clause(updates, predicate)
-        self.spec.not_matched.append(Clause("insert", predicate, self._readable(updates)))
-
-    def when_not_matched_by_source_update(
-        self, updates: Mapping[str, str], predicate: str | None
-    ) -> None:
-        _check_clause(updates, predicate)
-        self.spec.not_matched_by_source.append(Clause("update", predicate, dict(updates)))
-
-    def when_not_matched_by_source_delete(self, predicate: str | None) -> None:
-        check_texts(predicate)
-        self.spec.not_matched_by_source.append(Clause("delete", predicate))
-
-    def _readable(self, updates: Mapping[str, str]) -> dict[str, str]:
-        """Escape backquotes in names: deltalake's `..._all` writes them as they are."""
-        names = [field.name for field in self.arrow_schema if "`" in field.name]
-        if not names:
-            return dict(updates)
-        spelled = {f"`{name}`": quoted(name) for name in names}
-
-        def escaped(text: str) -> str:
-            relation, dot, name = text.partition(".`")
-            if dot and f"`{name}" in spelled:
-                return f"{relation}.{spelled[f'`{name}']}"
-            return spelled.get(text, text)
-
-        return {escaped(name): escaped(value) for name, value in updates.items()}
-
-
-def _check_clause(updates: Mapping[str, str], predicate: str | None) -> None:
-    check_mapping(updates)
-    check_texts(predicate)
 
 
 class DmlSide(RawBase):
@@ -156,6 +81,10 @@ class DmlSide(RawBase):
         max_temp_directory_size: int | None = None,
     ) -> MergeBuilder:
         """Begin a merge; the engine streams and spills by the settings of the catalog."""
+        # late: it parses SQL
+        from deltasql.api.raw.merge_builder import MergeBuilder
+        from deltasql.operations.merge_plan import MergeSpec
+
         check_text_given(predicate)
         check_texts(source_alias, target_alias)
         check_unsigned(max_spill_size, max_temp_directory_size)
@@ -171,6 +100,9 @@ class DmlSide(RawBase):
 
     def merge_execute(self, merge_builder: MergeBuilder) -> str:
         """Run a merge; the metrics come as JSON."""
+        # late: it parses SQL
+        from deltasql.operations.merge import source_rows, stage_merge
+        from deltasql.operations.write_schema import partitions_behind
 
         def operate(tx: MultiTableTransaction) -> dict[str, int]:
             target = tx.target(self.name)

@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import pyarrow.compute as pc
 from arro3.core import RecordBatchReader, Table
 
 from deltasql.api.raw.arguments import check_columns, check_partition_values
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     Pruning = str | Sequence[Any] | exp.Expr
+
+_FEW_FILES = 10_000
 
 
 class FilesSide(RawBase):
@@ -46,11 +47,11 @@ class FilesSide(RawBase):
     def file_uris(self, file_pruning_predicate: Pruning | None = None) -> list[str]:
         """Return the address of every file: plain paths of local files, else URLs."""
         if file_pruning_predicate is None:
-            listed = in_log_order(self.snapshot.file_paths())
+            paths = _paths_in_log_order(self.snapshot.file_paths())
         else:
             self._check_values(file_pruning_predicate)
-            listed = self.listed(file_pruning_predicate)
-        return data_addresses(self.row.location, listed["path"].to_pylist())
+            paths = self.listed(file_pruning_predicate)["path"].to_pylist()
+        return data_addresses(self.row.location, paths)
 
     def get_add_file_sizes(self) -> dict[str, int]:
         """Return the size of every file by its name in the table's folder."""
@@ -60,6 +61,8 @@ class FilesSide(RawBase):
 
     def count_records(self) -> int:
         """Return the sum of the rows that statistics tell of."""
+        import pyarrow.compute as pc  # late: a list of files needs none
+
         return int(pc.sum(self.snapshot.file_paths()["num_records"]).as_py() or 0)
 
     def get_active_partitions(
@@ -138,3 +141,14 @@ def in_log_order(listed: pa.Table) -> pa.Table:
     if listed.num_rows < 2:
         return listed
     return listed.sort_by([("added_version", "descending"), ("path", "ascending")])
+
+
+def _paths_in_log_order(listed: pa.Table) -> list[str]:
+    paths: list[str]
+    # To sort, Arrow imports pyarrow.compute: that costs more than the sorting of a few paths.
+    if listed.num_rows > _FEW_FILES:
+        paths = in_log_order(listed)["path"].to_pylist()
+        return paths
+    commits, paths = listed["added_version"].to_pylist(), listed["path"].to_pylist()
+    newest_first = sorted(zip(commits, paths, strict=True), key=lambda file: (-file[0], file[1]))
+    return [path for _, path in newest_first]

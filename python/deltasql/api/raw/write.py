@@ -8,9 +8,6 @@ from deltasql.api.raw.base import RawBase
 from deltasql.api.raw.properties import write_options
 from deltasql.exceptions import TableExistsError
 from deltasql.exceptions.prefixes import GENERIC_ERROR
-from deltasql.operations.add_actions import stage_actions
-from deltasql.operations.write import check_modes
-from deltasql.operations.write_schema import partitions_behind
 from deltasql.storage.location import location_url
 
 if TYPE_CHECKING:
@@ -44,6 +41,10 @@ class WriteSide(RawBase):
 
         As in deltalake, name, description and configuration are for new tables only.
         """
+        # late: who only opens a table needs no Parquet and no SQL
+        from deltasql.operations.write import check_modes
+        from deltasql.operations.write_schema import partitions_behind
+
         check_modes(mode, schema_mode)
         if mode == "error":
             raise TableExistsError(
@@ -80,6 +81,7 @@ class WriteSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
         """Commit files that somebody else wrote; with `overwrite` they replace what is there."""
+        from deltasql.operations.add_actions import stage_actions  # late: it parses SQL
 
         def operate(tx: MultiTableTransaction) -> None:
             stage_actions(

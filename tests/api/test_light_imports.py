@@ -1,0 +1,90 @@
+"""What a process imports to open, list and commit: nothing that only other verbs need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import deltasql
+from deltasql import AddFile
+
+if TYPE_CHECKING:
+    from tests.api.conftest import Address
+
+# Each of them is an import of many milliseconds, or of many modules, for verbs of its own.
+HEAVY = (
+    "adbc_driver_manager",
+    "duckdb",
+    "obstore",
+    "pandas",
+    "polars",
+    "psycopg",
+    "pyarrow.compute",
+    "pyarrow.dataset",
+    "pyarrow.fs",
+    "pyarrow.json",
+    "pyarrow.parquet",
+    "pyspark",
+    "sqlglot",
+    "deltasql.api.inspect",
+    "deltasql.engine.parquet",
+    "deltasql.migrate",
+    "deltasql.mirror.checkpoint",
+    "deltasql.mirror.read_checkpoint",
+    "deltasql.operations.write",
+)
+SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
+FILES = 1_200  # enough for a list in bulk
+
+OPEN_AND_LIST = """
+snapshot = deltasql.connect(catalog).table("sales").snapshot()
+assert list(snapshot.schema.names) == ["id"] and snapshot.protocol
+assert len(snapshot.file_paths()) == 1_200
+"""
+COMMIT = """
+file = deltasql.AddFile(path="new.parquet", partition_values={}, size=1, modification_time=0)
+with deltasql.begin(catalog) as tx:
+    tx.stage_table("sales", [file])
+assert tx.versions == {"sales": 2}
+"""
+DELTA_TABLE = """
+table = deltasql.DeltaTable(address)
+assert table.version() == 1 and [field.name for field in table.schema().fields] == ["id"]
+assert len(table.file_uris()) == 1_200
+"""
+
+
+def added(number: int) -> AddFile:
+    return AddFile(path=f"{number}.parquet", partition_values={}, size=1, modification_time=0)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(OPEN_AND_LIST, id="open-and-list"),
+        pytest.param(COMMIT, id="commit-a-staged-file"),
+        pytest.param(DELTA_TABLE, id="delta-table"),
+    ],
+)
+@pytest.mark.parametrize("mirror", ["off", "sync"])
+def test_nothing_heavy_is_imported_to(code: str, mirror: str, sqlite_address: Address) -> None:
+    address = f"{sqlite_address('sales')}&mirror={mirror}"
+    catalog = address.replace("table=sales&", "")
+    with deltasql.connect(catalog) as opened:
+        opened.create_table("sales", SCHEMA)
+        with opened.begin() as tx:
+            tx.stage_table("sales", [added(number) for number in range(FILES)])
+    script = (
+        "import sys, deltasql\ncatalog, address, *heavy = sys.argv[1:]\n"
+        f"{code}\nprint(*sorted(set(heavy) & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, catalog, address, *HEAVY],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("", "")
