@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import fcntl
+import itertools
 import os
 import sqlite3
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
-from typing import TYPE_CHECKING
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import deltasql
+from deltasql.store.file_lock import try_lock
+from deltasql.store.sqlite import SqliteDialect, SqliteSession, _Borrowed
 from deltasql.store.sqlite_gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import FrameType
 
     from deltasql.uri import DeltaSqlUri
 
@@ -32,9 +39,10 @@ def connected(folder: Path) -> sqlite3.Connection:
 
 def enter(gate: Gate, connection: sqlite3.Connection) -> None:
     """Begin, and let other threads begin as well."""
-    turn = gate.enter(connection)
-    assert turn is not None
-    turn.release()
+    try:
+        gate.enter(connection)
+    finally:
+        gate.leave()
 
 
 @pytest.fixture
@@ -113,16 +121,20 @@ def test_thread_whose_time_is_up_behind_another_gets_sqlites_own_error(
 ) -> None:
     gate, other = Gate(f"{tmp_path}/meta.db-queue", 0.05), connected(tmp_path)
     other.execute("BEGIN IMMEDIATE")
-    with gate._threads, pytest.raises(sqlite3.OperationalError, match="locked"):
-        enter(gate, connection)
+    with (
+        ThreadPoolExecutor(1) as thread,
+        gate._threads,
+        pytest.raises(sqlite3.OperationalError, match="locked"),
+    ):
+        thread.submit(enter, gate, connection).result()
     other.close()
-    assert gate._threads.acquire(blocking=False)
 
 
 def test_threads_wait_until_the_transaction_of_another_is_over(
     tmp_path: Path, connection: sqlite3.Connection, gate: Gate
 ) -> None:
-    turn, begun = gate.enter(connection), threading.Event()
+    begun = threading.Event()
+    gate.enter(connection)
 
     def write() -> None:
         own = connected(tmp_path)
@@ -134,8 +146,7 @@ def test_threads_wait_until_the_transaction_of_another_is_over(
     waiting.start()
     assert not begun.wait(0.1)
     connection.execute("COMMIT")
-    assert turn is not None
-    turn.release()
+    gate.leave()
     waiting.join(LONG_S / 2)
     assert begun.is_set()
 
@@ -206,3 +217,72 @@ def test_session_lets_the_next_thread_on_however_it_ends(
                 getattr(session, ends)()
         with ThreadPoolExecutor(1) as other:
             other.submit(catalog.create_namespace, "other").result(timeout=10)
+
+
+_ON_THE_WAY = {
+    each.__code__
+    for owner in (Gate, SqliteSession, _Borrowed)
+    for each in vars(owner).values()
+    if isinstance(each, FunctionType)
+} | {try_lock.__code__}
+
+
+@contextlib.contextmanager
+def interrupted(at: int) -> Iterator[None]:
+    """Be interrupted at the n-th place on the way through the gate where Python looks for it."""
+    places = itertools.count()
+
+    def local(frame: FrameType, event: str, _: object) -> Any:
+        before = frame.f_lasti if event == "call" else last.get(frame, 0)
+        last[frame] = frame.f_lasti
+        looks = event == "call" or dis.opname[frame.f_code.co_code[before]] in _LOOKS
+        if event in ("call", "opcode") and looks and next(places) == at:
+            raise KeyboardInterrupt
+        return local
+
+    def start(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code not in _ON_THE_WAY:
+            return None
+        frame.f_trace_opcodes = True
+        return local(frame, event, None)
+
+    last: dict[FrameType, int] = {}
+    sys.settrace(start)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+        last.clear()
+
+
+_LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback", "left"])
+def test_interrupt_at_any_instant_leaves_the_way_free(sqlite_uri: DeltaSqlUri, ends: str) -> None:
+    with (
+        deltasql.connect(sqlite_uri, store={"busy_timeout_ms": 60_000}) as catalog,
+        ThreadPoolExecutor(1) as other,
+    ):
+
+        def write() -> None:
+            dialect._gate._turn_ends = 0.0  # by way of the line
+            with dialect.session() as session:
+                session.begin()
+                if ends != "left":
+                    getattr(session, ends)()
+
+        dialect = catalog.store.dialect
+        assert isinstance(dialect, SqliteDialect)
+        for at in itertools.count():
+            try:
+                with interrupted(at):
+                    write()
+                break
+            except KeyboardInterrupt:
+                pass
+            other.submit(write).result(timeout=10)
+            write()
+            with open(dialect._gate._path) as line:
+                fcntl.flock(line, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert at > 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from deltasql.store.sqlite_gate import Gate
 from deltasql.store.statements import LIST_PARAMETER, PARAMETER, insert_some, statement
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
@@ -55,9 +54,10 @@ _LIST_CHUNK = 500
 class SqliteSession:
     """One SQLite connection while it is borrowed."""
 
+    _has_turn = False
+
     def __init__(self, connection: sqlite3.Connection, gate: Gate) -> None:
         self._connection, self._gate = connection, gate
-        self._turn: threading.Lock | None = None
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
         listed = _list_parameter(name)
@@ -98,7 +98,8 @@ class SqliteSession:
             self._connection.executemany(text, rows.plain_rows(columns))
 
     def begin(self) -> None:
-        self._turn = self._gate.enter(self._connection)
+        self._has_turn = True  # noted first: an interrupt may come as soon as it has it
+        self._gate.enter(self._connection)
 
     def commit(self) -> None:
         self._connection.execute("COMMIT")
@@ -112,9 +113,15 @@ class SqliteSession:
             self._leave()
 
     def _leave(self) -> None:
-        if self._turn is not None:
-            self._turn.release()
-            self._turn = None
+        if self._has_turn:
+            self._gate.leave()
+            self._has_turn = False
+
+    def __del__(self) -> None:
+        # An interrupt at the end of the block may have kept `rollback` from being called.
+        if self._has_turn:
+            with suppress(sqlite3.ProgrammingError):  # the connection was closed
+                self.rollback()
 
     def script(self, text: str) -> None:
         for part in text.split(";\n"):

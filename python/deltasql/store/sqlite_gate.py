@@ -45,7 +45,8 @@ class Gate:
         self._path, self._timeout_s = path, timeout_s
         self._restore = f"PRAGMA busy_timeout = {int(timeout_s * 1000)}"
         self._turn_ends = 0.0
-        self._threads = threading.Lock()
+        # It knows whose it is: who was interrupted while taking it can still tell, and leave.
+        self._threads = threading.RLock()
         fork.watch(self)
 
     def before_fork(self) -> None:
@@ -53,40 +54,42 @@ class Gate:
 
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
-            self._threads = threading.Lock()  # another thread may have had it
+            self._threads = threading.RLock()  # another thread may have had it
 
-    def enter(self, connection: sqlite3.Connection) -> threading.Lock | None:
+    def enter(self, connection: sqlite3.Connection) -> None:
         """Begin a transaction that holds the write lock; SQLite's error when the time is up.
 
-        Returns what is to be released when the transaction is over: the other threads of this
+        Whatever came of it, `leave` is to be called when it is over: the other threads of this
         process wait for it, since two of them would only take the interpreter from each other.
         """
         start = time.monotonic()
-        threads = self._threads
-        # Who waited too long for the other threads looks once, for SQLite's own error.
-        is_mine = self._first_of(threads, start)
+        self._wait_for_threads(start)
+        connection.execute("PRAGMA busy_timeout = 0")
         try:
-            connection.execute("PRAGMA busy_timeout = 0")
-            try:
-                if not self._begun_in_turn(connection, start):
-                    self._begin_from_line(connection, start)
-            finally:
-                connection.execute(self._restore)
-        except BaseException:
-            if is_mine:
-                threads.release()
-            raise
-        return threads if is_mine else None
+            if not self._begun_in_turn(connection, start):
+                self._begin_from_line(connection, start)
+        finally:
+            connection.execute(self._restore)
 
-    def _first_of(self, threads: threading.Lock, start: float) -> bool:
-        """Wait for the other threads: they go on for a turn, then the lock is handed on."""
+    def leave(self) -> None:
+        """Let the next thread on, if it is this one that the others wait for."""
+        try:
+            self._threads.release()
+        except RuntimeError:
+            return  # an interrupt came first, this thread waited too long, or it was forked
+
+    def _wait_for_threads(self, start: float) -> None:
+        """Wait for the other threads: they go on for a turn, then the lock is handed on.
+
+        Who waited too long goes on without it, to look once, for SQLite's own error.
+        """
         pauses = _pauses()
-        while not threads.acquire(blocking=False):
+        while not self._threads.acquire(blocking=False):
             waited_s = time.monotonic() - start
             if waited_s > min(_TURN_S, self._timeout_s):
-                return threads.acquire(timeout=max(0, self._timeout_s - waited_s))
+                self._threads.acquire(timeout=max(0, self._timeout_s - waited_s))
+                return
             time.sleep(next(pauses))
-        return True
 
     def _begun_in_turn(self, connection: sqlite3.Connection, start: float) -> bool:
         asleep_from = time.monotonic() + _AWAKE_S
@@ -100,35 +103,39 @@ class Gate:
         return False
 
     def _begin_from_line(self, connection: sqlite3.Connection, start: float) -> None:
-        line = self._stand_in_line(start)
+        line = self._open_line()
         try:
+            if line is not None:
+                self._stand_in(line, start)
             first_since = time.monotonic()
             while not self._try(connection, start):
                 time.sleep(_until_next_look(time.monotonic() - first_since))
             self._turn_ends = time.monotonic() + _TURN_S
         finally:
             if line is not None:
-                # A process forked meanwhile has it too: closing ours would not let others on.
-                fcntl.flock(line, fcntl.LOCK_UN)
-                os.close(line)
+                try:
+                    # A process forked meanwhile has it too: closing ours would not let others on.
+                    fcntl.flock(line, fcntl.LOCK_UN)
+                except OSError:
+                    pass  # a file system without such locks
+                finally:
+                    os.close(line)
 
-    def _stand_in_line(self, start: float) -> int | None:
-        """Wait to be the first; None without a line, or when it does not move."""
+    def _open_line(self) -> int | None:
         try:
-            line = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError:
             return None  # the file belongs to another user, or the folder is full
+
+    def _stand_in(self, line: int, start: float) -> None:
+        """Wait to be the first, unless the line does not move."""
         end = min(time.monotonic() + _IN_LINE_S, start + self._timeout_s)
-        pauses, is_first = _pauses(), False
+        pauses = _pauses()
         try:
-            while not (is_first := try_lock(line)) and time.monotonic() < end:
+            while not try_lock(line) and time.monotonic() < end:
                 time.sleep(next(pauses))
         except OSError:
-            return None  # a file system without such locks
-        finally:
-            if not is_first:
-                os.close(line)
-        return line if is_first else None
+            return  # a file system without such locks
 
     def _try(self, connection: sqlite3.Connection, start: float) -> bool:
         try:
