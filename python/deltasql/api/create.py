@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.api.connect import shared, with_storage_options
-from deltasql.api.raw.arguments import check_schema
+from deltasql.api.raw.arguments import check_flags, check_schema
 from deltasql.api.raw.opening import parse_table_uri
 from deltasql.exceptions import TableExistsError, TxnLogConfigError, TxnLogError, TxnLogUriError
 from deltasql.exceptions.prefixes import GENERIC_ERROR, PROPERTY_ERROR
@@ -74,6 +74,7 @@ def create_table_with_add_actions(
 ) -> None:
     """Create a table that has files from the start."""
     check_schema(schema)
+    check_flags(raise_if_key_not_exists)
     uri, catalog, table = open_for_writing(table_uri, storage_options)
     wanted = mode.lower()
     check_modes(wanted)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from deltasql import telemetry
-from deltasql.api.raw.arguments import check_hooks, check_unsigned
+from deltasql.api.raw.arguments import check_hooks, check_transactions, check_unsigned
 from deltasql.api.raw.properties import with_custom_metadata
 from deltasql.api.verbs import Verbs
 from deltasql.commit.staged import ReadSet, Staged, actions_from
@@ -237,6 +237,7 @@ class MultiTableTransaction(Verbs):
         """
         if properties is not None:
             check_unsigned(properties.max_commit_retries)
+            check_transactions(properties.app_transactions)
         staged = self._staged.get(split_table_name(table))
         if properties is None or staged is None or (staged.is_empty and not staged.creates):
             return

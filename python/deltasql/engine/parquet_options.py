@@ -119,6 +119,7 @@ def _arguments(options: WriteOptions, shape: FileShape) -> dict[str, Any]:
         wanted = dictionary if isinstance(dictionary, list) else [path for _, path in leaves]
         kept = [path for path in wanted if encoded[path] is None]
         arguments["use_dictionary"] = kept if dictionary is not False and kept else False
+        _try_encodings(shape, arguments["column_encoding"])
     if options.bloom_filters:
         every = options.bloom_filters.get(EVERY_COLUMN)
         blooms = {path: options.bloom_filters.get(name, every) for name, path in leaves}
@@ -126,6 +127,21 @@ def _arguments(options: WriteOptions, shape: FileShape) -> dict[str, Any]:
     # Old versions of Arrow do not know all of them, and they change no row.
     known = inspect.signature(pq.ParquetWriter.__init__).parameters.keys() | {"data_page_size"}
     return {key: value for key, value in arguments.items() if key in known}
+
+
+def _try_encodings(shape: FileShape, encodings: Mapping[str, str]) -> None:
+    """Refuse encodings that a column's type does not have, before there is a file."""
+    schema = pa.schema([field.with_nullable(True) for field in shape.stored])
+    try:
+        with pq.ParquetWriter(
+            pa.BufferOutputStream(), schema, use_dictionary=False, column_encoding=dict(encodings)
+        ) as writer:
+            writer.write_table(schema.empty_table())
+    except (OSError, pa.ArrowException) as error:
+        raise TxnLogEngineError(
+            f"files cannot be encoded so: {error}",
+            help="Choose an encoding that Parquet has for the column's type, or none.",
+        ) from error
 
 
 def _bloom(fpp: float | None, ndv: int | None) -> dict[str, Any]:

@@ -38,6 +38,7 @@ _EXACT_IN_DOUBLE = 2**53
 _EPOCH = datetime(1970, 1, 1)
 _WIDE = Context(prec=100)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)")
+_BEYOND = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})"
@@ -118,10 +119,25 @@ def compare(column: LeafColumn, op: str, value: Value, *, partition: bool) -> No
     point = _grid_point(column.type, value)
     if point is not None:
         return _compare_on_grid(column, op, point, partition=partition)
+    if partition and column.type in ("float", "double"):
+        number = _float(value)
+        if number is not None and not math.isfinite(number):
+            return _compare_beyond(column, op, number)
     text = _text(column.type, value)
     if text is None:
         return UNKNOWN
     return leaf(column, op, partition=partition, value=text)
+
+
+def _compare_beyond(column: LeafColumn, op: str, number: float) -> Node:
+    """Compare a partition with infinity, or with NaN, which is above it and equal to itself."""
+    if not math.isnan(number):
+        return leaf(column, op, partition=True, value=repr(number))
+    if op == ">":
+        return FALSE
+    if op == "<=":
+        return leaf(column, "is_not_null", partition=True)
+    return leaf(column, "<=" if op in ("<", "<>") else ">", partition=True, value="inf")
 
 
 def _compare_on_grid(column: LeafColumn, op: str, point: Fraction, *, partition: bool) -> Node:
@@ -224,13 +240,19 @@ def _text(data_type: str, value: Value) -> str | None:
         folded = value.value.strip().lower() if value.kind == "string" else ""
         return folded if folded in ("true", "false") else None
     if data_type in ("float", "double"):
-        numeric = _is_numeric(value) or (
-            value.kind == "string" and _NUMBER.fullmatch(value.value) is not None
-        )
-        number = float(value.value) if numeric else math.nan
+        number = _float(value)
         # NaN and infinity: statistics may leave such rows out.
-        return repr(number) if math.isfinite(number) else None
+        return repr(number) if number is not None and math.isfinite(number) else None
     return None
+
+
+def _float(value: Value) -> float | None:
+    if _is_numeric(value):
+        return float(value.value)
+    readable = value.kind == "string" and (
+        _NUMBER.fullmatch(value.value) or _BEYOND.fullmatch(value.value)
+    )
+    return float(value.value) if readable else None
 
 
 def _range(data_type: str) -> tuple[float, float]:
@@ -277,14 +299,10 @@ def _is_numeric(value: Value) -> bool:
 def _number(text: str) -> Value | None:
     try:
         if "e" in text.lower():
-            return _double(float(text))
+            return Value("double", float(text))
         return Value("number", Decimal(text))
     except (ValueError, InvalidOperation):
         return None
-
-
-def _double(number: float) -> Value | None:
-    return Value("double", number) if math.isfinite(number) else None
 
 
 def _cast(value: Value, target: exp.DataType) -> Value | None:
@@ -297,11 +315,10 @@ def _cast(value: Value, target: exp.DataType) -> Value | None:
     if target.this == kinds.DECIMAL:
         return _cast_decimal(value, [int(p.this.this) for p in target.expressions] or [10, 0])
     if target.this in (kinds.DOUBLE, kinds.FLOAT):
-        number = _exact(value)
+        number = _float(value)
         if number is None:
             return None
-        single = target.this == kinds.FLOAT
-        return _double(_to_single(float(number)) if single else float(number))
+        return Value("double", _to_single(number) if target.this == kinds.FLOAT else number)
     if target.this in (kinds.TEXT, kinds.VARCHAR):
         return value if value.kind == "string" and not target.expressions else None
     if target.this == kinds.BOOLEAN:
@@ -347,7 +364,7 @@ def _cast_time(value: Value, target: exp.DataType) -> Value | None:
 
 def _exact(value: Value) -> Decimal | None:
     if _is_numeric(value):
-        return Decimal(value.value)
+        return Decimal(value.value) if math.isfinite(value.value) else None
     if value.kind == "string" and _NUMBER.fullmatch(value.value):
         return Decimal(value.value)
     return None

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deltasql.exceptions import TxnLogProtocolError, UnsupportedFeatureError
+from deltasql.exceptions import TxnLogConfigError, TxnLogProtocolError, UnsupportedFeatureError
+from deltasql.exceptions.prefixes import PROPERTY_ERROR
 from deltasql.model.actions import Protocol
 from deltasql.model.schema import (
     ArrayType,
@@ -200,8 +201,8 @@ def raised_protocol(current: Protocol, properties: Mapping[str, str]) -> Protoco
     Protocol(min_reader_version=1, min_writer_version=4, reader_features=None, \
 writer_features=None, extra={})
     """
-    asked_reader = int(properties.get("delta.minReaderVersion", 1))
-    asked_writer = int(properties.get("delta.minWriterVersion", 1))
+    asked_reader = _asked_version(properties, "delta.minReaderVersion", range(1, 4))
+    asked_writer = _asked_version(properties, "delta.minWriterVersion", range(1, 8))
     reader = max(current.min_reader_version, asked_reader)
     writer = max(current.min_writer_version, asked_writer, 7 if reader >= 3 else 1)
     present = writer_features(current) | reader_features(current)
@@ -214,6 +215,21 @@ writer_features=None, extra={})
     if writer < 7:
         return Protocol(reader, writer)
     return lowest_protocol(present | implied, reader_version=reader, writer_version=writer)
+
+
+def _asked_version(properties: Mapping[str, str], key: str, valid: range) -> int:
+    asked = properties.get(key)
+    if asked is None:
+        return 1
+    if asked not in map(str, valid):
+        shown = ",".join(f"'{version}'" for version in valid)
+        raise TxnLogConfigError(
+            f"{key} = '{asked}' is invalid, valid values are [{shown}]",
+            key=key,
+            prefix=PROPERTY_ERROR,
+            help="Leave it out: the table gets the version that its features need.",
+        )
+    return int(asked)
 
 
 def required_features(schema: StructType, configuration: Mapping[str, str]) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -33,6 +34,47 @@ _NUMBERS: dict[object, str] = {
     exp.DType.FLOAT: "Float32",
     exp.DType.DOUBLE: "Float64",
 }
+_MOMENTS = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ)
+_FLAGS = {"true", "t", "yes", "y", "on", "1", "false", "f", "no", "n", "off", "0"}
+_DAY = re.compile(r"\s*[+-]?\d{4,}-\d{1,2}-\d{1,2}")
+
+
+def _can_be(read: Callable[[str], object]) -> Callable[[str], bool]:
+    def is_one(text: str) -> bool:
+        try:
+            read(text)
+        except ValueError:
+            return False
+        return True
+
+    return is_one
+
+
+_READERS: dict[object, Callable[[str], bool]] = {
+    **{kind: _can_be(int if name.startswith("Int") else float) for kind, name in _NUMBERS.items()},
+    exp.DType.DECIMAL: _can_be(float),
+    exp.DType.BOOLEAN: lambda text: text.strip().lower() in _FLAGS,
+    _DATE: lambda text: _DAY.match(text) is not None,
+    # What is long enough and yet no moment is for the engine to tell.
+    **{kind: lambda text: len(text) > 9 for kind in _MOMENTS},
+}
+"""Whether a text can be compared with a value of a type."""
+_UNFIT: dict[object, str] = {
+    **{
+        kind: f"Cast error: Cannot cast string '{{}}' to value of {name} type"
+        for kind, name in (
+            *_NUMBERS.items(),
+            (exp.DType.DECIMAL, "Decimal128(38, 10)"),
+            (_DATE, "Date32"),
+        )
+    },
+    exp.DType.BOOLEAN: "Cast error: Cannot cast value '{}' to value of Boolean type",
+    **dict.fromkeys(
+        _MOMENTS,
+        "Parser error: Error parsing timestamp from '{}': "
+        "timestamp must contain at least 10 characters",
+    ),
+}
 
 
 def arrow_type(kind: exp.DataType) -> str:
@@ -51,7 +93,7 @@ def in_datafusion(node: exp.Expr) -> None:
         node.set("expressions", [_place_from_one(place) for place in node.expressions])
     elif isinstance(node, _COMPARISONS):
         _compare_as_text(node)
-        _refuse_text_for_numbers(node)
+        _refuse_unfit_text(node)
     elif isinstance(node, exp.VarMap):
         _map_of_lists(node)
     elif isinstance(node, exp.Anonymous) and node.name.lower() in _FUNCTIONS:
@@ -89,26 +131,17 @@ def _compare_as_text(node: exp.Expr) -> None:
                 side.replace(exp.Literal.string(side.this))
 
 
-def _refuse_text_for_numbers(node: exp.Expr) -> None:
-    """A text that is compared with a number is one, or no row could be looked at."""
+def _refuse_unfit_text(node: exp.Expr) -> None:
+    """A text that is compared with a value of another type is one, or no row could be looked at."""
     sides = list(node.iter_expressions())
     kinds = [side.type.this for side in sides if side.type is not None]
-    name = next((_NUMBERS[kind] for kind in kinds if kind in _NUMBERS), None)
-    read = int if name is not None and name.startswith("Int") else float
-    for side in sides if name is not None else ():
-        if isinstance(side, exp.Literal) and side.is_string and not _can_be(read, side.this):
+    kind = next((kind for kind in kinds if kind in _READERS), None)
+    for side in sides if kind is not None else ():
+        if isinstance(side, exp.Literal) and side.is_string and not _READERS[kind](side.this):
             raise TxnLogSchemaError(
-                f"Cast error: Cannot cast string '{side.this}' to value of {name} type",
+                _UNFIT[kind].format(side.this),
                 help="Compare the column with a value of its own type.",
             )
-
-
-def _can_be(read: Callable[[str], object], text: str) -> bool:
-    try:
-        read(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _map_of_lists(node: exp.VarMap) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from deltasql.api.raw.arguments import (
     check_features,
     check_fields,
+    check_flags,
     check_mapping,
     check_options,
     check_text_given,
@@ -48,6 +49,7 @@ class AlterSide(RawBase):
         if isinstance(feature, str):
             raise TypeError("Can't extract `str` to `Vec`")
         check_features(feature)
+        check_flags(allow_protocol_versions_increase)
         names = [FEATURE_NAMES[str(each).rpartition(".")[2]] for each in feature]
         if names and not allow_protocol_versions_increase:
             refuse_higher_versions(self.told_protocol(), names)
@@ -84,6 +86,7 @@ class AlterSide(RawBase):
     ) -> None:
         """Drop a CHECK constraint."""
         check_text_given(name)
+        check_flags(raise_if_not_exists)
         self._commit(
             lambda tx: tx.drop_constraint(self.name, name, raise_if_not_exists=raise_if_not_exists),
             commit_properties,
@@ -112,6 +115,7 @@ class AlterSide(RawBase):
     ) -> None:
         """Set properties."""
         check_options(properties)
+        check_flags(raise_if_not_exists)
         self._commit(
             lambda tx: tx.set_table_properties(
                 self.name, properties, raise_if_not_exists=raise_if_not_exists

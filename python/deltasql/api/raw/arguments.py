@@ -7,7 +7,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deltalake import Field, TableFeatures
+from deltalake import Field, TableFeatures, Transaction
 
 from deltasql.exceptions import TxnLogProtocolError, TxnLogSchemaError
 from deltasql.model.partition_values import parse_partition_value
@@ -34,6 +34,35 @@ def check_text_given(value: Any) -> None:
     if value is None:
         raise TypeError("'None' is not an instance of 'str'")
     check_texts(value)
+
+
+def check_flags(*values: Any) -> None:
+    """Refuse what is neither true nor false: a text that says "false" would be taken for true.
+
+    >>> check_flags("false")
+    Traceback (most recent call last):
+    TypeError: 'str' object is not an instance of 'bool'
+    """
+    for value in values:
+        kind = type(value)
+        if not isinstance(value, bool) and (kind.__module__, kind.__name__[:4]) != (
+            "numpy",
+            "bool",
+        ):
+            raise _not_a("bool", value)
+
+
+def check_transactions(value: Any) -> None:
+    """Refuse what is neither a sequence of deltalake's transactions nor None."""
+    if value is None:
+        return
+    if isinstance(value, str):
+        raise TypeError("Can't extract `str` to `Vec`")
+    if not isinstance(value, Sequence):
+        raise _other(value, "Sequence")
+    for each in value:
+        if not isinstance(each, Transaction):
+            raise _not_a("Transaction", each)
 
 
 def check_list(value: Any) -> None:
@@ -185,6 +214,12 @@ def check_options(value: Any) -> None:
 
 def _no_sequence() -> TypeError:
     return TypeError("'None' is not an instance of 'Sequence'")
+
+
+def _not_a(wanted: str, value: object) -> TypeError:
+    if value is None:
+        return TypeError(f"'None' is not an instance of {wanted!r}")
+    return _other(value, wanted)
 
 
 def _other(value: object, wanted: str) -> TypeError:

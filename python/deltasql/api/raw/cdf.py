@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from arro3.core import RecordBatchReader
 
-from deltasql.api.raw.arguments import check_list, check_unsigned
+from deltasql.api.raw.arguments import check_flags, check_list, check_unsigned
 from deltasql.api.raw.base import RawBase
 from deltasql.engine.base import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from deltasql.engine.choose import open_engine
@@ -50,6 +50,7 @@ class CdfSide(RawBase):
 
         check_unsigned(starting_version, ending_version)
         check_list(columns)
+        check_flags(allow_out_of_range)
         begins, ends = _moment(starting_timestamp), _moment(ending_timestamp)
         if starting_version is None and begins is None:
             raise TxnLogError("External error: No starting version or timestamp provided for CDC")

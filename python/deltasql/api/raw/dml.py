@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.raw.arguments import check_text_given, check_texts, check_unsigned
+from deltasql.api.raw.arguments import (
+    check_flags,
+    check_text_given,
+    check_texts,
+    check_unsigned,
+)
 from deltasql.api.raw.base import RawBase
 from deltasql.api.raw.properties import write_options
 from deltasql.model.schema_convert import schema_from_any
@@ -87,6 +92,7 @@ class DmlSide(RawBase):
 
         check_text_given(predicate)
         check_texts(source_alias, target_alias)
+        check_flags(merge_schema, streamed_exec)
         check_unsigned(max_spill_size, max_temp_directory_size)
         spec = MergeSpec(predicate, source_alias, target_alias, merge_schema, safe_cast)
         return MergeBuilder(

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from arro3.core import RecordBatchReader, Table
 
-from deltasql.api.raw.arguments import check_columns, check_partition_values
+from deltasql.api.raw.arguments import check_columns, check_flags, check_partition_values
 from deltasql.api.raw.base import RawBase
 from deltasql.engine.addresses import data_addresses
 from deltasql.engine.live_files import LiveFiles
@@ -88,6 +88,7 @@ class FilesSide(RawBase):
         """Return the files with typed statistics and partition values."""
         from deltasql.api.raw.add_actions import add_actions
 
+        check_flags(flatten)
         listed = self.listed()
         found = add_actions(self.snapshot.metadata, listed, self.live(listed))
         while flatten and any(str(field.type).startswith("struct") for field in found.schema):
@@ -114,7 +115,11 @@ class FilesSide(RawBase):
         return RecordBatchReader.from_arrow(selections(self.live(listed), listed))
 
     def _check_values(self, predicate: Pruning | None) -> None:
+        from deltasql.operations.expressions import scalar
+
         snapshot = self.snapshot
+        if isinstance(predicate, str):
+            scalar(predicate, snapshot.schema)  # a text that no column can be compared with
         check_partition_values(predicate, snapshot.schema, snapshot.partition_columns)
 
     def get_num_index_cols(self) -> int:

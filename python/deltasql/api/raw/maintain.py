@@ -7,7 +7,7 @@ import operator
 import time
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.raw.arguments import check_unsigned, unsigned
+from deltasql.api.raw.arguments import check_flags, check_unsigned, unsigned
 from deltasql.api.raw.base import RawBase, end_version_error
 from deltasql.api.raw.properties import write_options
 from deltasql.exceptions import VersionNotFoundError
@@ -142,6 +142,7 @@ class MaintainSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
         """Make the table what it was at a version or a moment; returns metrics as JSON."""
+        check_flags(ignore_missing_files, protocol_downgrade_allowed)
         try:
             metrics = self._commit(
                 lambda tx: tx.restore(
@@ -177,6 +178,7 @@ class MaintainSide(RawBase):
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> str:
         """Take files out of the table that are gone from storage; returns metrics as JSON."""
+        check_flags(dry_run)
         metrics = self._commit(
             lambda tx: tx.repair(self.name, dry_run=dry_run),
             commit_properties,
@@ -198,6 +200,7 @@ class MaintainSide(RawBase):
         """Delete files that no retained version needs; returns their names."""
         from deltasql.api.vacuum import vacuum  # late: it reads logs
 
+        check_flags(dry_run, enforce_retention_duration, full)
         if retention_hours is not None:
             operator.index(retention_hours)  # refuses what is no whole number
         kept = None if keep_versions is None else [unsigned(version) for version in keep_versions]

@@ -30,6 +30,16 @@ _NUMBERS = (
     "statistics_truncate_length",
 )
 _STATISTICS = ("NONE", "CHUNK", "PAGE")
+_ENCODINGS = (
+    "PLAIN",
+    "RLE",
+    "BIT_PACKED",
+    "DELTA_BINARY_PACKED",
+    "DELTA_LENGTH_BYTE_ARRAY",
+    "DELTA_BYTE_ARRAY",
+    "BYTE_STREAM_SPLIT",
+)
+_DICTIONARIES = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")
 _CODEC = re.compile(r"(\w+?)(?:\((\d+)\))?")
 
 
@@ -64,7 +74,9 @@ def write_options(
         dictionary_enabled=_choice(columns, "dictionary_enabled", bool),
         statistics_enabled=_choice(columns, "statistics_enabled", _has_statistics),
         statistics_length=properties.statistics_truncate_length,
-        encodings={name: each.encoding for name, each in columns.items() if each.encoding},
+        encodings={
+            name: _encoding(each.encoding) for name, each in columns.items() if each.encoding
+        },
         bloom_filters={
             name: (bloom.fpp, bloom.ndv)
             for name, each in columns.items()
@@ -151,6 +163,24 @@ def _choice(
     given = {column: getattr(each, name) for column, each in columns.items()}
     own = {column: bool(meaning(value)) for column, value in given.items() if value is not None}
     return own or None
+
+
+def _encoding(name: str) -> str:
+    """Return what Parquet calls an encoding, in any case."""
+    if not isinstance(name, str):
+        raise TypeError("failed to extract field PyWriterProperties.column_properties")
+    known = name.upper()
+    if known in _DICTIONARIES:
+        raise TxnLogConfigError(
+            "Dictionary encoding can not be used as fallback encoding",
+            help="Columns have a dictionary unless dictionary_enabled is False.",
+        )
+    if known not in _ENCODINGS:
+        raise TxnLogConfigError(
+            f"Failed to parse parquet: Parquet error: unknown encoding: {name}",
+            help=f"Use one of {', '.join(_ENCODINGS)}.",
+        )
+    return known
 
 
 def _has_statistics(level: str) -> bool:
