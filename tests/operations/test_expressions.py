@@ -39,7 +39,7 @@ def duckdb(text: str, flavour: Flavour = "datafusion") -> str:
         ("name = 'it''s'", "\"name\" = 'it''s'"),
         ("point.x", '"point"."X"'),
         ("props.k", "\"props\"['k']"),
-        ("name LIKE 'a\\\\_%'", "\"name\" LIKE 'a\\_%' ESCAPE '\\'"),
+        (r"name LIKE 'a\_%'", '"name" ' r"LIKE 'a\_%' ESCAPE '\'"),
         ("CAST(name AS INT)", 'CAST("name" AS INT)'),
         ("try_cast(name AS INT)", 'TRY_CAST("name" AS INT)'),
         ("at >= '2024-05-01'", "\"at\" >= CAST('2024-05-01T00:00:00Z' AS TIMESTAMPTZ)"),
@@ -60,6 +60,8 @@ def test_text_means_one_thing(text: str, meant: str) -> None:
         ("id / 2", 'CAST(TRUNC("Id" / 2) AS BIGINT)', '"Id" / NULLIF(2, 0)'),
         ("items[1]", '"items"[1]', '"items"[2]'),
         ("concat(name, 'x')", "CONCAT(\"name\", 'x')", "\"name\" || 'x'"),
+        (r"name = 'C:\\n'", "\"name\" = 'C:\\\\n'", "\"name\" = 'C:\\n'"),
+        (r"name = 'C:\n'", "\"name\" = 'C:\\n'", "\"name\" = 'C:\n'"),
     ],
 )
 def test_flavours_differ_where_their_engines_do(text: str, datafusion: str, spark: str) -> None:

@@ -67,7 +67,7 @@ class DmlVerbs:
 
         return stage_update(
             self.target(table, engine=engine),
-            expressions_of(updates, new_values),
+            expressions_of(updates, new_values, escapes=flavour == "spark"),
             predicate,
             safe_cast=not error_on_type_mismatch,
             options=options,

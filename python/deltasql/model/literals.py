@@ -33,6 +33,8 @@ TRUE: Node = {"op": "true"}
 FALSE: Node = {"op": "false"}
 UNKNOWN: Node = {"op": "unknown"}
 
+DOUBTFUL = "doubtful"
+"""The mark of a text that engines read in different ways, for its backslashes."""
 _BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 _EXACT_IN_DOUBLE = 2**53
 _EPOCH = datetime(1970, 1, 1)
@@ -72,6 +74,8 @@ def literal_value(node: exp.Expr) -> Value | None:
     if isinstance(node, exp.RawString):
         return Value("string", node.this)
     if isinstance(node, exp.Literal):
+        if node.is_string and node.meta.get(DOUBTFUL):
+            return None
         return Value("string", node.this) if node.is_string else _number(node.this)
     if isinstance(node, exp.Neg):
         inner = literal_value(node.this)

@@ -1,9 +1,10 @@
 """Predicates: SQL text or filter lists, resolved against a table and ready to prune files.
 
-The SQL is Spark's: backquotes around names, single quotes around text, with `''` and a backslash
-as escapes. Double quotes name a column when the table has one of that name, otherwise they are
-text: predicates written for DataFusion and for Spark both work. Column names are found in any
-case. A timestamp without a zone is UTC.
+The SQL is Spark's: backquotes around names, single quotes around text, with `''` as an escape. A
+backslash is a letter as in DataFusion, unless the text can only be read with Spark's escapes; which
+it was is not for statistics to decide. Double quotes name a column when the table has one of that
+name, otherwise they are text: predicates written for DataFusion and for Spark both work. Column
+names are found in any case. A timestamp without a zone is UTC.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from deltasql import _core
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import PARSER_ERROR
 from deltasql.model.filters import filters_to_condition
+from deltasql.model.literals import DOUBTFUL
 from deltasql.model.pruning import Compiler, column_path
 
 if TYPE_CHECKING:
@@ -48,6 +50,30 @@ class PredicateDialect(Spark):
         RANGE_PARSERS = {  # noqa: RUF012
             **SparkParser.RANGE_PARSERS,
             TokenType.TILDE: SparkParser.RANGE_PARSERS[TokenType.RLIKE],
+        }
+
+
+def _formatted(args: list[exp.Expr]) -> exp.Expr:
+    return exp.TimeToStr(this=args[0], format=args[1])
+
+
+def _day(args: list[exp.Expr]) -> exp.Expr:
+    moment = args[0] if len(args) == 1 else exp.StrToTime(this=args[0], format=args[1])
+    return exp.cast(moment, exp.DType.DATE)
+
+
+class DataFusionDialect(PredicateDialect):
+    """The same where a backslash is a letter, and formats of moments have percent signs."""
+
+    class Tokenizer(PredicateDialect.Tokenizer):
+        STRING_ESCAPES = ["'"]  # noqa: RUF012
+
+    class Parser(PredicateDialect.Parser):
+        FUNCTIONS = {  # noqa: RUF012
+            **PredicateDialect.Parser.FUNCTIONS,
+            "TO_CHAR": _formatted,
+            "DATE_FORMAT": _formatted,
+            "TO_DATE": _day,
         }
 
 
@@ -153,20 +179,30 @@ def _resolve(
 
 
 def _parse(text: str, schema: StructType) -> exp.Expr:
-    try:
-        parsed = sqlglot.parse_one(text, read=PredicateDialect, into=exp.Condition)
-    except SqlglotError as error:
+    parsed, failed = None, None
+    # A backslash may be a letter or an escape.
+    for dialect in (DataFusionDialect, PredicateDialect):
+        try:
+            parsed = sqlglot.parse_one(text, read=dialect, into=exp.Condition)
+            break
+        except SqlglotError as error:
+            failed = failed or error
+    if parsed is None and failed is not None:
         raise TxnLogSchemaError(
-            parser_message(text, error),
+            parser_message(text, failed),
             prefix=PARSER_ERROR,
             help="Write a SQL condition such as: day >= '2024-05-01' AND amount > 10.",
-        ) from error
+        ) from failed
     if not isinstance(parsed, exp.Condition):
         raise TxnLogSchemaError(
             f"the predicate {text!r} is not one condition",
             help="Give a single SQL condition, without statements or semicolons.",
         )
-    return parsed.transform(lambda node: _double_quoted_text(node, text, schema))
+    made = parsed.transform(lambda node: _double_quoted_text(node, text, schema))
+    # Read in the second way it is certain: there was no other.
+    for literal in made.find_all(exp.Literal) if "\\" in text and failed is None else ():
+        literal.meta[DOUBTFUL] = literal.is_string and "\\" in literal.this
+    return made
 
 
 def _double_quoted_text(node: exp.Expr, text: str, schema: StructType) -> exp.Expr:

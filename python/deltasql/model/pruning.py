@@ -181,19 +181,21 @@ class Compiler:
             stops += str(escape.value) if escape else ""
         if not isinstance(like, exp.Like | exp.StartsWith) or like.args.get("negate"):
             return UNKNOWN
-        column, pattern = self._column_of(like.this), literal_value(like.expression)
+        column, pattern = self._column_of(like.this), like.expression.unnest()
         if column is None or column.type != "string" or not has_byte_order(column):
             return UNKNOWN
-        if pattern is None or pattern.kind != "string":
+        if not isinstance(pattern, exp.Literal | exp.RawString):
             return UNKNOWN
-        text = str(pattern.value)
+        if isinstance(pattern, exp.Literal) and not pattern.is_string:
+            return UNKNOWN
+        text = str(pattern.this)
         if isinstance(like, exp.StartsWith):
-            prefix = text
+            prefix = text.partition("\\")[0]
         else:
             # A backslash escapes in one engine and not in another: the prefix ends before it.
             prefix = re.split(f"[{re.escape(stops)}]", text, maxsplit=1)[0]
             if prefix == text:
-                return self._compare(column, "=", pattern)
+                return self._compare(column, "=", Value("string", text))
         if not prefix:
             return self._null_test(column, is_null=False)
         return leaf(column, "starts_with", partition=self.is_partition(column), value=prefix)

@@ -233,13 +233,15 @@ def _invalid(target: Target, count: int, shown: pa.Table, rules: Rules) -> Inval
 @lru_cache(maxsize=256)
 def _rules(schema_string: str, constraints: tuple[tuple[str, str], ...]) -> Rules:
     schema = StructType.from_json(schema_string)
-    conditions = {name: scalar(text, schema) for name, text in constraints}
+    conditions = {name: scalar(text, schema, escapes=True) for name, text in constraints}
     generated = {}
     for field in schema.fields:
         if INVARIANTS in field.metadata:
-            conditions[field.name] = scalar(_invariant(field.metadata[INVARIANTS]), schema)
+            conditions[field.name] = scalar(
+                _invariant(field.metadata[INVARIANTS]), schema, escapes=True
+            )
         if GENERATED in field.metadata:
-            value = scalar(str(field.metadata[GENERATED]), schema)
+            value = scalar(str(field.metadata[GENERATED]), schema, escapes=True)
             generated[field.name] = value
     return Rules(tuple(not_null_paths(schema)), conditions, generated)
 

@@ -47,7 +47,7 @@ def add_constraints(target: Target, constraints: Mapping[str, str]) -> None:
     known = dict(target.configuration)
     for name, text in texts.items():
         present = known.get(CONSTRAINT_PREFIX + name)
-        if present is not None and normal_constraint(present, target.schema) != text:
+        if present is not None and normal_constraint(present, target.schema, escapes=True) != text:
             raise TxnLogError(
                 f"Cannot add constraint '{name}': a constraint with this name already exists "
                 f"with a different expression. Existing: '{present}', New: '{text}'",

@@ -34,6 +34,7 @@ _NUMBERS: dict[object, str] = {
     exp.DType.FLOAT: "Float32",
     exp.DType.DOUBLE: "Float64",
 }
+_BINARY = (exp.DType.BINARY, exp.DType.VARBINARY, exp.DType.BLOB)
 _MOMENTS = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ)
 _FLAGS = {"true", "t", "yes", "y", "on", "1", "false", "f", "no", "n", "off", "0"}
 _DAY = re.compile(r"\s*[+-]?\d{4,}-\d{1,2}-\d{1,2}")
@@ -96,6 +97,10 @@ def in_datafusion(node: exp.Expr) -> None:
         _refuse_unfit_text(node)
     elif isinstance(node, exp.VarMap):
         _map_of_lists(node)
+    elif isinstance(node, exp.Encode | exp.Decode):
+        _binary_as_text(node)
+    elif isinstance(node, exp.Substring):
+        _start_before_the_text(node)
     elif isinstance(node, exp.Anonymous) and node.name.lower() in _FUNCTIONS:
         node.replace(_FUNCTIONS[node.name.lower()](node.expressions))
 
@@ -152,7 +157,80 @@ def _map_of_lists(node: exp.VarMap) -> None:
             node.set(name, held[0])
 
 
+def _binary_as_text(node: exp.Encode | exp.Decode) -> None:
+    """`encode` and `decode` with base64, which is not padded, or with hex."""
+    way = node.args["charset"].name.lower() if node.args.get("charset") else ""
+    value = node.this
+    if way not in ("base64", "hex"):
+        return
+    made: exp.Expr
+    if isinstance(node, exp.Encode):
+        if value.type is None or value.type.this not in _BINARY:
+            value = exp.Encode(this=value, charset=exp.Literal.string("utf-8"))
+        if way == "hex":
+            made = exp.Lower(this=exp.Hex(this=value))
+        else:
+            padding = exp.Literal.string("=")
+            made = exp.Trim(this=exp.ToBase64(this=value), expression=padding, position="TRAILING")
+    elif way == "hex":
+        made = exp.Unhex(this=value)
+    else:
+        length = exp.Length(this=value.copy())
+        missing = exp.Mod(
+            this=exp.paren(
+                exp.Sub(
+                    this=exp.Literal.number(4),
+                    expression=exp.Mod(this=length, expression=exp.Literal.number(4)),
+                )
+            ),
+            expression=exp.Literal.number(4),
+        )
+        filled = exp.Repeat(this=exp.Literal.string("="), times=exp.cast(missing, "INT"))
+        made = exp.FromBase64(this=exp.Concat(expressions=[value, filled]))
+    kind = exp.DType.VARBINARY if isinstance(node, exp.Decode) else _TEXT
+    made.type = exp.DataType(this=kind)
+    node.replace(made)
+
+
+def _start_before_the_text(node: exp.Substring) -> None:
+    """A place before the first letter is none from the end: it is counted, and nothing is there."""
+    start, length = node.args.get("start"), node.args.get("length")
+    if not (isinstance(start, exp.Neg) and _is_count(start.this)):
+        return
+    if length is not None and not _is_count(length):
+        return
+    if length is not None:
+        left = int(length.this) - int(start.this.this) - 1
+        node.set("length", exp.Literal.number(max(0, left)))
+    node.set("start", exp.Literal.number(1))
+
+
+def moment_as_text(node: exp.Expr) -> exp.Expr | None:
+    """Return a cast of a moment to text: with T and Z, and the digits of a second that it needs."""
+    if not isinstance(node, exp.Cast) or node.to.this not in exp.DataType.TEXT_TYPES:
+        return None
+    given = node.this.type
+    if given is None or given.this != exp.DType.TIMESTAMPTZ:
+        return None
+    whole = exp.TimeToStr(this=node.this, format=exp.Literal.string("%Y-%m-%dT%H:%M:%S.%f"))
+    short = exp.RegexpReplace(
+        this=whole,
+        expression=exp.Literal.string(r"(\.000000|000)$"),
+        replacement=exp.Literal.string(""),
+    )
+    made = exp.DPipe(this=short, expression=exp.Literal.string("Z"))
+    held = exp.paren(made, copy=False)
+    held.type = exp.DataType(this=_TEXT)
+    return held
+
+
+def _is_count(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit()
+
+
 def _place_from_one(place: exp.Expr) -> exp.Expr:
+    if isinstance(place, exp.Neg) and _is_count(place.this):  # from the end
+        return exp.Neg(this=exp.Literal.number(int(place.this.this) + 1))
     if isinstance(place, exp.Literal) and not place.is_string and place.this.isdigit():
         return exp.Literal.number(int(place.this) - 1)
     return place

@@ -71,7 +71,10 @@ def stage_delete(
         _remove_rows(target, files, condition, options, metrics, clock)
     metrics["execution_time_ms"] = clock.total_ms()
     if metrics["num_removed_files"]:
-        parameters = {} if predicate is None else {"predicate": normal(predicate, target.schema)}
+        parameters = {}
+        if predicate is not None:
+            shown = normal(predicate, target.schema, escapes=flavour == "spark")
+            parameters = {"predicate": shown}
         tell(target, "DELETE", parameters, metrics)
     return metrics
 

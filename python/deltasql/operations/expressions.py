@@ -19,10 +19,15 @@ from sqlglot.optimizer.annotate_types import annotate_types
 
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import AMBIGUOUS_ERROR, FIELD_ERROR, PARSER_ERROR, PLANNING_ERROR
-from deltasql.model.predicate import PredicateDialect, parser_message
+from deltasql.model.predicate import DataFusionDialect, PredicateDialect, parser_message
 from deltasql.model.pruning import column_path
 from deltasql.model.schema import DataType, LeafColumn, StructType, nearest, resolve_column
-from deltasql.operations.datafusion_words import arrow_type, counted_days, in_datafusion
+from deltasql.operations.datafusion_words import (
+    arrow_type,
+    counted_days,
+    in_datafusion,
+    moment_as_text,
+)
 from deltasql.operations.sql_types import drops_digits, field_of, in_utc, sql_type, truncated
 
 Flavour: TypeAlias = Literal["datafusion", "spark"]
@@ -93,8 +98,16 @@ class Scope:
         )
 
 
-def scalar(text: str, scope: Scope | StructType, *, flavour: Flavour = "datafusion") -> exp.Expr:
+def scalar(
+    text: str,
+    scope: Scope | StructType,
+    *,
+    flavour: Flavour = "datafusion",
+    escapes: bool = False,
+) -> exp.Expr:
     """Parse an expression; its columns are named by the relations of the scope.
+
+    With `escapes` a backslash escapes also in DataFusion's SQL: so tables keep expressions.
 
     >>> from deltasql.model.schema import StructField
     >>> table = StructType((StructField("Id", "long"), StructField("at", "timestamp")))
@@ -104,7 +117,7 @@ def scalar(text: str, scope: Scope | StructType, *, flavour: Flavour = "datafusi
     '"t"."at" < CAST(\\'2024-05-01T00:00:00Z\\' AS TIMESTAMPTZ)'
     """
     within = Scope.of(scope) if isinstance(scope, StructType) else scope
-    parsed = parse(text)
+    parsed = parse(text, escapes=escapes or flavour == "spark")
     query = parsed.find(exp.Query)
     if query is not None:
         raise TxnLogSchemaError(
@@ -136,10 +149,10 @@ def parse_condition(
     return found
 
 
-def parse(text: str) -> exp.Expr:
-    """Parse one SQL expression, whatever its columns are."""
+def parse(text: str, *, escapes: bool = False) -> exp.Expr:
+    """Parse one SQL expression, whatever its columns are; `escapes` are those by backslashes."""
     try:
-        statements = sqlglot.parse(text, read=PredicateDialect)
+        statements = sqlglot.parse(text, read=PredicateDialect if escapes else DataFusionDialect)
     except SqlglotError as error:
         raise TxnLogSchemaError(
             parser_message(text, error),
@@ -261,9 +274,10 @@ def _meaning(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
     for node in list(holder.walk()):
         if isinstance(node, exp.Cast) and drops_digits(node):
             node.set("this", truncated(node.this))
-        counted = counted_days(node) if flavour == "datafusion" else None
-        if counted is not None:
-            node.replace(counted)
+        is_own = flavour == "datafusion"
+        made = (counted_days(node) or moment_as_text(node)) if is_own else None
+        if made is not None:
+            node.replace(made)
         elif isinstance(node, exp.TryCast) and not node.args.get("safe"):
             strict = exp.Cast(this=node.this, to=node.to)
             strict.type = node.to
@@ -272,7 +286,7 @@ def _meaning(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
             _zone(node)
         elif isinstance(node, exp.Like | exp.ILike) and not isinstance(node.parent, exp.Escape):
             _escape(node)
-        elif flavour == "datafusion":
+        elif is_own:
             in_datafusion(node)
     inner: exp.Expr = holder.this
     inner.pop()

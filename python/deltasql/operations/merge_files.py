@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from deltasql.model.filters import filters_to_condition
-from deltasql.model.predicate import PredicateDialect
+from deltasql.model.predicate import DataFusionDialect
 from deltasql.model.schema import decimal_type
 from deltasql.operations.expressions import columns_of, conjuncts
 from deltasql.operations.merge_plan import SOURCE, TARGET, MergePlan
@@ -67,7 +67,7 @@ def matching_predicate(
     conditions += _key_conditions(target, source, facts)
     if not conditions:
         return None
-    return target.predicate(exp.and_(*conditions).sql(dialect=PredicateDialect))
+    return target.predicate(exp.and_(*conditions).sql(dialect=DataFusionDialect))
 
 
 def _key_conditions(target: Target, source: Relation, facts: SourceFacts) -> Iterator[exp.Expr]:

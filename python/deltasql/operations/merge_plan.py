@@ -43,11 +43,11 @@ class Clause:
     predicate: str | None = None
     updates: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def shown(self) -> dict[str, str]:
-        """The clause as the history of a table has it."""
-        condition = {} if self.predicate is None else {"predicate": normal(self.predicate)}
-        return {"actionType": self.kind, **condition}
+    def shown(self, *, escapes: bool) -> dict[str, str]:
+        """Return the clause as the history of a table has it."""
+        if self.predicate is None:
+            return {"actionType": self.kind}
+        return {"actionType": self.kind, "predicate": normal(self.predicate, escapes=escapes)}
 
 
 @dataclass(slots=True)
@@ -75,15 +75,16 @@ class MergeSpec:
 
     def parameters(self) -> dict[str, str]:
         """Return what the history of a table tells of a merge."""
+        escapes = self.flavour == "spark"
         # Only deltalake tells by which part of the condition files were left out.
         tells_files = self.flavour == "datafusion" and not self.not_matched_by_source
         files = normal_part(self.predicate, self.target_alias or "target") if tells_files else None
         return {
             **({} if files is None else {"predicate": files}),
-            "mergePredicate": normal(self.predicate),
-            "matchedPredicates": _listed(self.matched),
-            "notMatchedPredicates": _listed(self.not_matched),
-            "notMatchedBySourcePredicates": _listed(self.not_matched_by_source),
+            "mergePredicate": normal(self.predicate, escapes=escapes),
+            "matchedPredicates": _listed(self.matched, escapes),
+            "notMatchedPredicates": _listed(self.not_matched, escapes),
+            "notMatchedBySourcePredicates": _listed(self.not_matched_by_source, escapes),
         }
 
 
@@ -213,5 +214,5 @@ def _are_alike(one: exp.Expr, other: exp.Expr) -> bool:
     return kind == other.meta.get("delta_type") and isinstance(kind, str) and kind in _EXACT
 
 
-def _listed(clauses: Sequence[Clause]) -> str:
-    return json.dumps([clause.shown for clause in clauses], separators=(",", ":"))
+def _listed(clauses: Sequence[Clause], escapes: bool) -> str:
+    return json.dumps([each.shown(escapes=escapes) for each in clauses], separators=(",", ":"))

@@ -11,9 +11,14 @@ if TYPE_CHECKING:
 
 
 def expressions_of(
-    updates: Mapping[str, str] | None, new_values: Mapping[str, Any] | None
+    updates: Mapping[str, str] | None,
+    new_values: Mapping[str, Any] | None,
+    *,
+    escapes: bool = False,
 ) -> dict[str, str]:
     """Return SQL expressions by column, of expressions or of values: of one of them.
+
+    With `escapes` they are for SQL in which a backslash escapes.
 
     >>> expressions_of(None, {"n": 1, "s": "it's", "tags": ["a"]})
     {'n': '1', 's': "'it''s'", 'tags': "['a']"}
@@ -23,7 +28,7 @@ def expressions_of(
     if updates is None and new_values is None:
         raise ValueError("Either updates or new_values need to be passed to update the table.")
     if new_values is not None:
-        return {name: _expression(value) for name, value in new_values.items()}
+        return {name: _expression(value, escapes) for name, value in new_values.items()}
     given = dict(updates or {})
     for name, text in given.items():
         if not isinstance(text, str) or not isinstance(name, str):
@@ -34,7 +39,7 @@ def expressions_of(
     return given
 
 
-def _expression(value: Any) -> str:
+def _expression(value: Any, escapes: bool) -> str:
     match value:
         case None:
             return "NULL"
@@ -45,7 +50,8 @@ def _expression(value: Any) -> str:
         case float():
             return f"CAST('{value!r}' AS DOUBLE)"
         case str():
-            return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+            text = value.replace("\\", "\\\\") if escapes else value
+            return "'" + text.replace("'", "''") + "'"
         case datetime():
             moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
             text = moment.replace(tzinfo=None).isoformat("T", "microseconds")
@@ -53,7 +59,7 @@ def _expression(value: Any) -> str:
         case date():
             return f"CAST('{value.isoformat()}' AS DATE)"
         case list() | tuple():
-            return "[" + ", ".join(_expression(each) for each in value) + "]"
+            return "[" + ", ".join(_expression(each, escapes) for each in value) + "]"
         case _:
             raise TypeError(
                 "Invalid datatype provided in new_values, only int, float, bool, list, str or "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 from sqlglot.generators.spark import SparkGenerator
 
-from deltasql.model.predicate import PredicateDialect
+from deltasql.model.predicate import DataFusionDialect, PredicateDialect
 from deltasql.operations.expressions import Scope, parse
 
 if TYPE_CHECKING:
@@ -64,6 +64,9 @@ class _History(PredicateDialect):
 
 
 class _QuotedTwice(_History):
+    class Tokenizer(DataFusionDialect.Tokenizer):
+        """A backslash is written as it is."""
+
     class Generator(_History.Generator):
         def identifier_sql(self, expression: exp.Identifier) -> str:
             name = expression.name
@@ -73,17 +76,18 @@ class _QuotedTwice(_History):
             return f'"{escaped}"'
 
 
-def normal(text: str, schema: StructType | None = None) -> str:
+def normal(text: str, schema: StructType | None = None, *, escapes: bool = False) -> str:
     """Return a condition in the spelling that goes into the history of a table.
 
-    With a schema, columns of different types keep their sides.
+    With a schema, columns of different types keep their sides; `escapes` are those of Spark's SQL.
 
     >>> normal("p='b' and 3 < x")
     "p = 'b' AND x > 3"
     >>> normal("id in (1, 2) and not `Full Name` is null")
     '(id = 1 OR id = 2) AND "Full Name" IS NOT NULL'
     """
-    return _simple(parse(text), schema).sql(dialect=_QuotedTwice, normalize_functions="lower")
+    parsed = parse(text, escapes=escapes)
+    return _simple(parsed, schema).sql(dialect=_QuotedTwice, normalize_functions="lower")
 
 
 def normal_part(text: str, alias: str) -> str | None:
@@ -103,13 +107,16 @@ def normal_part(text: str, alias: str) -> str | None:
     return joined.sql(dialect=_QuotedTwice, normalize_functions="lower")
 
 
-def normal_constraint(text: str, schema: StructType | None = None) -> str:
+def normal_constraint(text: str, schema: StructType | None = None, *, escapes: bool = False) -> str:
     """Return a CHECK constraint in its normal spelling, which every engine must read.
+
+    A backslash is escaped in it; `escapes` tells that it is already.
 
     >>> normal_constraint("not `Full Name` is null")
     '`Full Name` IS NOT NULL'
     """
-    return _simple(parse(text), schema).sql(dialect=_History, normalize_functions="lower")
+    parsed = parse(text, escapes=escapes)
+    return _simple(parsed, schema).sql(dialect=_History, normalize_functions="lower")
 
 
 def _simple(node: exp.Expr, schema: StructType | None) -> exp.Expr:

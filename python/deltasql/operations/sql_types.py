@@ -84,7 +84,9 @@ def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) ->
     """
     wanted = sql_type(data_type)
     known = expression.type
-    if known is not None and known == wanted:
+    # What is calculated with decimals has more digits than sqlglot says.
+    is_sure = decimal_type(data_type) is None or isinstance(expression, exp.Column | exp.Cast)
+    if known is not None and known == wanted and is_sure:
         return expression
     value = expression
     counted = _counted(expression, data_type)

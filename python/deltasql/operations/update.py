@@ -83,7 +83,9 @@ def stage_update(
         metrics["num_added_files"] = len(added)
         metrics["num_removed_files"] = len(touched)
         metrics["execution_time_ms"] = clock.total_ms()
-        shown = "true" if predicate is None else normal(predicate, target.schema)
+        shown = "true"
+        if predicate is not None:
+            shown = normal(predicate, target.schema, escapes=flavour == "spark")
         tell(target, "UPDATE", {"predicate": shown}, metrics)
     return metrics
 

@@ -5,13 +5,31 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from deltasql.model.predicate import DataFusionDialect, PredicateDialect
 
 if TYPE_CHECKING:
     from deltasql.model.predicate import Predicate
 
 _WITHOUT_ZONE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?")
 _COMPARED = (exp.Binary, exp.Between, exp.In)
+
+
+def without_escapes(text: str) -> str:
+    r"""Return a condition in which a backslash is a letter, as whoever evaluates it reads it.
+
+    >>> without_escapes(r"s = 'it\'s' AND s RLIKE '\\d'")
+    "s = 'it''s' AND s RLIKE '\\d'"
+    """
+    if "\\" not in text:
+        return text
+    try:
+        return sqlglot.parse_one(text, read=PredicateDialect).sql(dialect=DataFusionDialect)
+    except SqlglotError:
+        return text  # whoever evaluates it tells what is wrong with it
 
 
 def spark_condition(predicate: Predicate) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from deltasql.api.create import open_for_writing, table_properties
 from deltasql.engine.choose import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError
+from deltasql.spark.condition import without_escapes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,7 +65,7 @@ def write(
             df,
             mode=mode,
             schema_mode=schema_mode,
-            predicate=replace_where,
+            predicate=None if replace_where is None else without_escapes(replace_where),
             partition_by=partition_by,
             options=options,
             location=parsed.location,

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
 from deltasql.model.filters import filters_to_condition
-from deltasql.model.predicate import PredicateDialect
+from deltasql.model.predicate import DataFusionDialect
 from deltasql.model.query_conditions import plain_condition
 from deltasql.model.schema import column_mapping_mode
 from deltasql.storage.location import parse_location
@@ -75,7 +75,7 @@ def pruning_of(raw: RawTable, filters: object) -> str | None:
     known = plain_condition(condition, snapshot.schema)
     if known is None or any(isinstance(each.this, exp.In) for each in known.find_all(exp.Not)):
         return None
-    return known.sql(dialect=PredicateDialect)
+    return known.sql(dialect=DataFusionDialect)
 
 
 def read_table(
