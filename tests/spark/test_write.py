@@ -91,6 +91,19 @@ def test_a_transaction_takes_frames_of_spark_and_arrow_for_several_tables(
     assert ids(spark, lake, "stock") == [7]
 
 
+def test_conditions_have_escapes_and_formats_of_spark(spark: SparkSession, lake: Catalog) -> None:
+    place = uri(lake, "t")
+    rows = spark.range(3).selectExpr("id", r"concat('C:\\n', id) AS s", "DATE '2024-05-01' AS day")
+    deltasql.spark.write(rows, place)
+    digits = r"s RLIKE '\\d$' AND id > 0 AND date_format(day, 'yyyy-MM') = '2024-05'"
+    found = deltasql.spark.read(spark, place, predicate=digits)
+    assert sorted(row.id for row in found.collect()) == [1, 2]
+    deltasql.spark.write(rows.where("id = 2"), place, "overwrite", replace_where=digits)
+    assert ids(spark, lake, "t") == [0, 2]
+    equal = deltasql.spark.read(spark, place, predicate=r"s = 'C:\\n2'")
+    assert [row.id for row in equal.collect()] == [2]
+
+
 def test_modes_are_those_of_deltalake(spark: SparkSession, lake: Catalog) -> None:
     place = uri(lake, "t")
     assert deltasql.spark.write(spark.range(3), place, mode="error") == 0

@@ -17,6 +17,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
@@ -74,6 +75,19 @@ class DataFusionDialect(PredicateDialect):
             "TO_CHAR": _formatted,
             "DATE_FORMAT": _formatted,
             "TO_DATE": _day,
+        }
+
+    class Generator(SparkGenerator):
+        def timetostr_sql(self, expression: exp.TimeToStr) -> str:
+            return str(self.func("TO_CHAR", expression.this, expression.args.get("format")))
+
+        def tsordstodate_sql(self, expression: exp.TsOrDsToDate) -> str:
+            return str(self.func("TO_DATE", expression.this, expression.args.get("format")))
+
+        TRANSFORMS = {  # noqa: RUF012
+            kind: made
+            for kind, made in SparkGenerator.TRANSFORMS.items()
+            if kind not in (exp.TimeToStr, exp.TsOrDsToDate)
         }
 
 

@@ -15,16 +15,17 @@ if TYPE_CHECKING:
     from deltasql.model.predicate import Predicate
 
 _WITHOUT_ZONE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?")
+_DIFFERS = re.compile(r"\\|date_format|to_char|to_date", re.IGNORECASE)
 _COMPARED = (exp.Binary, exp.Between, exp.In)
 
 
-def without_escapes(text: str) -> str:
-    r"""Return a condition in which a backslash is a letter, as whoever evaluates it reads it.
+def in_datafusion_words(text: str) -> str:
+    r"""Return Spark's condition as whoever evaluates it reads it: a backslash is a letter there.
 
-    >>> without_escapes(r"s = 'it\'s' AND s RLIKE '\\d'")
-    "s = 'it''s' AND s RLIKE '\\d'"
+    >>> in_datafusion_words(r"s = 'it\'s' AND s RLIKE '\\d' AND date_format(at, 'yyyy') = '2024'")
+    "s = 'it''s' AND s RLIKE '\\d' AND TO_CHAR(CAST(at AS TIMESTAMP), '%Y') = '2024'"
     """
-    if "\\" not in text:
+    if _DIFFERS.search(text) is None:
         return text
     try:
         return sqlglot.parse_one(text, read=PredicateDialect).sql(dialect=DataFusionDialect)

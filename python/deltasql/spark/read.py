@@ -11,7 +11,7 @@ from deltasql.engine.spark import scan
 from deltasql.engine.spark_schema import quoted
 from deltasql.exceptions import TxnLogUriError
 from deltasql.operations.read import read_relation
-from deltasql.spark.condition import spark_condition, without_escapes
+from deltasql.spark.condition import in_datafusion_words, spark_condition
 from deltasql.uri import DeltaSqlUri, parse_uri
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _read_staged(
     predicate: object,
 ) -> DataFrame:
     """Read a table as a transaction sees it."""
-    condition = None if predicate is None else without_escapes(str(predicate))
+    condition = None if predicate is None else in_datafusion_words(str(predicate))
     target = transaction.target(table, spark.range(0), engine="spark")
     return cast("SparkRelation", read_relation(target, columns, condition)).frame
 
@@ -93,7 +93,7 @@ def read_snapshot(
     With `described`, the schema tells the comments of columns and, on classic Spark, which are
     never null.
     """
-    wanted = without_escapes(predicate) if isinstance(predicate, str) else predicate
+    wanted = in_datafusion_words(predicate) if isinstance(predicate, str) else predicate
     scanned = snapshot.scan(wanted)
     location = snapshot.table.location
     files = LiveFiles(location, snapshot.metadata, scanned.to_read, config.storage)

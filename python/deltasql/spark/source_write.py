@@ -37,7 +37,7 @@ from deltasql.operations.info import tell
 from deltasql.operations.schema_merge import nullable
 from deltasql.operations.target import Target
 from deltasql.operations.write import arrow_of, stage_write
-from deltasql.spark.condition import without_escapes
+from deltasql.spark.condition import in_datafusion_words
 from deltasql.storage import join_location, open_storage
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Wish:
             # Spark says of computed columns that they are never null, which is no wish of a user.
             schema=nullable(schema_from_any(schema), StructType()),
             schema_mode="overwrite" if replaces_schema else schema_mode,
-            predicate=None if predicate is None else without_escapes(predicate),
+            predicate=None if predicate is None else in_datafusion_words(predicate),
             partition_by=tuple(partition_by) if partition_by else None,
             txn=None if app_id is None or version is None else (app_id, version),
             user_metadata=options.text("userMetadata"),

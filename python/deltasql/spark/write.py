@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from deltasql.api.create import open_for_writing, table_properties
 from deltasql.engine.choose import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError
-from deltasql.spark.condition import without_escapes
+from deltasql.spark.condition import in_datafusion_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ def write(
             df,
             mode=mode,
             schema_mode=schema_mode,
-            predicate=None if replace_where is None else without_escapes(replace_where),
+            predicate=None if replace_where is None else in_datafusion_words(replace_where),
             partition_by=partition_by,
             options=options,
             location=parsed.location,
