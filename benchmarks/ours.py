@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # DuckDB imports pandas when it binds its first parameter.
 DRIVERS = {
     "sqlite": ("sqlite3",),
-    "postgres": ("deltasql.store.postgres", "adbc_driver_postgresql", "adbc_driver_manager"),
+    "postgres": ("deltasql.store.postgres",),
     "duckdb": ("deltasql.store.duckdb", "pandas"),
 }
 

@@ -30,7 +30,8 @@ NOTES = {
     "the same facts; `floor-postgres` does it in one statement, `-rowlock` in a plain transaction. "
     "deltalake opens a fresh handle per commit and does not flush its files to disk. DuckLake "
     "inserts one small row: as it comes the row is inlined in its catalog, `-parquet` writes a "
-    "file, `-addfile` registers one. `open` is a cold open of the table in a fresh process.",
+    "file, `-addfile` registers one. `open` is a cold open of the table in a fresh process; "
+    "`new table` is a commit to a table just made, in turns with those that have so many commits.",
     "ten_tables": "p50 in milliseconds. deltalake makes ten commits, not one atomic commit; "
     "DuckLake writes one small row to each table.",
     "bulk": "Files per second, each with statistics of three columns. The floors write three "

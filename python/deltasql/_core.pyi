@@ -94,8 +94,13 @@ class IndexedFiles:
     @property
     def partitions(self) -> list[str]: ...
     def keys(self) -> list[bytes]: ...
+    def filled_columns(self) -> list[int]: ...
     def rows(
-        self, table_id: int, partition_ids: Sequence[int], version: int
+        self,
+        table_id: int,
+        partition_ids: Sequence[int],
+        version: int,
+        columns: Sequence[int] | None = None,
     ) -> list[tuple[Any, ...]]: ...
     def copy_rows(
         self, table_id: int, partition_ids: Sequence[int], version: int

@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyFloat, PyInt, PyList, PyString, PyTuple};
 use pyo3_arrow::ffi::{to_stream_pycapsule, ArrayIterator};
 
-/// Rows of one chunk: enough for readers, little while it grows.
-const CHUNK_ROWS: usize = 65_536;
+/// Rows of one chunk: enough for readers, and what its growth leaves behind is used for the next.
+const CHUNK_ROWS: usize = 16_384;
 
 /// Collects rows of int, str, bytes, float or None; a column has one kind in all rows.
 #[pyclass(module = "deltasql._core")]

@@ -8,6 +8,22 @@ use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use crate::adds::{Partitions, Row};
 use crate::copy::CopyRows;
 
+/// The columns of `dl_add_files`: the table, what `FileRow::values` returns, the version.
+const COLUMNS: usize = 17;
+const VERSION: usize = COLUMNS - 1;
+
+type IsFilled = fn(&FileRow, Python<'_>) -> bool;
+const NULLABLE: [(usize, IsFilled); 8] = [
+    (8, |file, _| file.stats.is_some()),
+    (9, |file, _| file.num_records.is_some()),
+    (10, |file, _| file.tags.is_some()),
+    (11, |file, _| file.deletion_vector.is_some()),
+    (12, |file, py| !file.plain[3].is_none(py)),
+    (13, |file, py| !file.plain[4].is_none(py)),
+    (14, |file, py| !file.plain[5].is_none(py)),
+    (15, |file, _| file.extra.is_some()),
+];
+
 /// The rows of a commit's files and of the skipping index over them.
 #[pyclass(frozen, module = "deltasql._core")]
 pub struct IndexedFiles {
@@ -42,45 +58,41 @@ impl IndexedFiles {
         )
     }
 
-    /// Rows of `dl_add_files`; `partition_ids` go with `partitions`.
+    /// The positions of the columns of `dl_add_files` that are not null in all rows.
+    fn filled_columns(&self, py: Python<'_>) -> Vec<usize> {
+        let mut filled = [true; COLUMNS];
+        for (column, of) in NULLABLE {
+            filled[column] = self.files.iter().any(|file| of(file, py));
+        }
+        (0..COLUMNS).filter(|&column| filled[column]).collect()
+    }
+
+    /// Rows of `dl_add_files`, or some of their columns; `partition_ids` go with `partitions`.
+    #[pyo3(signature = (table_id, partition_ids, version, columns=None))]
     fn rows<'py>(
         &self,
         py: Python<'py>,
         table_id: i64,
         partition_ids: Vec<Bound<'py, PyAny>>,
         version: i64,
+        columns: Option<Vec<usize>>,
     ) -> PyResult<Bound<'py, PyList>> {
+        let columns = columns.unwrap_or_else(|| (0..COLUMNS).collect());
+        if columns.iter().any(|&column| column >= COLUMNS) {
+            return Err(PyValueError::new_err("there is no such column"));
+        }
         let table_id = table_id.into_pyobject(py)?.into_any();
         let version = version.into_pyobject(py)?.into_any();
         let mut rows = Vec::with_capacity(self.files.len());
         for file in &self.files {
             let partition_id = partition_of(&partition_ids, file)?;
-            let [first, path, key, partition_id, rest @ ..] =
-                file.values(py, partition_id.clone())?;
-            let [size, time, change, stats, records, tags, dv, base, row_version, clustering, extra] =
-                rest;
-            rows.push(PyTuple::new(
-                py,
-                [
-                    table_id.clone(),
-                    first,
-                    path,
-                    key,
-                    partition_id,
-                    size,
-                    time,
-                    change,
-                    stats,
-                    records,
-                    tags,
-                    dv,
-                    base,
-                    row_version,
-                    clustering,
-                    extra,
-                    version.clone(),
-                ],
-            )?);
+            let values = file.values(py, partition_id.clone())?;
+            let chosen = columns.iter().map(|&column| match column {
+                0 => table_id.clone(),
+                VERSION => version.clone(),
+                _ => values[column - 1].clone(),
+            });
+            rows.push(PyTuple::new(py, chosen)?);
         }
         PyList::new(py, rows)
     }

@@ -88,10 +88,13 @@ class SqliteSession:
     def insert_files(
         self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
     ) -> None:
-        self.insert("insert_add_file", files.rows(table_id, partition_ids, version))
+        # Binding a NULL costs as much as binding a text.
+        columns = tuple(files.filled_columns())
+        text = insert_some("insert_add_file", "sqlite", columns, "?")
+        rows = files.rows(table_id, partition_ids, version, columns)
+        self._connection.executemany(text, rows)
 
     def insert_log(self, name: str, rows: LogRows) -> None:
-        # Binding a NULL costs as much as binding a text.
         columns = tuple(rows.filled_columns())
         if columns:
             text = insert_some(name, "sqlite", columns, "?")
