@@ -96,11 +96,10 @@ class IndexedFiles:
     def keys(self) -> list[bytes]: ...
     def filled_columns(self) -> list[int]: ...
     def rows(
-        self,
-        table_id: int,
-        partition_ids: Sequence[int],
-        version: int,
-        columns: Sequence[int] | None = None,
+        self, table_id: int, partition_ids: Sequence[int], version: int
+    ) -> list[tuple[Any, ...]]: ...
+    def plain_rows(
+        self, table_id: int, partition_ids: Sequence[int], version: int, columns: Sequence[int]
     ) -> list[tuple[Any, ...]]: ...
     def copy_rows(
         self, table_id: int, partition_ids: Sequence[int], version: int

@@ -28,7 +28,7 @@ class Counted:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._session, name)
-        if name not in ("query", "execute", "insert", "begin", "begin_read", "commit"):
+        if name not in ("query", "execute", "run", "insert", "begin", "begin_read", "commit"):
             return found
 
         def counted(*args: Any, **params: Any) -> Any:

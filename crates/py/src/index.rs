@@ -3,13 +3,15 @@ use deltasql_core::index::{lay_out, FileInput, IndexColumn, Layout, StatsRow, PA
 use deltasql_core::keys::{path_key as hash_path, KeyType};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
 
 use crate::adds::{Partitions, Row};
 use crate::copy::CopyRows;
 
 /// The columns of `dl_add_files`: the table, what `FileRow::values` returns, the version.
 const COLUMNS: usize = 17;
+const KEY: usize = 3;
+const DATA_CHANGE: usize = 7;
 const VERSION: usize = COLUMNS - 1;
 
 type IsFilled = fn(&FileRow, Python<'_>) -> bool;
@@ -67,32 +69,82 @@ impl IndexedFiles {
         (0..COLUMNS).filter(|&column| filled[column]).collect()
     }
 
-    /// Rows of `dl_add_files`, or some of their columns; `partition_ids` go with `partitions`.
-    #[pyo3(signature = (table_id, partition_ids, version, columns=None))]
+    /// Rows of `dl_add_files`; `partition_ids` go with `partitions`.
     fn rows<'py>(
         &self,
         py: Python<'py>,
         table_id: i64,
         partition_ids: Vec<Bound<'py, PyAny>>,
         version: i64,
-        columns: Option<Vec<usize>>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let columns = columns.unwrap_or_else(|| (0..COLUMNS).collect());
-        if columns.iter().any(|&column| column >= COLUMNS) {
-            return Err(PyValueError::new_err("there is no such column"));
+        let table_id = table_id.into_pyobject(py)?.into_any();
+        let version = version.into_pyobject(py)?.into_any();
+        let mut rows = Vec::with_capacity(self.files.len());
+        for file in &self.files {
+            let partition_id = partition_of(&partition_ids, file)?;
+            let [first, path, key, partition_id, rest @ ..] =
+                file.values(py, partition_id.clone())?;
+            let [size, time, change, stats, records, tags, dv, base, row_version, clustering, extra] =
+                rest;
+            rows.push(PyTuple::new(
+                py,
+                [
+                    table_id.clone(),
+                    first,
+                    path,
+                    key,
+                    partition_id,
+                    size,
+                    time,
+                    change,
+                    stats,
+                    records,
+                    tags,
+                    dv,
+                    base,
+                    row_version,
+                    clustering,
+                    extra,
+                    version.clone(),
+                ],
+            )?);
         }
+        PyList::new(py, rows)
+    }
+
+    /// Some columns of the rows, of types that SQLite's driver takes as they are.
+    fn plain_rows<'py>(
+        &self,
+        py: Python<'py>,
+        table_id: i64,
+        partition_ids: Vec<Bound<'py, PyAny>>,
+        version: i64,
+        columns: Vec<usize>,
+    ) -> PyResult<Bound<'py, PyList>> {
         let table_id = table_id.into_pyobject(py)?.into_any();
         let version = version.into_pyobject(py)?.into_any();
         let mut rows = Vec::with_capacity(self.files.len());
         for file in &self.files {
             let partition_id = partition_of(&partition_ids, file)?;
             let values = file.values(py, partition_id.clone())?;
-            let chosen = columns.iter().map(|&column| match column {
-                0 => table_id.clone(),
-                VERSION => version.clone(),
-                _ => values[column - 1].clone(),
-            });
-            rows.push(PyTuple::new(py, chosen)?);
+            let row: PyResult<Vec<_>> = columns
+                .iter()
+                .map(|&column| match column {
+                    0 => Ok(table_id.clone()),
+                    KEY => Ok(PyByteArray::new(py, &file.key).into_any()),
+                    DATA_CHANGE => Ok(i64::from(values[column - 1].is_truthy()?)
+                        .into_pyobject(py)?
+                        .into_any()),
+                    VERSION => Ok(version.clone()),
+                    _ => {
+                        let value = values.get(column - 1);
+                        value
+                            .cloned()
+                            .ok_or_else(|| PyValueError::new_err("no such column"))
+                    }
+                })
+                .collect();
+            rows.push(PyTuple::new(py, row?)?);
         }
         PyList::new(py, rows)
     }

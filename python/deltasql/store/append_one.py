@@ -1,7 +1,7 @@
 """A blind append of one file, the most frequent commit: everything that can be is prepared before.
 
-What is left under the lock of the head is one statement on PostgreSQL, and on SQLite, which has
-no statement that writes to several tables, five short ones.
+What is left under the lock of the head is one statement on PostgreSQL, and on SQLite a few short
+ones, see sqlite_append.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltasql import _core
-from deltasql.phases import reached
 from deltasql.store.append import live_name
 from deltasql.store.dialect import Appended
 from deltasql.store.records import OneFile, dump, dump_extra
@@ -111,59 +110,3 @@ def append_in_one_statement(
     sending()
     rows = session.query("append_one_file", **params, meanwhile=meanwhile)
     return Appended(*rows[0]) if rows else None
-
-
-def append_in_turn(
-    session: Session,
-    plan: OneFilePlan,
-    sending: Callable[[], None],
-    meanwhile: Callable[[], None] | None = None,
-) -> Appended | None:
-    """Take the write lock, check the head, write and COMMIT."""
-    table_id = plan.guard["table_id"]
-    session.begin()
-    rows = session.query("head_as_known", **plan.guard)
-    if not rows:
-        return None
-    reached("locked")
-    one = plan.one
-    if one.intents and session.execute("clear_staged_files", txn_id=one.txn_id) < one.intents:
-        return None  # the long way says why
-    head_version, committed_at_ms, file_id = rows[0]
-    version = head_version + 1
-    timestamp_ms = max(one.now_ms, committed_at_ms + 1)
-    sending()
-    session.execute(
-        "insert_add_file",
-        **plan.file,
-        table_id=table_id,
-        file_id=file_id,
-        added_version=version,
-    )
-    if plan.stats:
-        stats = [(table_id, row[0], file_id, file_id, *row[3:]) for row in plan.stats]
-        session.insert("insert_file_stats", stats)
-    session.execute(
-        "insert_version",
-        **plan.info,
-        table_id=table_id,
-        version=version,
-        committed_at_ms=timestamp_ms,
-        group_size=1,
-        is_blind_append=True,
-        commit_timestamp=timestamp_ms,
-        in_commit_timestamp=timestamp_ms if one.in_commit_timestamps else None,
-        next_file_id=file_id + 1,
-    )
-    session.execute(
-        "move_head",
-        table_id=table_id,
-        version=version,
-        committed_at_ms=timestamp_ms,
-        next_file_id=file_id + 1,
-        metadata_version=one.metadata_version,
-        protocol_version=one.protocol_version,
-    )
-    reached("committing")
-    session.commit()
-    return Appended(version, timestamp_ms)

@@ -9,10 +9,10 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import StoreUnavailableError
-from deltasql.store.append_one import append_in_turn
 from deltasql.store.dialect import Fault, Row, Session, Told, chunks
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.pool import Pool
+from deltasql.store.sqlite_append import append_in_turn
 from deltasql.store.sqlite_arrow import read_arrow
 from deltasql.store.sqlite_gate import Gate
 from deltasql.store.statements import LIST_PARAMETER, PARAMETER, insert_some, statement
@@ -79,6 +79,10 @@ class SqliteSession:
             changed += self._connection.execute(*_expand(name, listed, part, params)).rowcount
         return changed
 
+    def run(self, text: str, values: Sequence[Any]) -> None:
+        """Run a statement that is no block of ours, but made of one."""
+        self._connection.execute(text, values)
+
     def insert(self, name: str, rows: Sequence[Row]) -> None:
         if len(rows) == 1:
             self._connection.execute(_positional(name), rows[0])
@@ -88,10 +92,10 @@ class SqliteSession:
     def insert_files(
         self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
     ) -> None:
-        # Binding a NULL costs as much as binding a text.
+        # Binding a NULL costs more than binding a text.
         columns = tuple(files.filled_columns())
         text = insert_some("insert_add_file", "sqlite", columns, "?")
-        rows = files.rows(table_id, partition_ids, version, columns)
+        rows = files.plain_rows(table_id, partition_ids, version, columns)
         self._connection.executemany(text, rows)
 
     def insert_log(self, name: str, rows: LogRows) -> None:

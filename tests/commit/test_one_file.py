@@ -1,0 +1,35 @@
+"""A blind append of one file has a short way of its own; it writes what the long way writes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from tests.conftest import add_file
+
+if TYPE_CHECKING:
+    from deltasql.api.catalog import Catalog
+    from deltasql.model.actions import AddFile
+
+
+@pytest.mark.parametrize("columns", [1, 64, 65, 5_000])
+def test_as_many_columns_have_statistics_as_there_are(catalog: Catalog, columns: int) -> None:
+    names = [f"c{number}" for number in range(columns)]
+    schema = pa.schema([(name, pa.int64()) for name in names])
+    properties = {"delta.dataSkippingNumIndexedCols": "-1"}
+    catalog.create_table("wide", schema, properties=properties)
+
+    def file(number: int) -> AddFile:
+        bounds = {name: number for name in names}
+        stats = {"numRecords": 1, "minValues": bounds, "maxValues": bounds}
+        return add_file(f"{number}.parquet", stats=json.dumps(stats))
+
+    for number in range(3):  # the first goes the long way
+        with catalog.begin() as tx:
+            tx.stage_table("wide", [file(number)])
+    snapshot = catalog.table("wide").snapshot()
+    for number in range(3):
+        found = snapshot.scan(f"{names[-1]} = {number}").files
+        assert [each.path for each in found] == [f"{number}.parquet"]
