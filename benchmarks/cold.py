@@ -48,7 +48,7 @@ def measure(request: Request) -> Answer:
 
 def _answer(request: Request) -> dict[str, Any]:
     contender = request.contender
-    contender.prepare()
+    contender.prepare_to(request.action)
     imports_mb = memory_mb("VmRSS")
     start = time.perf_counter()
     handle = contender.open()

@@ -74,6 +74,10 @@ class Contender(ABC):
     def prepare(self) -> None:
         """Import and load what a program loads once, before anything is timed."""
 
+    def prepare_to(self, action: str) -> None:
+        """Prepare, and load what only this action needs."""
+        self.prepare()
+
     def open(self) -> Native:
         """Open table t0 from nothing, connection included; timed in a fresh process."""
         raise NotImplementedError

@@ -82,7 +82,7 @@ def _measure(contender: Contender) -> tuple[float, float]:
 
 
 def _answer(contender: Contender) -> tuple[float, float]:
-    contender.prepare()
+    contender.prepare_to("checkpoint")
     importlib.import_module("pandas")  # pyarrow loads it with the first array
     start = time.perf_counter()
     if isinstance(contender, Deltalake):

@@ -24,6 +24,9 @@ DRIVERS = {
     "duckdb": ("deltasql.store.duckdb", "pandas"),
 }
 
+# What is imported with the first use of it.
+LATE = {"plan": "deltasql.model.predicate", "checkpoint": "deltasql.mirror.checkpoint"}
+
 
 class Deltasql(Contender):
     """Staged AddFiles through `deltasql.begin`, the catalog's default durability."""
@@ -64,6 +67,11 @@ class Deltasql(Contender):
         # The API and drivers are imported late, which is an import, not an open.
         for module in ("deltasql.api.connect", *DRIVERS[self.backend]):
             importlib.import_module(module)
+
+    def prepare_to(self, action: str) -> None:
+        self.prepare()
+        if action in LATE:
+            importlib.import_module(LATE[action])
 
     def connect(self) -> None:
         self._catalog = deltasql.connect(self.uri)

@@ -164,7 +164,8 @@ if __name__ == "__main__":
     from benchmarks import scale_apart
 
     given: Request = pickle.load(sys.stdin.buffer)
-    given.contender.prepare()
+    for each in given.steps:
+        given.contender.prepare_to(each.operation)
     importlib.import_module("pandas")  # pyarrow loads it with the first array
     print(
         json.dumps(

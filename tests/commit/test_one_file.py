@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+
 from tests.conftest import add_file
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def test_as_many_columns_have_statistics_as_there_are(catalog: Catalog, columns:
     catalog.create_table("wide", schema, properties=properties)
 
     def file(number: int) -> AddFile:
-        bounds = {name: number for name in names}
+        bounds = dict.fromkeys(names, number)
         stats = {"numRecords": 1, "minValues": bounds, "maxValues": bounds}
         return add_file(f"{number}.parquet", stats=json.dumps(stats))
 
