@@ -11,9 +11,12 @@ import pyarrow.compute as pc
 import pytest
 from deltalake.exceptions import DeltaError
 
+import deltasql
 from deltasql import DeltaTable, write_deltalake
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.api.conftest import Address
 
 DAYS = ["2024-05-01", "2024-05-02", None]
@@ -239,3 +242,28 @@ def test_a_dataset_with_nulls_and_nan_finds_every_row(address: Address) -> None:
     assert len(list(dataset.get_fragments(n > 7))) == 1
     assert len(list(dataset.get_fragments(s == "z"))) == 1
     assert len(list(dataset.get_fragments(n.is_null()))) == 1
+
+
+def test_statistics_of_many_files_are_those_of_deltalake(tmp_path: Path) -> None:
+    uri = f"deltasql://sqlite/{tmp_path}/meta.db"
+    with deltasql.connect(uri) as catalog:
+        schema = pa.schema([("id", pa.int64()), ("day", pa.date32())])
+        catalog.create_table("many", schema, partition_by=["day"])
+        with catalog.begin() as tx:
+            tx.stage_table("many", [_file(number) for number in range(40_000)])
+    own, stock = both(f"{uri}?table=many")
+    for flatten in (False, True):
+        expected = pa.table(stock.get_add_actions(flatten)).sort_by("path")
+        assert pa.table(own.get_add_actions(flatten)).sort_by("path").equals(expected)
+
+
+def _file(number: int) -> deltasql.AddFile:
+    """Describe a file; every seventh has no statistics, every third no day."""
+    stats = f'{{"numRecords":1,"minValues":{{"id":{number}}},"maxValues":{{"id":{number}}}}}'
+    return deltasql.AddFile(
+        path=f"{number}.parquet",
+        partition_values={"day": DAYS[number % 3]},
+        size=number,
+        modification_time=number,
+        stats=None if number % 7 == 0 else stats,
+    )

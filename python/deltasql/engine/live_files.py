@@ -111,6 +111,12 @@ class LiveFiles:
         """Return each partition column with its typed values, one per file."""
         return self.values_of([file.partition for file in files])
 
+    def listed_values(self) -> list[tuple[StructField, pa.Array]]:
+        """Return each partition column with its typed values, one per listed file."""
+        encoded = self.partitions.dictionary_encode()
+        distinct = self.values_of(encoded.dictionary.to_pylist())
+        return [(field, values.take(encoded.indices)) for field, values in distinct]
+
     def values_of(self, partitions: Sequence[str]) -> list[tuple[StructField, pa.Array]]:
         """Return each partition column with its typed values, one per text of JSON."""
         import pyarrow as pa

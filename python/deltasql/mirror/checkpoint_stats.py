@@ -21,7 +21,7 @@ class StatsParser:
     """
 
     def __init__(self, data_type: pa.StructType) -> None:
-        self._type = data_type
+        self.type = data_type
         self._options = pj.ParseOptions(
             # Arrow's reader knows no dates: they come as text and are cast.
             explicit_schema=pa.schema(_dates_as_text(data_type).fields),
@@ -31,7 +31,7 @@ class StatsParser:
     def parse(self, texts: pa.Array) -> pa.Array:
         """Return one struct per text; a value that is not of its type becomes null."""
         if texts.null_count == len(texts):
-            return pa.nulls(len(texts), self._type)
+            return pa.nulls(len(texts), self.type)
         parsed = self._parse_at_once(texts)
         return self._parse_each(texts) if parsed is None else parsed
 
@@ -48,16 +48,16 @@ class StatsParser:
             if table.num_rows != len(texts):
                 return None
             columns = [
-                table[field.name].combine_chunks().cast(field.type) for field in self._type.fields
+                table[field.name].combine_chunks().cast(field.type) for field in self.type.fields
             ]
         except pa.ArrowInvalid:
             return None
         return pa.StructArray.from_arrays(
-            columns, fields=list(self._type.fields), mask=texts.is_null()
+            columns, fields=list(self.type.fields), mask=texts.is_null()
         )
 
     def _parse_each(self, texts: pa.Array) -> pa.Array:
-        return pa.array([self._parse_one(text) for text in texts.to_pylist()], self._type)
+        return pa.array([self._parse_one(text) for text in texts.to_pylist()], self.type)
 
     def _parse_one(self, text: str | None) -> dict[str, Any] | None:
         if text is None:
@@ -66,7 +66,7 @@ class StatsParser:
             body = json.loads(text, parse_float=Decimal)
         except (ValueError, RecursionError):
             return None
-        typed = typed_value(body, self._type)
+        typed = typed_value(body, self.type)
         return typed if isinstance(typed, dict) else None
 
 

@@ -63,7 +63,7 @@ def in_partitions(
 ) -> pa.Table:
     """Return the files whose partition values meet the condition exactly."""
     live = target.live(files)
-    values = {field.name: array for field, array in live.partition_values(live.files)}
+    values = {field.name: array for field, array in live.listed_values()}
     places = pa.array(range(len(files)), pa.int64())
     listed = target.engine.rows(pa.table({**values, FILE: places}))
     condition = parse_condition(predicate, Scope.of(target.schema, "t"), flavour=flavour)

@@ -29,7 +29,7 @@ def guarantees(
     """
     wanted: pa.Schema = pa.schema(schema)
     found: list[list[pc.Expression]] = [[] for _ in range(listed.num_rows)]
-    for field, values in live.partition_values(live.files):
+    for field, values in live.listed_values():
         if field.name in wanted.names:
             _add_partition(found, field.name, values.cast(_plain(wanted.field(field.name).type)))
     _add_statistics(found, metadata, listed, wanted)
