@@ -5,6 +5,7 @@ mod bulk;
 mod commit;
 mod copy;
 mod errors;
+mod file_row;
 mod files;
 mod index;
 mod json;

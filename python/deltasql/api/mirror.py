@@ -14,6 +14,7 @@ from deltasql.mirror.cleanup import clean_log
 from deltasql.mirror.maintain import DEFAULT
 from deltasql.mirror.publish import NO_WISHES, Publisher
 from deltasql.mirror.publisher import BackgroundPublisher
+from deltasql.mirror.span_progress import SpanProgress
 from deltasql.model.progress import Meter
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
@@ -37,32 +38,6 @@ if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
     from deltasql.store.records import Commit
-
-_TOLD = 50  # versions published between two words about it
-
-
-class _Told:
-    """Tells how far a span is without making it shorter: each ends with a checkpoint.
-
-    What a listener raises is no failure of the target: it ends the span and is raised after it.
-    """
-
-    def __init__(self, on_progress: Callable[[int, int], None], before: int, total: int) -> None:
-        self._on_progress, self._before, self._total = on_progress, before, total
-        self._asked = 0
-        self.error: Exception | None = None
-
-    def is_set(self) -> bool:
-        if self._asked and self._asked % _TOLD == 0:
-            self.tell(self._before + self._asked)
-        self._asked += 1
-        return self.error is not None
-
-    def tell(self, published: int) -> None:
-        try:
-            self._on_progress(published, max(self._total, published))
-        except Exception as error:
-            self.error = error
 
 
 class Mirror:
@@ -165,7 +140,7 @@ class Mirror:
         for each in chosen:
             current, error = each, None
             while current.pending and error is None:
-                told = on_progress and _Told(on_progress, published, total)
+                told = on_progress and SpanProgress(on_progress, published, total)
                 outcome = self.publisher.advance(
                     current, current.head_version, stop=told, converge=True
                 )
