@@ -1,11 +1,10 @@
 -- name: lock_heads
 SELECT h.table_id, h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version, t.live_name
 FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
-WHERE h.table_id {in:table_ids}
-ORDER BY h.table_id;
+WHERE h.table_id {in:table_ids};
 
 -- name: lock_heads [postgres]
--- Who waits for a head joins it with the name of before the wait, unless that row is locked too.
+-- Rows are locked in one order by everybody. Who waits for a head joins it with the name of before the wait, unless that row is locked too.
 SELECT h.table_id, h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version, t.live_name
 FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
 WHERE h.table_id {in:table_ids}
