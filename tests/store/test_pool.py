@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from tests.conftest import add_file
+from tests.interrupts import interrupted
 
 import deltasql
 from deltasql.exceptions import (
@@ -24,7 +27,7 @@ from deltasql.exceptions import (
     StoreUnavailableError,
     TxnLogStoreError,
 )
-from deltasql.store.pool import Pool
+from deltasql.store.pool import Pool, _Lent
 from deltasql.uri import DeltaSqlUri
 
 if TYPE_CHECKING:
@@ -49,6 +52,25 @@ def pool_of(made: list[Thing], **options: float) -> Pool[Thing]:
         return made[-1]
 
     return Pool(connect, Thing.close, lambda thing: not thing.closed, **options)  # type: ignore[arg-type]
+
+
+def test_interrupt_at_any_instant_leaves_others_their_way_to_a_connection() -> None:
+    pool = pool_of([], max_size=1_000)  # each may cost a connection, none the lock
+
+    def lend() -> None:
+        with pool.lend():
+            pass
+
+    with ThreadPoolExecutor(1) as other:
+        for at in itertools.count():
+            try:
+                with interrupted(at, Pool, _Lent, threading.Condition):
+                    lend()
+                break
+            except KeyboardInterrupt:
+                pass
+            other.submit(lend).result(timeout=10)
+    assert at > 10
 
 
 def test_a_connection_is_used_again() -> None:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import fcntl
 import itertools
 import os
 import sqlite3
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
-from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.interrupts import interrupted
 
 import deltasql
 from deltasql.store.file_lock import try_lock
@@ -26,7 +24,6 @@ from deltasql.store.sqlite_gate import Gate
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from types import FrameType
 
     from deltasql.uri import DeltaSqlUri
 
@@ -219,45 +216,6 @@ def test_session_lets_the_next_thread_on_however_it_ends(
             other.submit(catalog.create_namespace, "other").result(timeout=10)
 
 
-_ON_THE_WAY = {
-    each.__code__
-    for owner in (Gate, SqliteSession, _Borrowed)
-    for each in vars(owner).values()
-    if isinstance(each, FunctionType)
-} | {try_lock.__code__}
-
-
-@contextlib.contextmanager
-def interrupted(at: int) -> Iterator[None]:
-    """Be interrupted at the n-th place on the way through the gate where Python looks for it."""
-    places = itertools.count()
-
-    def local(frame: FrameType, event: str, _: object) -> Any:
-        before = frame.f_lasti if event == "call" else last.get(frame, 0)
-        last[frame] = frame.f_lasti
-        looks = event == "call" or dis.opname[frame.f_code.co_code[before]] in _LOOKS
-        if event in ("call", "opcode") and looks and next(places) == at:
-            raise KeyboardInterrupt
-        return local
-
-    def start(frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code not in _ON_THE_WAY:
-            return None
-        frame.f_trace_opcodes = True
-        return local(frame, event, None)
-
-    last: dict[FrameType, int] = {}
-    sys.settrace(start)
-    try:
-        yield
-    finally:
-        sys.settrace(None)
-        last.clear()
-
-
-_LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
-
-
 @pytest.mark.parametrize("ends", ["commit", "rollback", "left"])
 def test_interrupt_at_any_instant_leaves_the_way_free(sqlite_uri: DeltaSqlUri, ends: str) -> None:
     with (
@@ -276,7 +234,7 @@ def test_interrupt_at_any_instant_leaves_the_way_free(sqlite_uri: DeltaSqlUri, e
         assert isinstance(dialect, SqliteDialect)
         for at in itertools.count():
             try:
-                with interrupted(at):
+                with interrupted(at, Gate, SqliteSession, _Borrowed, try_lock):
                     write()
                 break
             except KeyboardInterrupt:

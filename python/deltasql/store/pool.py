@@ -52,7 +52,9 @@ class Pool(Generic[T]):
         self._max_lifetime_s, self._check = max_lifetime_s, check
         self._idle: list[_Entry[T]] = []
         self._holders: list[int] = []
-        self._free = threading.Condition()
+        # Taken by itself: Ctrl-C on the way through the condition would leave it taken.
+        self._lock = threading.RLock()
+        self._free = threading.Condition(self._lock)
         self._closed = False
         fork.watch(self)
 
@@ -64,7 +66,7 @@ class Pool(Generic[T]):
         deadline = time.monotonic() + self._timeout_s
         holder = threading.get_ident()
         expired: list[_Entry[T]] = []
-        with self._free:
+        with self._lock:
             while True:
                 if self._closed:
                     raise StoreClosedError(
@@ -86,7 +88,7 @@ class Pool(Generic[T]):
                 return entry
             return _Entry(self._connect(), holder, time.monotonic())
         except BaseException:
-            with self._free:
+            with self._lock:
                 self._holders.remove(holder)
                 self._free.notify()
             raise
@@ -105,7 +107,7 @@ class Pool(Generic[T]):
         return None
 
     def _give_back(self, entry: _Entry[T], *, broken: bool) -> None:
-        with self._free:
+        with self._lock:
             if entry.holder not in self._holders:
                 _inherited.append(entry)  # lent in the parent, given back in its forked child
                 return
@@ -119,12 +121,12 @@ class Pool(Generic[T]):
 
     def usage(self) -> dict[str, int]:
         """Return how many connections are lent and idle."""
-        with self._free:
+        with self._lock:
             return {"lent": len(self._holders), "idle": len(self._idle), "max": self._max_size}
 
     def close(self) -> None:
         """Close idle connections now and lent ones when they come back."""
-        with self._free:
+        with self._lock:
             self._closed = True
             self._close_idle()
             self._free.notify_all()
@@ -134,7 +136,7 @@ class Pool(Generic[T]):
             self._close(self._idle.pop().connection)
 
     def before_fork(self) -> None:
-        self._free.acquire()
+        self._lock.acquire()
         if threading.get_ident() not in self._holders:
             self._free.wait_for(lambda: not self._holders, _FORK_WAIT_S)
         self._close_idle()
@@ -142,9 +144,10 @@ class Pool(Generic[T]):
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
             self._holders = []
-            self._free = threading.Condition()
+            self._lock = threading.RLock()
+            self._free = threading.Condition(self._lock)
         else:
-            self._free.release()
+            self._lock.release()
 
 
 class _Lent(Generic[T]):
