@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from benchmarks.cold import Answer, Request, measure
@@ -12,7 +13,7 @@ from benchmarks.harness import Contender, result, say
 from benchmarks.peers import DeltalakeWithoutFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from benchmarks.harness import Result
     from benchmarks.workspace import Workspace
@@ -23,36 +24,56 @@ QUICK_SIZES = (20_000,)
 
 
 def run(workspace: Workspace, *, quick: bool) -> list[Result]:
-    """Open each table in fresh processes, contenders in turns; the floor only connects."""
-    results: list[Result] = []
+    """Open tables in fresh processes, contenders and sizes in turns; the floor only connects."""
     bare = [each for each in floors(workspace) if not isinstance(each, PostgresRowLockFloor)]
     for floor in bare:
         floor.create(1)
         floor.close()
-    for size in QUICK_SIZES if quick else SIZES:
+    tables = [Tables.made(workspace, size, bare) for size in (QUICK_SIZES if quick else SIZES)]
+    workspace.settle()
+    for number in range(1 if quick else 5):
+        for each in tables:
+            each.open_all()
+            if number < 3 or each.size < 1_000_000:
+                each.list_all()
+    return [found for each in tables for found in each.results()]
+
+
+@dataclass
+class Tables:
+    """The contenders with tables of one size, and what was measured."""
+
+    size: int
+    listing: list[Contender]
+    opening: list[Contender]
+    opens: dict[str, list[Answer]] = field(default_factory=dict)
+    lists: dict[str, list[Answer]] = field(default_factory=dict)
+
+    @classmethod
+    def made(cls, workspace: Workspace, size: int, bare: Sequence[Contender]) -> Tables:
         stock = deltalake_table(size)
-        listing: list[Contender] = [stock]
-        for backend in BACKENDS:
-            listing.append(deltasql_table(workspace, backend, size))
-        opening = [*listing, DeltalakeWithoutFiles(stock.folder), *bare]
-        opens: dict[str, list[Answer]] = {}
-        lists: dict[str, list[Answer]] = {}
-        for _ in range(1 if quick else 3 if size >= 1_000_000 else 5):
-            for contender in opening:
-                say(f"  {size:,} files: {contender.name}")
-                request = Request(contender.unconnected(), "open", warm_rounds=3)
-                opens.setdefault(contender.name, []).append(measure(request))
-            for contender in listing:
-                request = Request(contender.unconnected(), "list", warm_rounds=3)
-                answer = measure(request)
-                if answer.files != size:
-                    raise RuntimeError(f"{contender.name} lists {answer.files} of {size} files")
-                lists.setdefault(contender.name, []).append(answer)
-        for contender in opening:
-            results += _opened(contender, size, opens[contender.name])
-        for contender in listing:
-            results += _listed(contender, size, lists[contender.name])
-    return results
+        listing = [stock, *(deltasql_table(workspace, backend, size) for backend in BACKENDS)]
+        return cls(size, listing, [*listing, DeltalakeWithoutFiles(stock.folder), *bare])
+
+    def open_all(self) -> None:
+        for contender in self.opening:
+            say(f"  {self.size:,} files: {contender.name}")
+            request = Request(contender.unconnected(), "open", warm_rounds=3)
+            self.opens.setdefault(contender.name, []).append(measure(request))
+
+    def list_all(self) -> None:
+        for contender in self.listing:
+            request = Request(contender.unconnected(), "list", warm_rounds=3)
+            answer = measure(request)
+            if answer.files != self.size:
+                raise RuntimeError(f"{contender.name} lists {answer.files} of {self.size} files")
+            self.lists.setdefault(contender.name, []).append(answer)
+
+    def results(self) -> Iterator[Result]:
+        for contender in self.opening:
+            yield from _opened(contender, self.size, self.opens[contender.name])
+        for contender in self.listing:
+            yield from _listed(contender, self.size, self.lists[contender.name])
 
 
 def _opened(contender: Contender, size: int, answers: Sequence[Answer]) -> list[Result]:
