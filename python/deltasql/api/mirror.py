@@ -57,10 +57,9 @@ class Mirror:
         self.publisher = Publisher(catalog.store, catalog.config)
         self._background = BackgroundPublisher(self.publisher, catalog.config.mirror)
 
-    @property
-    def foresee(self) -> Callable[[Commit], Foreseen | None] | None:
-        """What makes the log files of a commit that is being ratified, if who commits publishes."""
-        return self.publisher.foresee if self.mode == "sync" else None
+    def foresee(self, commit: Commit) -> Foreseen | None:
+        """Make the log files of a commit that is being ratified, if who commits publishes it."""
+        return self.publisher.foresee(commit) if self.mode == "sync" else None
 
     def after_commit(
         self, ratified: Sequence[Ratified], post_commit: PostCommit | None = None

@@ -24,8 +24,7 @@ class Ratified:
     table: TableRow
     version: int
     committed_at_ms: int
-    commit: Commit | None = None  # what was written; None when it was only looked up, or nobody
-    # publishes it right away
+    commit: Commit | None = None  # what was written; None when it was only looked up
     foreseen: Foreseen | None = None  # its log files, where they were made on the way
     further_targets: int | None = None  # beside the table's own log; None when nobody looked
 
@@ -50,8 +49,6 @@ class Foresight:
     def confirmed(self, done: Appended) -> Ratified:
         """Return what became of the append."""
         version, committed_at_ms, further_targets = done
-        if self.foresee is None:
-            return Ratified(self.one.table, version, committed_at_ms)
         commit, foreseen = self.commit, self.foreseen
         if commit is None or commit.version != version or commit.committed_at_ms != committed_at_ms:
             commit, foreseen = _commit_of(self.one, version, committed_at_ms), None
