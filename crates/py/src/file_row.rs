@@ -8,7 +8,6 @@ use crate::copy::CopyRows;
 pub const COLUMNS: usize = 17;
 pub const KEY: usize = 3;
 pub const DATA_CHANGE: usize = 7;
-pub const VERSION: usize = COLUMNS - 1;
 
 type IsFilled = fn(&FileRow, Python<'_>) -> bool;
 pub const NULLABLE: [(usize, IsFilled); 8] = [

@@ -7,7 +7,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
 
 use crate::adds::{Partitions, Row};
 use crate::copy::CopyRows;
-use crate::file_row::{FileRow, COLUMNS, DATA_CHANGE, KEY, NULLABLE, VERSION};
+use crate::file_row::{FileRow, COLUMNS, DATA_CHANGE, KEY, NULLABLE};
 
 /// The rows of a commit's files and of the skipping index over them.
 #[pyclass(frozen, module = "deltasql._core")]
@@ -60,39 +60,9 @@ impl IndexedFiles {
         partition_ids: Vec<Bound<'py, PyAny>>,
         version: i64,
     ) -> PyResult<Bound<'py, PyList>> {
-        let table_id = table_id.into_pyobject(py)?.into_any();
-        let version = version.into_pyobject(py)?.into_any();
-        let mut rows = Vec::with_capacity(self.files.len());
-        for file in &self.files {
-            let partition_id = partition_of(&partition_ids, file)?;
-            let [first, path, key, partition_id, rest @ ..] =
-                file.values(py, partition_id.clone())?;
-            let [size, time, change, stats, records, tags, dv, base, row_version, clustering, extra] =
-                rest;
-            rows.push(PyTuple::new(
-                py,
-                [
-                    table_id.clone(),
-                    first,
-                    path,
-                    key,
-                    partition_id,
-                    size,
-                    time,
-                    change,
-                    stats,
-                    records,
-                    tags,
-                    dv,
-                    base,
-                    row_version,
-                    clustering,
-                    extra,
-                    version.clone(),
-                ],
-            )?);
-        }
-        PyList::new(py, rows)
+        self.each_row(py, table_id, &partition_ids, version, |_, row| {
+            PyTuple::new(py, row)
+        })
     }
 
     /// Some columns of the rows, of types that SQLite's driver takes as they are.
@@ -104,32 +74,22 @@ impl IndexedFiles {
         version: i64,
         columns: Vec<usize>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let table_id = table_id.into_pyobject(py)?.into_any();
-        let version = version.into_pyobject(py)?.into_any();
-        let mut rows = Vec::with_capacity(self.files.len());
-        for file in &self.files {
-            let partition_id = partition_of(&partition_ids, file)?;
-            let values = file.values(py, partition_id.clone())?;
-            let row: PyResult<Vec<_>> = columns
+        self.each_row(py, table_id, &partition_ids, version, |file, row| {
+            let chosen: PyResult<Vec<_>> = columns
                 .iter()
                 .map(|&column| match column {
-                    0 => Ok(table_id.clone()),
                     KEY => Ok(PyByteArray::new(py, &file.key).into_any()),
-                    DATA_CHANGE => Ok(i64::from(values[column - 1].is_truthy()?)
+                    DATA_CHANGE => Ok(i64::from(row[column].is_truthy()?)
                         .into_pyobject(py)?
                         .into_any()),
-                    VERSION => Ok(version.clone()),
                     _ => {
-                        let value = values.get(column - 1);
-                        value
-                            .cloned()
-                            .ok_or_else(|| PyValueError::new_err("no such column"))
+                        let value = row.get(column).cloned();
+                        value.ok_or_else(|| PyValueError::new_err("no such column"))
                     }
                 })
                 .collect();
-            rows.push(PyTuple::new(py, row?)?);
-        }
-        PyList::new(py, rows)
+            PyTuple::new(py, chosen?)
+        })
     }
 
     /// The same rows as PostgreSQL's COPY takes them in its binary format, in pieces.
@@ -173,11 +133,47 @@ impl IndexedFiles {
     }
 }
 
-fn partition_of<'a, 'py>(
-    ids: &'a [Bound<'py, PyAny>],
-    file: &FileRow,
-) -> PyResult<&'a Bound<'py, PyAny>> {
-    ids.get(file.partition).ok_or_else(too_few_ids)
+impl IndexedFiles {
+    /// A tuple for each file, made of its row of `dl_add_files`.
+    fn each_row<'py>(
+        &self,
+        py: Python<'py>,
+        table_id: i64,
+        partition_ids: &[Bound<'py, PyAny>],
+        version: i64,
+        made: impl Fn(&FileRow, [Bound<'py, PyAny>; COLUMNS]) -> PyResult<Bound<'py, PyTuple>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let table_id = table_id.into_pyobject(py)?.into_any();
+        let version = version.into_pyobject(py)?.into_any();
+        let mut rows = Vec::with_capacity(self.files.len());
+        for file in &self.files {
+            let partition_id = partition_ids.get(file.partition).ok_or_else(too_few_ids)?;
+            let [first, path, key, partition, size, time, change, stats, records, rest @ ..] =
+                file.values(py, partition_id.clone())?;
+            let [tags, dv, base, row_version, clustering, extra] = rest;
+            let row = [
+                table_id.clone(),
+                first,
+                path,
+                key,
+                partition,
+                size,
+                time,
+                change,
+                stats,
+                records,
+                tags,
+                dv,
+                base,
+                row_version,
+                clustering,
+                extra,
+                version.clone(),
+            ];
+            rows.push(made(file, row)?);
+        }
+        PyList::new(py, rows)
+    }
 }
 
 fn too_few_ids() -> PyErr {
