@@ -17,9 +17,10 @@ import pytest
 from tests.interrupts import interrupted
 
 import deltasql
-from deltasql.store.file_lock import try_lock
+from deltasql.store.file_lock import FileLock, try_lock
 from deltasql.store.sqlite import SqliteDialect, SqliteSession, _Borrowed
 from deltasql.store.sqlite_gate import Gate
+from deltasql.store.sqlite_seats import Seats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def enter(gate: Gate, connection: sqlite3.Connection) -> None:
     try:
         gate.enter(connection)
     finally:
-        gate.leave()
+        gate.leave(connection)
 
 
 @pytest.fixture
@@ -53,13 +54,14 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Gate:
-    return Gate(f"{tmp_path}/meta.db-queue", LONG_S)
+    return Gate(f"{tmp_path}/meta.db", LONG_S)
 
 
-def test_first_in_line_who_was_stopped_holds_up_nobody(
-    tmp_path: Path, connection: sqlite3.Connection, gate: Gate
+@pytest.mark.parametrize("place", ["queue", "writer"])
+def test_who_was_stopped_in_line_or_before_he_began_holds_up_nobody(
+    tmp_path: Path, connection: sqlite3.Connection, gate: Gate, place: str
 ) -> None:
-    stopped = os.open(f"{tmp_path}/meta.db-queue", os.O_RDWR | os.O_CREAT)
+    stopped = os.open(f"{tmp_path}/meta.db-{place}", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(stopped, fcntl.LOCK_EX)
         enter(gate, connection)
@@ -69,8 +71,9 @@ def test_first_in_line_who_was_stopped_holds_up_nobody(
 
 
 def test_line_that_cannot_be_is_no_obstacle(tmp_path: Path, connection: sqlite3.Connection) -> None:
-    (tmp_path / "folder-queue").mkdir()
-    for path in ("folder-queue", "nowhere/meta.db-queue"):
+    for file in ("folder-queue", "folder-writer"):
+        (tmp_path / file).mkdir()
+    for path in ("folder", "nowhere/meta.db"):
         enter(Gate(f"{tmp_path}/{path}", LONG_S), connection)
         connection.execute("ROLLBACK")
 
@@ -78,10 +81,10 @@ def test_line_that_cannot_be_is_no_obstacle(tmp_path: Path, connection: sqlite3.
 def test_who_has_a_turn_does_not_stand_in_line_again(
     tmp_path: Path, connection: sqlite3.Connection, gate: Gate
 ) -> None:
+    gate._seats._turn_s = LONG_S
     enter(gate, connection)
     connection.execute("COMMIT")
     (tmp_path / "meta.db-queue").unlink()
-    gate._turn_ends = time.monotonic() + LONG_S
     enter(gate, connection)
     assert not (tmp_path / "meta.db-queue").exists()
 
@@ -90,7 +93,7 @@ def test_turn_ends_and_the_line_is_left_when_the_lock_was_had(
     tmp_path: Path, connection: sqlite3.Connection, gate: Gate
 ) -> None:
     enter(gate, connection)
-    assert gate._turn_ends < time.monotonic() + 1
+    assert gate._seats._own_end < time.monotonic() + 1
     line = os.open(f"{tmp_path}/meta.db-queue", os.O_RDWR)
     try:
         fcntl.flock(line, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,18 +108,18 @@ def test_lock_that_is_not_given_back_is_sqlites_own_error(
     other = connected(tmp_path)
     connection.execute("BEGIN IMMEDIATE")
     with pytest.raises(sqlite3.OperationalError, match="locked"):
-        enter(Gate(f"{tmp_path}/meta.db-queue", timeout_s), other)
+        enter(Gate(f"{tmp_path}/meta.db", timeout_s), other)
     connection.execute("ROLLBACK")
     # The line is free again, and the connection waits as it did before.
     assert other.execute("PRAGMA busy_timeout").fetchone()[0] == int(timeout_s * 1000)
-    enter(Gate(f"{tmp_path}/meta.db-queue", timeout_s), other)
+    enter(Gate(f"{tmp_path}/meta.db", timeout_s), other)
     other.close()
 
 
 def test_thread_whose_time_is_up_behind_another_gets_sqlites_own_error(
     tmp_path: Path, connection: sqlite3.Connection
 ) -> None:
-    gate, other = Gate(f"{tmp_path}/meta.db-queue", 0.05), connected(tmp_path)
+    gate, other = Gate(f"{tmp_path}/meta.db", 0.05), connected(tmp_path)
     other.execute("BEGIN IMMEDIATE")
     with (
         ThreadPoolExecutor(1) as thread,
@@ -143,7 +146,7 @@ def test_threads_wait_until_the_transaction_of_another_is_over(
     waiting.start()
     assert not begun.wait(0.1)
     connection.execute("COMMIT")
-    gate.leave()
+    gate.leave(connection)
     waiting.join(LONG_S / 2)
     assert begun.is_set()
 
@@ -166,6 +169,24 @@ def _enter(folder: Path, gate: Gate) -> None:
     connection.close()
 
 
+def test_forked_process_has_no_part_in_the_lock_of_its_parent(
+    tmp_path: Path, connection: sqlite3.Connection, gate: Gate
+) -> None:
+    gate.enter(connection)
+    child = get_context("fork").Process(target=_see_it_taken, args=(gate,))
+    child.start()
+    child.join(LONG_S / 2)
+    assert child.exitcode == 0
+    other = FileLock(f"{tmp_path}/meta.db-writer")
+    assert not other.try_take()
+    gate.leave(connection)
+    assert other.try_take()
+
+
+def _see_it_taken(gate: Gate) -> None:
+    assert not gate._writer.try_take()
+
+
 def test_long_transactions_one_after_another_let_others_in_between(
     tmp_path: Path, connection: sqlite3.Connection, gate: Gate
 ) -> None:
@@ -174,7 +195,7 @@ def test_long_transactions_one_after_another_let_others_in_between(
 
     def write_without_a_pause() -> None:
         nonlocal done
-        writer, own = connected(tmp_path), Gate(f"{tmp_path}/meta.db-queue", LONG_S)
+        writer, own = connected(tmp_path), Gate(f"{tmp_path}/meta.db", LONG_S)
         while not over.is_set():
             enter(own, writer)
             time.sleep(0.05)  # longer than a turn
@@ -224,7 +245,7 @@ def test_interrupt_at_any_instant_leaves_the_way_free(sqlite_uri: DeltaSqlUri, e
     ):
 
         def write() -> None:
-            dialect._gate._turn_ends = 0.0  # by way of the line
+            dialect._gate._seats._own_end = 0.0  # by way of the line
             with dialect.session() as session:
                 session.begin()
                 if ends != "left":
@@ -234,13 +255,14 @@ def test_interrupt_at_any_instant_leaves_the_way_free(sqlite_uri: DeltaSqlUri, e
         assert isinstance(dialect, SqliteDialect)
         for at in itertools.count():
             try:
-                with interrupted(at, Gate, SqliteSession, _Borrowed, try_lock):
+                with interrupted(at, Gate, Seats, FileLock, SqliteSession, _Borrowed, try_lock):
                     write()
                 break
             except KeyboardInterrupt:
                 pass
             other.submit(write).result(timeout=10)
             write()
-            with open(dialect._gate._path) as line:
-                fcntl.flock(line, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for path in (dialect._gate._line_path, dialect._gate._writer._path):
+                with open(path) as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         assert at > 30

@@ -121,7 +121,7 @@ class SqliteSession:
 
     def _leave(self) -> None:
         if self._has_turn:
-            self._gate.leave()
+            self._gate.leave(self._connection)
             self._has_turn = False
 
     def __del__(self) -> None:
@@ -175,7 +175,7 @@ class SqliteDialect:
     def __init__(self, path: Path, config: Config) -> None:
         self._path, self._config = path, config
         self.is_full = config.store.synchronous == "full"
-        self._gate = Gate(f"{path}-queue", config.store.busy_timeout_ms / 1000)
+        self._gate = Gate(str(path), config.store.busy_timeout_ms / 1000)
         path.parent.mkdir(parents=True, exist_ok=True)
         pool = config.pool
         self._pool: Pool[sqlite3.Connection] = Pool(
@@ -247,6 +247,7 @@ class SqliteDialect:
 
     def close(self) -> None:
         self._pool.close()
+        self._gate.close()
 
 
 _SYNCHRONOUS = {
