@@ -62,11 +62,12 @@ class FileLock:
             self._descriptor = open_to_lock(self._path)
         return self._descriptor
 
-    def close(self) -> None:
-        """Close the file: in a forked process that leaves the lock to whoever had it."""
+    def forget(self) -> None:
+        """Close the file, in a forked process: the lock stays with who had it."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
-    def __del__(self) -> None:
-        self.close()
+    # Nobody else closes it: a thread that is about to write would write to whatever file has
+    # its number by then.
+    __del__ = forget

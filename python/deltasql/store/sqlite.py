@@ -247,7 +247,6 @@ class SqliteDialect:
 
     def close(self) -> None:
         self._pool.close()
-        self._gate.close()
 
 
 _SYNCHRONOUS = {

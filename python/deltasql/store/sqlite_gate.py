@@ -65,7 +65,7 @@ class Gate:
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
             self._threads = threading.RLock()  # another thread may have had it
-            self._writer.close()
+            self._writer.forget()
 
     def enter(self, connection: sqlite3.Connection) -> None:
         """Begin a transaction that holds the write lock; SQLite's error when the time is up.
@@ -91,10 +91,6 @@ class Gate:
             self._threads.release()
         with suppress(sqlite3.ProgrammingError):  # the connection was closed
             connection.execute(self._restore)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._writer.close()
 
     def _wait_for_threads(self, start: float) -> bool:
         """Wait for the other threads: they go on for a turn, then the lock is handed on.
