@@ -169,6 +169,20 @@ def _enter(folder: Path, gate: Gate) -> None:
     connection.close()
 
 
+def test_who_stands_in_line_again_has_not_the_lock_that_others_wait_for(
+    tmp_path: Path, connection: sqlite3.Connection, gate: Gate
+) -> None:
+    """Another program has SQLite's lock for longer than a turn."""
+    gate._seats._turn_s = 0.05
+    gate._seats.take()
+    other = connected(tmp_path)
+    other.execute("BEGIN IMMEDIATE")
+    connection.execute("PRAGMA busy_timeout = 0")
+    assert not gate._begun_in_turn(connection)
+    assert FileLock(f"{tmp_path}/meta.db-writer").try_take()
+    other.close()
+
+
 def test_forked_process_has_no_part_in_the_lock_of_its_parent(
     tmp_path: Path, connection: sqlite3.Connection, gate: Gate
 ) -> None:

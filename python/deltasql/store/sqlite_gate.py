@@ -113,6 +113,8 @@ class Gate:
             if self._writer.try_take() and _begun(connection):
                 return True
             _wait_awake(time.monotonic() - since)
+        # Somebody else may have SQLite's own lock for long: nobody is to wait for who waits.
+        self._writer.give_back()
         return False
 
     def _begin_from_line(self, connection: sqlite3.Connection, start: float) -> None:
