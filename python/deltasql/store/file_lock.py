@@ -63,11 +63,9 @@ class FileLock:
         return self._descriptor
 
     def forget(self) -> None:
-        """Close the file, in a forked process: the lock stays with who had it."""
+        """Close the file, when no thread is about to use it; in a fork its lock stays as it is."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
-    # Nobody else closes it: a thread that is about to write would write to whatever file has
-    # its number by then.
     __del__ = forget

@@ -247,6 +247,7 @@ class SqliteDialect:
 
     def close(self) -> None:
         self._pool.close()
+        self._gate.close()
 
 
 _SYNCHRONOUS = {
