@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.store import fork
 from deltasql.store.file_lock import FileLock, open_to_lock, try_lock
+from deltasql.store.sqlite_patience import is_busy
 from deltasql.store.sqlite_seats import Seats
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ class Gate:
         self._line_path, self._timeout_s = f"{database}-queue", timeout_s
         self._writer = FileLock(f"{database}-writer")
         self._writing_thread = 0
-        self._restore = f"PRAGMA busy_timeout = {int(timeout_s * 1000)}"
         self._seats = Seats(self._writer, _TURN_S)
         # It knows whose it is: who was interrupted while taking it can still tell, and leave.
         self._threads = threading.RLock()
@@ -75,7 +75,6 @@ class Gate:
         """
         start = time.monotonic()
         is_next = self._wait_for_threads(start)
-        connection.execute("PRAGMA busy_timeout = 0")
         if not is_next:
             connection.execute("BEGIN IMMEDIATE")
             return
@@ -83,14 +82,12 @@ class Gate:
         if not self._begun_in_turn(connection):
             self._begin_from_line(connection, start)
 
-    def leave(self, connection: sqlite3.Connection) -> None:
+    def leave(self) -> None:
         """Let the next one on, if it is this thread that the others wait for."""
         if self._writing_thread == threading.get_ident():
             self._writer.give_back()
         with suppress(RuntimeError):  # it waited too long, was forked, or leaves again
             self._threads.release()
-        with suppress(sqlite3.ProgrammingError):  # the connection was closed
-            connection.execute(self._restore)
 
     def close(self) -> None:
         """Close the file, unless a thread is writing: it would write to whatever has its number."""
@@ -194,7 +191,7 @@ def _begun(connection: sqlite3.Connection, *, is_last_try: bool = False) -> bool
         # IMMEDIATE: upgrading a read lock later fails without waiting.
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
-        if is_last_try or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+        if is_last_try or not is_busy(error):
             raise
         return False
     return True

@@ -1,0 +1,127 @@
+"""Statements outside a turn wait for a file that somebody else has, as long as they were told."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltasql.store import sqlite_arrow
+from deltasql.store.sqlite import SqliteSession
+from deltasql.store.sqlite_gate import Gate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+LONG_MS, SHORT_MS = 20_000, 50
+BEGIN = {"write": "BEGIN IMMEDIATE", "all": "BEGIN EXCLUSIVE"}
+INTENTS = [("t1", 1, "a", 0), ("t1", 1, "b", 0)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "meta.db"
+    with closing(connected(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(
+            "CREATE TABLE dl_staged_files (txn_id, table_id, path, staged_at_ms, UNIQUE (path))"
+        )
+    return path
+
+
+def connected(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
+
+
+@contextmanager
+def session_on(path: Path, timeout_ms: int) -> Iterator[SqliteSession]:
+    with closing(connected(path)) as connection:
+        yield SqliteSession(connection, Gate(str(path), timeout_ms / 1000), timeout_ms)
+
+
+@contextmanager
+def taken(path: Path, what: str) -> Iterator[sqlite3.Connection]:
+    """Let another program have the write lock, or all of the file as one that repairs it may."""
+    with closing(connected(path)) as other:
+        if what == "all":
+            other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute(BEGIN[what])
+        other.execute("INSERT INTO dl_staged_files (path) VALUES ('theirs')")
+        yield other
+
+
+def read(session: SqliteSession) -> int:
+    return len(session.query("has_ledger"))
+
+
+def delete(session: SqliteSession) -> int:
+    return session.execute("clear_staged_files", txn_id="t0")
+
+
+def insert(session: SqliteSession) -> int:
+    session.insert("insert_staged_file", INTENTS[:1])
+    return 0
+
+
+def insert_many(session: SqliteSession) -> int:
+    session.insert("insert_staged_file", INTENTS)
+    return 0
+
+
+STATEMENTS = [("all", read), ("write", delete), ("write", insert), ("write", insert_many)]
+
+
+@pytest.mark.parametrize(("what", "use"), STATEMENTS)
+def test_who_finds_the_file_taken_waits_for_it(
+    path: Path, what: str, use: Callable[[SqliteSession], int]
+) -> None:
+    with session_on(path, LONG_MS) as session, taken(path, what) as other:
+        giving_back = threading.Timer(0.3, other.close)
+        giving_back.start()
+        assert use(session) == 0
+        giving_back.join()
+        assert session._connection.execute("PRAGMA busy_timeout").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(("what", "use"), STATEMENTS)
+def test_who_waited_long_enough_gets_sqlites_own_error(
+    path: Path, what: str, use: Callable[[SqliteSession], int]
+) -> None:
+    with (
+        session_on(path, SHORT_MS) as session,
+        taken(path, what),
+        pytest.raises(sqlite3.OperationalError, match="locked"),
+    ):
+        use(session)
+
+
+def test_rows_that_wait_are_each_written_once(path: Path) -> None:
+    """Outside a transaction each row is one of its own, and the first may be in already."""
+    with session_on(path, LONG_MS) as session, taken(path, "write") as other:
+        giving_back = threading.Timer(0.2, other.close)
+        giving_back.start()
+        insert_many(session)
+        giving_back.join()
+        found = session._connection.execute("SELECT path FROM dl_staged_files ORDER BY path")
+        assert found.fetchall() == [("a",), ("b",)]
+
+
+def test_other_errors_are_told_at_once(path: Path) -> None:
+    with session_on(path, LONG_MS) as session, pytest.raises(sqlite3.OperationalError, match="dl_"):
+        session.query("applied_migrations")
+
+
+def test_bulk_read_by_the_module_waits_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_arrow, "_library", lambda: None)
+    with closing(connected(path)) as connection, taken(path, "all") as other:
+        giving_back = threading.Timer(0.3, other.close)
+        giving_back.start()
+        found = sqlite_arrow.read_arrow(
+            connection, path, "SELECT path FROM dl_staged_files", busy_timeout_ms=LONG_MS
+        )
+        giving_back.join()
+    assert found.num_rows == 0
