@@ -39,18 +39,52 @@ def test_third_one_takes_the_seat_of_who_sits_longest(tmp_path: Path) -> None:
     assert not first.has_one()
     assert second.has_one()
     assert third.has_one()
-    assert not first.is_used_up()
+
+
+def write(mine: Seats, *, times: int, pause_s: float) -> None:
+    for _ in range(times):
+        mine.leave()
+        if pause_s:
+            time.sleep(pause_s)
+        mine.arrive()
 
 
 def test_turn_that_ended_is_used_up_and_its_seat_free(tmp_path: Path) -> None:
-    mine, other = seats(tmp_path, 0.02), seats(tmp_path, 0.02)
+    mine, other = seats(tmp_path, 0.5), seats(tmp_path, 0.5)
     mine.take()
-    time.sleep(0.03)
+    write(mine, times=1000, pause_s=0)
+    time.sleep(0.6)
     assert not mine.has_one()
     assert mine.is_used_up()
     assert not other.until_free()
-    time.sleep(0.03)
+    time.sleep(0.5)
     assert not mine.is_used_up()
+
+
+def test_turn_with_pauses_is_not_used_up(tmp_path: Path) -> None:
+    mine = seats(tmp_path, 0.5)
+    mine.take()
+    write(mine, times=10, pause_s=0.01)
+    time.sleep(0.5)
+    assert not mine.has_one()
+    assert not mine.is_used_up()
+    mine.take()  # the next turn counts for itself
+    write(mine, times=1000, pause_s=0)
+    time.sleep(0.6)
+    assert mine.is_used_up()
+
+
+@pytest.mark.parametrize(("pause_s", "is_used_up"), [(0, True), (0.01, False)])
+def test_seat_that_was_taken_is_used_up_by_who_wrote_without_pauses(
+    tmp_path: Path, pause_s: float, is_used_up: bool
+) -> None:
+    first, second, third = (seats(tmp_path) for _ in range(3))
+    first.take()
+    second.take()
+    write(first, times=1000 if is_used_up else 10, pause_s=pause_s)
+    third.take()
+    assert not first.has_one()
+    assert first.is_used_up() is is_used_up
 
 
 def test_who_sleeps_is_seen_until_he_wakes(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ _TOO_LONG_S = 0.5
 _BRISK_S, _PATIENT_S, _SLOW_S = 0.00005, 0.001, 0.005
 # Between two looks at the line: whoever wakes up takes the processor from those who write, so
 # the longest pause is until a turn ended and the first in line had the lock.
-_LINE_S, _LONGEST_S, _AFTER_TURN_S = 0.0005, 0.004, 0.001
+_LINE_S, _LONGEST_S, _AFTER_TURN_S = 0.0005, 0.004, 0.002
 # Who has a seat and did not come again for so long, twice what a commit takes, is not waited for.
 _UNUSED_S = 0.001
 # Of the threads of a process none has pages to load, and one comes after the other sooner.
@@ -86,6 +86,7 @@ class Gate:
         """Let the next one on, if it is this thread that the others wait for."""
         if self._writing_thread == threading.get_ident():
             self._writer.give_back()
+            self._seats.leave()
         with suppress(RuntimeError):  # it waited too long, was forked, or leaves again
             self._threads.release()
 
@@ -111,6 +112,7 @@ class Gate:
         return True
 
     def _begun_in_turn(self, connection: sqlite3.Connection) -> bool:
+        self._seats.arrive()
         if self._seats.has_one():
             self._seats.come_again()
         since = time.monotonic()
@@ -159,7 +161,7 @@ class Gate:
     def _until_turn_ended(self, looks: int) -> float:
         """Return how long it is until the line moves; who waits for long comes before others."""
         until_free_s = self._seats.until_free()
-        after_s = _AFTER_TURN_S * (1 + 2 * random.random() / looks)
+        after_s = _AFTER_TURN_S * (1 + 2 * random.uniform(0.8, 1.2) / looks)
         return until_free_s + after_s if until_free_s else _LONGEST_S
 
     def _begin_as_first(self, connection: sqlite3.Connection, end: float) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _SEATS = 2
 # Behind the seats: until when somebody sleeps who wants one, and when who has one came again.
 _SLEEPER, _AGAIN = _SEATS, _SEATS + 1
+# Who comes again within this, by and large, does nothing but write: to prepare takes half of it.
+_PAUSE_S = 0.001
 _TIMES, _TIME = Struct(f"={_SEATS + 2}d"), Struct("=d")
 
 
@@ -26,18 +28,31 @@ class Seats:
     def __init__(self, file: FileLock, turn_s: float) -> None:
         self._file, self._turn_s = file, turn_s
         self._own, self._own_end = 0, 0.0
+        self._left, self._paused_s, self._pauses = 0.0, 0.0, 0
+
+    def arrive(self) -> None:
+        """Note how long this process paused since it wrote."""
+        self._paused_s += time.monotonic() - self._left
+        self._pauses += 1
+
+    def leave(self) -> None:
+        """Note that this process has written."""
+        self._left = time.monotonic()
 
     def has_one(self) -> bool:
         """Tell whether the turn of this process goes on, and nobody took its seat."""
-        if time.monotonic() >= self._own_end:
+        now = time.monotonic()
+        if now >= self._own_end:
             return False
-        if self._read()[self._own] != self._own_end:
-            self._own_end = 0.0
-        return self._own_end > 0
+        if self._read()[self._own] == self._own_end:
+            return True
+        self._own_end = now  # it was taken: the turn ended early
+        return False
 
     def is_used_up(self) -> bool:
-        """Tell whether this process just had a whole turn."""
-        return 0 <= time.monotonic() - self._own_end <= self._turn_s
+        """Tell whether this process just had a turn, and wrote for all of it."""
+        was_just_now = 0 <= time.monotonic() - self._own_end <= self._turn_s
+        return was_just_now and self._paused_s < _PAUSE_S * self._pauses
 
     def until_free(self) -> float:
         """Return in how many seconds a turn ends."""
@@ -66,6 +81,7 @@ class Seats:
         times, now = self._read(), time.monotonic()
         left = [self._ahead(end, now) for end in times[:_SEATS]]
         self._own, self._own_end = left.index(min(left)), now + self._turn_s
+        self._paused_s, self._pauses = 0.0, 0
         self._write(self._own, self._own_end)
 
     def _ahead(self, end: float, now: float) -> float:
