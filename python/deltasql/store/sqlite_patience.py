@@ -19,7 +19,8 @@ IMPATIENT = "PRAGMA busy_timeout = 0"
 
 def is_busy(error: sqlite3.Error) -> bool:
     """Tell whether another connection has what this one needs."""
-    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+    # Errors of the module itself have no code.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 @contextmanager
