@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import deltasql
+from deltasql.exceptions import StoreBusyError
 from deltasql.store import sqlite_arrow
 from deltasql.store.sqlite import SqliteSession
 from deltasql.store.sqlite_gate import Gate
@@ -16,6 +18,8 @@ from deltasql.store.sqlite_gate import Gate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from deltasql.uri import DeltaSqlUri
 
 LONG_MS, SHORT_MS = 20_000, 50
 BEGIN = {"write": "BEGIN IMMEDIATE", "all": "BEGIN EXCLUSIVE"}
@@ -113,6 +117,19 @@ def test_rows_that_wait_are_each_written_once(path: Path) -> None:
 def test_other_errors_are_told_at_once(path: Path) -> None:
     with session_on(path, LONG_MS) as session, pytest.raises(sqlite3.OperationalError, match="dl_"):
         session.query("applied_migrations")
+
+
+@pytest.mark.parametrize("timeout_ms", [0, SHORT_MS])
+def test_catalog_that_another_program_has_is_busy_not_unavailable(
+    sqlite_uri: DeltaSqlUri, timeout_ms: int
+) -> None:
+    deltasql.connect(sqlite_uri).close()
+    with closing(sqlite3.connect(str(sqlite_uri.database), isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("DELETE FROM dl_staged_files")
+        with pytest.raises(StoreBusyError, match=f"another program .* for {timeout_ms} ms"):
+            deltasql.connect(sqlite_uri, store={"busy_timeout_ms": timeout_ms})
 
 
 def test_bulk_read_by_the_module_waits_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from deltasql.exceptions import StoreUnavailableError
+from deltasql.exceptions import StoreBusyError, StoreUnavailableError
 from deltasql.store.dialect import Fault, Row, Session, Told, chunks
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.pool import Pool
@@ -225,6 +225,12 @@ class SqliteDialect:
             connection.execute(_CHECKPOINT_PAGES)
             connection.execute(IMPATIENT)
         except sqlite3.Error as error:
+            if is_busy(error):
+                raise StoreBusyError(
+                    f"another program had all of the SQLite database {str(self._path)!r} for "
+                    f"{store.busy_timeout_ms} ms",
+                    help="Look for a shell, a repair or a copy that has it open; then retry.",
+                ) from error
             raise StoreUnavailableError(
                 f"cannot open the SQLite database {str(self._path)!r}: {error}",
                 help="Check that the folder is writable and that the file is a SQLite database.",
