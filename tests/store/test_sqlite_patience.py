@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,6 @@ from deltasql.store.sqlite_gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from deltasql.uri import DeltaSqlUri
 
@@ -54,8 +54,17 @@ def taken(path: Path, what: str) -> Iterator[sqlite3.Connection]:
         if what == "all":
             other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute(BEGIN[what])
-        other.execute("INSERT INTO dl_staged_files (path) VALUES ('theirs')")
+        other.execute("DELETE FROM dl_staged_files")
         yield other
+
+
+@contextmanager
+def taken_for_a_moment(path: Path, what: str) -> Iterator[None]:
+    with taken(path, what) as other:
+        giving_back = threading.Timer(0.3, other.close)
+        giving_back.start()
+        yield
+        giving_back.join()
 
 
 def read(session: SqliteSession) -> int:
@@ -83,11 +92,8 @@ STATEMENTS = [("all", read), ("write", delete), ("write", insert), ("write", ins
 def test_who_finds_the_file_taken_waits_for_it(
     path: Path, what: str, use: Callable[[SqliteSession], int]
 ) -> None:
-    with session_on(path, LONG_MS) as session, taken(path, what) as other:
-        giving_back = threading.Timer(0.3, other.close)
-        giving_back.start()
+    with session_on(path, LONG_MS) as session, taken_for_a_moment(path, what):
         assert use(session) == 0
-        giving_back.join()
         assert session._connection.execute("PRAGMA busy_timeout").fetchone() == (0,)
 
 
@@ -105,11 +111,8 @@ def test_who_waited_long_enough_gets_sqlites_own_error(
 
 def test_rows_that_wait_are_each_written_once(path: Path) -> None:
     """Outside a transaction each row is one of its own, and the first may be in already."""
-    with session_on(path, LONG_MS) as session, taken(path, "write") as other:
-        giving_back = threading.Timer(0.2, other.close)
-        giving_back.start()
+    with session_on(path, LONG_MS) as session, taken_for_a_moment(path, "write"):
         insert_many(session)
-        giving_back.join()
         found = session._connection.execute("SELECT path FROM dl_staged_files ORDER BY path")
         assert found.fetchall() == [("a",), ("b",)]
 
@@ -124,21 +127,17 @@ def test_catalog_that_another_program_has_is_busy_not_unavailable(
     sqlite_uri: DeltaSqlUri, timeout_ms: int
 ) -> None:
     deltasql.connect(sqlite_uri).close()
-    with closing(sqlite3.connect(str(sqlite_uri.database), isolation_level=None)) as other:
-        other.execute("PRAGMA locking_mode = EXCLUSIVE")
-        other.execute("BEGIN EXCLUSIVE")
-        other.execute("DELETE FROM dl_staged_files")
-        with pytest.raises(StoreBusyError, match=f"another program .* for {timeout_ms} ms"):
-            deltasql.connect(sqlite_uri, store={"busy_timeout_ms": timeout_ms})
+    with (
+        taken(Path(sqlite_uri.database), "all"),
+        pytest.raises(StoreBusyError, match=f"another program .* for {timeout_ms} ms"),
+    ):
+        deltasql.connect(sqlite_uri, store={"busy_timeout_ms": timeout_ms})
 
 
 def test_bulk_read_by_the_module_waits_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_arrow, "_library", lambda: None)
-    with closing(connected(path)) as connection, taken(path, "all") as other:
-        giving_back = threading.Timer(0.3, other.close)
-        giving_back.start()
+    with closing(connected(path)) as connection, taken_for_a_moment(path, "all"):
         found = sqlite_arrow.read_arrow(
             connection, path, "SELECT path FROM dl_staged_files", busy_timeout_ms=LONG_MS
         )
-        giving_back.join()
     assert found.num_rows == 0
