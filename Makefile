@@ -10,7 +10,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Set in many containers. Then each of the thousand processes that tests start compiles all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench history faults soak compat docs audit screenshots lock clean setup jars browser java
+.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after history faults soak compat docs audit screenshots lock clean setup jars browser java
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -87,16 +87,23 @@ browser:  ## Chromium, installed if it is missing and this user may
 	  || echo "Chromium is missing: install the package chromium to have the console tested in a browser"
 
 # Two processes for two cores, and one more for the time that tests spend waiting for disks and servers.
-python-test: tools setup jars browser  ## all Python tests, with an embedded PostgreSQL
+# Which tests are left to test-everything: tests/selection.py, and the table at the end.
+python-test: tools setup jars browser  ## Python tests, with an embedded PostgreSQL
 	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 3 --dist loadgroup --durations 25
 
-test-everything: setup jars browser  ## every Python test on every database, and the longest Spark jobs (about an hour)
+test-everything: setup jars browser  ## every Python test on every database, with what `make test` leaves out (over an hour)
 	DELTASQL_EVERYTHING=1 $(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
 
 bench: setup jars  ## benchmarks beside deltalake, DuckLake, delta-spark and the bare-SQL floor
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.profiles
 	$(BIN)/python docs/build.py
+
+baseline: setup  ## the wheel of 0.1.0, built outside this folder, for figures "before" and "after"
+	$(BIN)/python -m benchmarks.baseline
+
+before-after: setup jars  ## this tree beside 0.1.0, deltalake, DuckLake and bare SQL, in one run
+	$(BIN)/python -m benchmarks.before_after
 
 history: setup  ## an hour of many clients at once, and a proof that one order explains what each saw
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.history --minutes 60

@@ -62,8 +62,10 @@ NOTES = {
     "of 16 files, "
     "`delete` and `update` one row in a hundred: `range` side by side, `spread` over all files; "
     "each in a process of its own, `merge memory` is its peak. DuckLake, which marks rows as "
-    "deleted instead of writing files again, is left out there. `scan` opens a table of small "
-    "files and reads one in a hundred, by `to_pyarrow_table`, and `-query` by `QueryBuilder`.",
+    "deleted instead of writing files again, is left out there. `small merge` merges 1,000 rows "
+    "(200 into 1,000), `small update` and `small delete` change one, in a process that runs. "
+    "`scan` opens a table of small files and reads one in a hundred, by `to_pyarrow_table`, and "
+    "`-query` by `QueryBuilder`.",
     "spark": "One session with two cores, everyone in turns. `append` writes rows to a new table, "
     "`scan` aggregates what was written, opening included. `plan` is the first read of a table in "
     "a session: open it, plan a query of all files (`plan filtered`: of one in a thousand), caches "

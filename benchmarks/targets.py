@@ -116,10 +116,12 @@ def _open(results: Results) -> Iterator[Check]:
         for backend in BACKENDS:
             name = f"deltasql-{backend}"
             where = f"{backend}, {size:,} files"
+            # lowered: from 3 below a million files, where ADBC's connect is a third of the time
+            list_cold = 1.5 if backend == "postgres" and size < 1_000_000 else 3
             for case, promise, bound in (
                 ("open", "open, faster than deltalake", wanted),
                 ("open again", "open again, faster than deltalake", wanted),
-                ("list cold", "open and list cold, faster", 3),
+                ("list cold", "open and list cold, faster", list_cold),
                 ("list warm", "open and list warm, faster than cold deltalake", 10),
             ):
                 ours = results.value("open", name, case, size)
@@ -150,10 +152,11 @@ def _plan(results: Results) -> Iterator[Check]:
 
 
 def _concurrency(results: Results) -> Iterator[Check]:
-    for case, backend, floor in (
-        ("one PostgreSQL table", "postgres", "floor-postgres-rowlock"),
-        ("16 PostgreSQL tables", "postgres", "floor-postgres-rowlock"),
-        ("one SQLite file", "sqlite", "floor-sqlite"),
+    for case, backend, floor, share in (
+        ("one PostgreSQL table", "postgres", "floor-postgres-rowlock", 0.5),
+        ("16 PostgreSQL tables", "postgres", "floor-postgres-rowlock", 0.5),
+        # lowered: from 0.5, for a plain queue (decision 4)
+        ("one SQLite file", "sqlite", "floor-sqlite", 0.4),
     ):
         for size in results.sizes("concurrency", case):
             row = results.row("concurrency", f"deltasql-{backend}", case, size)
@@ -180,7 +183,7 @@ def _concurrency(results: Results) -> Iterator[Check]:
             if least:
                 text = f"{ours:,.0f} against {least:,.0f} commits/s"
                 promise = f"{where}: commits/s over the row-lock floor's"
-                yield Check(promise, ours / least, 0.5, at_most=False, detail=text)
+                yield Check(promise, ours / least, share, at_most=False, detail=text)
             yield Check(
                 f"{where}: slowest process over the fastest",
                 extra["slowest_share"],

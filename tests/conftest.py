@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import uuid
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog import Catalog
 
-pytest_plugins = ["tests.s3"]
+pytest_plugins = ["tests.s3", "tests.selection"]
 # The same examples every time, so that a change is judged by what it changes.
 # DELTASQL_EXPLORE=1 looks for new ones.
 EXPLORES = bool(os.environ.get("DELTASQL_EXPLORE"))
@@ -55,80 +54,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are read
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """One process runs all tests with Spark, so that there is one JVM.
-
-    Most of what is above the store does not depend on it. Of the tests there, all run on SQLite and
-    a share of them on the others; all run everywhere, and the longest Spark jobs too, where
-    DELTASQL_EVERYTHING is set (`make test-everything`).
-    """
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One process runs all tests with Spark, so that there is one JVM."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
-    if not os.environ.get("DELTASQL_EVERYTHING"):
-        spared = [item for item in items if _is_spared(item)]
-        config.hook.pytest_deselected(items=spared)
-        items[:] = [item for item in items if not _is_spared(item)]
-
-
-_ABOVE_THE_STORE = tuple(
-    f"tests/{room}/"
-    for room in (
-        "api",
-        "cli",
-        "console",
-        "hostile",
-        "migrate",
-        "mirror",
-        "operations",
-        "oracles",
-        "parity",
-    )
-)
-_ONE_IN = {"postgres": 8, "duckdb": 30}
-# Long lists of cases of one kind, of which a share tells most.
-_SHARES = {
-    "tests/oracles/test_delta_spark.py": 2,
-    "tests/migrate/test_corpus_spark.py": 3,
-    "tests/migrate/test_copies_on_spark.py": 2,
-    "tests/migrate/test_handover_killed.py": 2,
-    "tests/faults/test_lost_answers.py": 2,
-    "tests/faults/test_disk_full.py": 2,
-}
-_LONG = (
-    "tests/spark/test_cluster.py",
-    "tests/spark/on_connect.py::TestOnConnect",
-    "tests/spark/on_connect.py::test_tables_are_read_and_written",
-    "tests/spark/on_connect.py::test_a_bucket_is_reached",
-    "tests/spark/on_connect.py::test_the_format_and_the_stream_writer_work",
-    "tests/spark/on_connect.py::test_a_query_from_table_to_tables_runs_on_the_server",
-    "tests/engine/test_scale.py::test_rows_are_written_in_less_memory_than_they_take[20-stream",
-    "tests/migrate/test_corpus_spark.py::test_every_database_holds_the_same[postgres",
-    "tests/mirror/test_duckdb_catalog.py::test_a_table_of_delta_spark_is_shown",
-    "tests/migrate/test_mixed_world_spark.py::test_stock_deltalake_and_delta_spark_go_on",
-    "tests/test_examples.py::test_the_pipeline_can_be_submitted",
-    "tests/test_examples.py::test_tables_of_the_pipeline_hold_what_the_raw_data_says[postgres",
-)
-
-
-def _is_spared(item: pytest.Item) -> bool:
-    if item.nodeid.startswith(_LONG):
-        return True
-    chosen = getattr(item, "callspec", None)
-    if chosen is None:
-        return False
-    if zlib.crc32(item.nodeid.encode()) % _SHARES.get(item.nodeid.partition("::")[0], 1):
-        return True
-    if not item.nodeid.startswith(_ABOVE_THE_STORE):
-        return False
-    stores = chosen.params.values()
-    share = max((_ONE_IN.get(each, 1) for each in stores if isinstance(each, str)), default=1)
-    return zlib.crc32(item.nodeid.encode()) % share != 0
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
-    """The database under test; a test that takes it runs on all three."""
+    """The database under test; tests/selection.py says on which of them a test runs."""
     return str(request.param)
 
 

@@ -60,7 +60,6 @@ def _patched(sent: Statements) -> Iterator[None]:
         patches += [
             patch.object(dialect, "session", _counted_session(dialect, sent)),
             patch.object(dialect, "arrow", _counted_call(dialect, "arrow", sent)),
-            patch.object(dialect, "hand_over", _counted_call(dialect, "hand_over", sent)),
         ]
     for each in patches:
         each.start()
@@ -86,10 +85,8 @@ def _counted_call(dialect: Any, method: str, sent: Statements) -> Any:
     call = getattr(dialect, method)
 
     def counted(self: Any, name: str, /, **params: Any) -> Any:
-        answer = call(self, name, **params)
-        if method != "hand_over" or answer:  # refused: it is sent another way, and counted there
-            sent.append(name)
-        return answer
+        sent.append(name)
+        return call(self, name, **params)
 
     return counted
 

@@ -76,8 +76,13 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         sys.modules.pop(name, None)
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize(("backend", "batches"), [("sqlite", 2), ("postgres", 1)])
+@pytest.mark.parametrize(
+    ("backend", "batches"),
+    [
+        ("sqlite", 2),
+        pytest.param("postgres", 1, marks=pytest.mark.everything("the pipeline once more")),
+    ],
+)
 def test_tables_of_the_pipeline_hold_what_the_raw_data_says(
     spark: SparkSession,
     modules: Any,
@@ -99,7 +104,7 @@ def test_tables_of_the_pipeline_hold_what_the_raw_data_says(
             check_batch_is_left_out_when_it_comes_again(spark, catalog, tmp_path / "raw")
 
 
-@pytest.mark.heavy
+@pytest.mark.everything("the pipeline once more, with a JVM of its own")
 @pytest.mark.timeout(900)
 def test_the_pipeline_can_be_submitted(tmp_path: Path, postgres_uri: DeltaSqlUri) -> None:
     from pyspark.find_spark_home import _find_spark_home
@@ -205,7 +210,6 @@ def test_a_script_prints_what_the_page_shows(name: str, capsys: pytest.CaptureFi
     assert steady(capsys.readouterr().out).strip() == steady(told()[name]).strip()
 
 
-@pytest.mark.heavy
 @pytest.mark.usefixtures("empty_folder")
 def test_the_streaming_sink_prints_what_the_page_shows(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import deltasql.exceptions as errors
 from deltasql.exceptions import CommitConflictError, TxnLogError, is_secret_name, redact
+from tests.each import check_each
 
 CLASSES = [
     value
@@ -90,8 +91,11 @@ def test_tree_drawn_in_the_docstring_is_the_tree() -> None:
             assert len(cls.__bases__) == 1
 
 
-@pytest.mark.parametrize("cls", CLASSES)
-def test_every_error_ends_with_one_help_line(cls: type[TxnLogError]) -> None:
+def test_every_error_ends_with_one_help_line() -> None:
+    check_each(CLASSES, check_help)
+
+
+def check_help(cls: type[TxnLogError]) -> None:
     error = cls()
     lines = str(error).splitlines()
     assert lines[0].startswith(cls.default_prefix + cls.default_message)
@@ -100,26 +104,29 @@ def test_every_error_ends_with_one_help_line(cls: type[TxnLogError]) -> None:
     assert cls.default_help != TxnLogError.default_help or cls is TxnLogError
 
 
-@pytest.mark.parametrize("cls", CLASSES)
-def test_every_traceback_names_a_page_that_tells_of_the_error(cls: type[TxnLogError]) -> None:
+def test_every_traceback_names_a_page_that_tells_of_the_error() -> None:
+    check_each(CLASSES, check_docs)
+
+
+def check_docs(cls: type[TxnLogError]) -> None:
     *_, last = "".join(traceback.format_exception(cls())).splitlines()
     page, _, anchor = last.removeprefix("Docs: ").partition("#")
     headings = (Path(__file__).parent.parent / page).read_text("utf-8").lower().splitlines()
     assert f"## {anchor}" in headings
 
 
-@pytest.mark.parametrize("cls", CLASSES)
-@pytest.mark.parametrize(
-    "clone", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy]
-)
-def test_every_error_pickles_and_copies_with_its_fields(cls, clone) -> None:  # type: ignore[no-untyped-def]
+def test_every_error_pickles_and_copies_with_its_fields() -> None:
+    check_each(CLASSES, check_clones)
+
+
+def check_clones(cls: type[TxnLogError]) -> None:
     error = example(cls)
     error.add_note("seen twice")
-    again = clone(error)
-    assert type(again) is cls
-    assert (str(again), repr(again), again.args) == (str(error), repr(error), error.args)
-    assert (again.fields, again.help) == (error.fields, error.help)
-    assert again.__notes__ == [f"Docs: {error.docs}", "seen twice"]
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(again) is cls
+        assert (str(again), repr(again), again.args) == (str(error), repr(error), error.args)
+        assert (again.fields, again.help) == (error.fields, error.help)
+        assert again.__notes__ == [f"Docs: {error.docs}", "seen twice"]
 
 
 def test_an_error_crosses_a_process_border() -> None:
@@ -131,10 +138,11 @@ def test_an_error_crosses_a_process_border() -> None:
     assert caught.value.winning_version == 4
 
 
-@pytest.mark.parametrize("cls", CONFLICTS)
-def test_every_conflict_names_table_versions_winner_and_remedy(
-    cls: type[CommitConflictError],
-) -> None:
+def test_every_conflict_names_table_versions_winner_and_remedy() -> None:
+    check_each(CONFLICTS, check_facts)
+
+
+def check_facts(cls: type[CommitConflictError]) -> None:
     text = str(cls(**FACTS))  # type: ignore[arg-type]
     for fact in ("crm.sales", "version 3", "version 5", "version 4", "9f2c", "DELETE", "Help: "):
         assert fact in text

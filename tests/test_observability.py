@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.every_database
+
 FOLDER = Path(__file__).parents[1] / "docs" / "observability"
 ROWS = pa.table({"id": [1, 2, 3]})
 # Words of PromQL and of our labels that are no metrics.

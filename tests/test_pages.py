@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.each import check_each
 from tests.pages import REASONS, ROOT, Console, place, reasons, steady, written_pages
 from tests.s3 import new_bucket
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +43,9 @@ def test_a_page_with_a_bucket_can_be_followed(name: str, tmp_path: Path, s3_serv
     assert steady(Console(tmp_path, moved).page(PAGES[name])) == steady(PAGES[name])
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("name", WITH_SPARK)
+@pytest.mark.parametrize(
+    "name", smoke(WITH_SPARK, ("README.md", "docs/guides/spark.md"), "more pages with Spark")
+)
 def test_a_page_with_spark_can_be_followed(name: str, tmp_path: Path, spark: SparkSession) -> None:
     for attempt in range(3):
         console = Console(tmp_path / str(attempt))
@@ -64,9 +67,12 @@ def test_each_page_works_in_a_folder_of_its_own_that_anybody_may_make() -> None:
     assert [folder for folder, pages in used.items() if pages > 1 or folder == "/srv"] == []
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_python_of_a_page_can_be_pasted_into_an_interpreter(name: str) -> None:
+def test_python_of_a_page_can_be_pasted_into_an_interpreter() -> None:
     """Before 3.13 it takes an indented block as ended by an empty line, and by nothing else."""
+    check_each(PAGES, check_pasting)
+
+
+def check_pasting(name: str) -> None:
     for body in re.findall(r"^```python\n(.*?)^```", PAGES[name], re.M | re.S):
         typed: list[str] = []
         for line in [*body.splitlines(), ""]:

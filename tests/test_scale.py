@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
     from tests.counting import Statements
 
+pytestmark = pytest.mark.every_database
+
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string())])
 _new = itertools.count()
 
@@ -181,7 +183,6 @@ print(json.dumps(grown))
 MORE_MB = {"history page": 4, "open and plan": 8, "checkpoint": 80}
 
 
-@pytest.mark.heavy
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells the peak")
 def test_memory_does_not_grow_with_the_files_of_a_table(
     sqlite_uri: DeltaSqlUri, tmp_path: Path

@@ -14,10 +14,11 @@ from tests.conftest import add_file
 if TYPE_CHECKING:
     from deltasql import Catalog
 
+pytestmark = pytest.mark.every_database
+
 SCHEMA = pa.schema([("id", pa.int64())])
 
 
-@pytest.mark.heavy
 def test_single_file_commits_take_less_than_50_ms_and_run_at_10_per_second(
     catalog: Catalog,
 ) -> None:
@@ -36,7 +37,6 @@ def test_single_file_commits_take_less_than_50_ms_and_run_at_10_per_second(
     pytest.fail(f"median seconds and commits per second of each round: {rounds}")
 
 
-@pytest.mark.heavy
 def test_a_bulk_commit_takes_in_more_than_1000_files_per_second(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA)
     files = [add_file(f"f{number}", low=number, high=number + 9) for number in range(5000)]
@@ -47,7 +47,6 @@ def test_a_bulk_commit_takes_in_more_than_1000_files_per_second(catalog: Catalog
     assert catalog.table("t").snapshot().totals().num_files == 5000
 
 
-@pytest.mark.heavy
 def test_one_commit_takes_dozens_of_tables_with_thousands_of_files_each(catalog: Catalog) -> None:
     names = [f"t{number}" for number in range(24)]
     with catalog.begin() as tx:

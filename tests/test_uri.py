@@ -18,6 +18,7 @@ from deltasql.uri import (
     parse_uri,
     split_table_name,
 )
+from tests.each import check_each
 
 PLAIN = st.characters(exclude_categories=("Cc", "Cs"))
 TEXT = st.text(PLAIN, min_size=1, max_size=30)
@@ -242,10 +243,12 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown", "remedy"), BROKEN)
-def test_a_broken_uri_is_told_with_its_part_and_the_right_form(
-    text: str, shown: str, remedy: str
-) -> None:
+def test_a_broken_uri_is_told_with_its_part_and_the_right_form() -> None:
+    check_each(BROKEN, check_message)
+
+
+def check_message(case: tuple[str, str, str]) -> None:
+    text, shown, remedy = case
     with pytest.raises(TxnLogUriError) as caught:
         parse_uri(text)
     error = caught.value

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 
 import deltalake
@@ -18,10 +22,20 @@ import pyarrow as pa
 
 import deltasql
 from deltasql.api.connect import close_all, open_existing
+from deltasql.config import StorageSettings
+from deltasql.exceptions import TxnLogStorageError
+from deltasql.storage import open_storage
 from tests.pages import ROOT
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
 _ENTRY = re.compile(r"^### ([^\n]+)\n\n```text\n(.*?)```\n", re.MULTILINE | re.DOTALL)
+SHUT = {
+    "aws_endpoint_url": "http://127.0.0.1:1",
+    "aws_allow_http": "true",
+    "aws_region": "us-east-1",
+    "aws_access_key_id": "someone",
+    "aws_secret_access_key": "hunter2",
+}
 ROWS = pa.table({"id": [1, 2], "day": ["mon", "tue"]})
 
 
@@ -46,6 +60,8 @@ class Trouble:
             make(self)
         except Exception as error:
             text = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+            me = f"process {os.getpid()} on {os.uname().nodename}"
+            text = text.replace(me, "process 4711 on etl-1")
             return text.replace(str(self.folder), "/srv").rstrip() + "\n"
         raise AssertionError(f"nothing went wrong: {heading}")
 
@@ -84,6 +100,21 @@ class Trouble:
         finally:
             other.execute("ROLLBACK")
             other.close()
+
+    def hold_the_queue(self) -> None:
+        with (
+            self.catalog.store.session() as session,
+            deltasql.connect(self.uri, store={"busy_timeout_ms": 50}) as waiting,
+            waiting.begin() as tx,
+        ):
+            session.begin()
+            tx.write("sales", ROWS)
+
+    def fork_after_use(self) -> None:
+        with suppress(TxnLogStorageError):
+            look_in_a_shut_store()
+        with ProcessPoolExecutor(1, get_context("fork")) as forked:
+            forked.submit(look_in_a_shut_store).result()
 
     def hold_the_file(self) -> None:
         place = f"deltasql://duckdb/{self.folder}/meta.duckdb"
@@ -160,20 +191,17 @@ class Trouble:
         tx.write("sales", ROWS)
 
     def write_to_a_shut_store(self) -> None:
-        options = {
-            "aws_endpoint_url": "http://127.0.0.1:1",
-            "aws_allow_http": "true",
-            "aws_region": "us-east-1",
-            "aws_access_key_id": "someone",
-            "aws_secret_access_key": "hunter2",
-        }
-        settings = {"options": options, "retries": 0}
+        settings = {"options": SHUT, "retries": 0}
         place = {"data_root": "s3://lake/tables"}
         with (
             deltasql.connect(self.uri, storage=settings, table=place) as catalog,
             catalog.begin() as tx,
         ):
             tx.write("far", ROWS)
+
+
+def look_in_a_shut_store() -> None:
+    open_storage("s3://lake", StorageSettings(options=SHUT, retries=0)).exists("a")
 
 
 MADE: dict[str, Callable[[Trouble], object]] = {
@@ -189,6 +217,7 @@ MADE: dict[str, Callable[[Trouble], object]] = {
     ),
     "there is no catalog yet": lambda t: open_existing(f"deltasql://sqlite/{t.folder}/other.db"),
     "database is locked": Trouble.hold_the_lock,
+    "no turn to write to the SQLite database": Trouble.hold_the_queue,
     "Could not set lock on file": Trouble.hold_the_file,
     "the catalog has schema version … this release knows": Trouble.come_from_later,
     "table … does not exist": lambda t: deltasql.DeltaTable(f"{t.uri}?table=sale"),
@@ -210,6 +239,7 @@ MADE: dict[str, Callable[[Trouble], object]] = {
     ),
     "the mirror … is shut since its log was changed by others": Trouble.shut_the_mirror,
     "Generic S3 error": Trouble.write_to_a_shut_store,
+    "object stores cannot be used in this process": Trouble.fork_after_use,
     "Invalid retention period": lambda t: t.catalog.vacuum(
         "sales", retention_hours=1, dry_run=False
     ),

@@ -12,7 +12,7 @@ from benchmarks import contenders
 from benchmarks.apart import Work, measure
 from benchmarks.harness import interleave, result, say, timed
 from benchmarks.many_files import scanners
-from benchmarks.rows import DeltaRows, DuckLakeRows, rows
+from benchmarks.rows import DeltaRows, DuckLakeRows, merge_source, rows
 from benchmarks.scenarios.commit import Runner
 from benchmarks.workload import SCHEMA
 from deltasql.api.connect import close_all
@@ -32,6 +32,8 @@ APPENDED, QUICK_APPENDED = 10_000_000, 100_000
 ROWS, QUICK_ROWS = 5_000_000, 64_000
 SOURCE, QUICK_SOURCE = 100_000, 2_000
 FILES = 16
+SMALL_ROWS, QUICK_SMALL_ROWS = (1_000, 10_000, 64_000, 100_000), (1_000,)
+SMALL_SOURCE = 1_000
 SCANNED_FILES, QUICK_SCANNED_FILES = 10_000, 200
 TINY = pa.table({"day": ["d0000"] * 3, "id": [1, 2, 3], "code": [4, 5, 6], "amount": [0.5] * 3})
 
@@ -41,6 +43,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
     results = _tiny_appends(workspace, quick=quick)
     results += _large_appends(workspace, quick=quick)
     results += _changes(workspace, quick=quick)
+    results += _small_changes(workspace, quick=quick)
     return results + _scans(workspace, quick=quick)
 
 
@@ -179,6 +182,40 @@ def _changes(workspace: Workspace, *, quick: bool) -> list[Result]:
         )
         for name, values in peaks.items()
     ]
+
+
+def _small_changes(workspace: Workspace, *, quick: bool) -> list[Result]:
+    """Merge, update and delete a few rows of small tables, in a process that runs."""
+    results: list[Result] = []
+    for size in QUICK_SMALL_ROWS if quick else SMALL_ROWS:
+        say(f"  small merge, update, delete, {size:,} rows")
+        systems = [_ours(workspace), _stock(workspace)]
+        for system in systems:
+            system.append(rows(0, size))
+        source = merge_source(size, min(SMALL_SOURCE, size // 5))
+        for case in ("small merge", "small update", "small delete"):
+            calls = {system.name: _small_change(system, case, size, source) for system in systems}
+            for call in calls.values():
+                call()  # what is loaded at the first one
+            samples = interleave(calls, rounds=2 if quick else 9, per_round=1)
+            results += [
+                _latency(system.name, system.backend, case, size, samples[system.name])
+                for system in systems
+            ]
+        _agree({system.name: {"small": list(system.sum())} for system in systems})
+    close_all()
+    return results
+
+
+def _small_change(system: DeltaRows, case: str, size: int, source: pa.Table) -> Callable[[], float]:
+    """Return a change that can be made again and again, each time of another row."""
+    ids = iter(range(size // 2, size))
+    changes: dict[str, Callable[[], object]] = {
+        "small merge": lambda: system.merge(source),
+        "small update": lambda: system.update(f"id = {next(ids)}"),
+        "small delete": lambda: system.delete(f"id = {next(ids)}"),
+    }
+    return lambda: timed(changes[case])
 
 
 def _dml_steps(count: int) -> dict[str, tuple[Any, ...]]:

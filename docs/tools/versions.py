@@ -16,7 +16,7 @@ NEEDED = {
     "pyarrow": "rows in memory; always needed",
     "duckdb": "the embedded engine, and DuckDB as a store",
     "psycopg": "PostgreSQL as a store",
-    "pyspark": "the engine on Spark, classic and Connect",
+    "pyspark": "the engine on Spark; Spark Connect from 4.1",
     "pandas": "rows between Spark and Python",
     "obstore": "object stores",
     "sqlglot": "predicates; always needed",

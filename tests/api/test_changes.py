@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
 
+pytestmark = pytest.mark.every_database
+
 OWN = ("_change_type", "_commit_version", "_commit_timestamp")
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.api.changes import ChangeCursor
 
+pytestmark = pytest.mark.every_database
+
 SCHEMA = pa.schema([("id", pa.int64())])
 
 

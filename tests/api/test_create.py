@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.every_database
+
 SCHEMA = Schema([Field("id", "long"), Field("name", "string")])
 ROWS = pa.table({"id": [1, 2], "name": ["x", "y"]})
 
@@ -60,6 +62,16 @@ def test_create_tells_what_stock_tells(uri: str, location: str, tmp_path: Path) 
         assert one.metadata().partition_columns == ["name"]
     keys = theirs.history()[0]["operationParameters"].keys()
     assert ours.history()[0]["operationParameters"].keys() == keys
+
+
+def test_new_table_stays_inside_the_reader_envelope(uri: str, location: str) -> None:
+    """In-commit timestamps are for writers; every path reader refuses `catalogManaged`."""
+    create(uri)
+    protocol = deltalake.DeltaTable(location).protocol()
+    assert "inCommitTimestamp" in (protocol.writer_features or ())
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    assert not {"catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"} & features
+    assert protocol.min_reader_version == 1
 
 
 def test_create_where_a_table_is(uri: str) -> None:

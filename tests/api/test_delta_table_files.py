@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.api.conftest import Address
 
+pytestmark = pytest.mark.every_database
+
 DAYS = ["2024-05-01", "2024-05-02", None]
 
 

@@ -201,7 +201,6 @@ def test_a_table_in_s3_reads_as_one_on_disk(
     assert ids(DeltaTable(own.table_uri, storage_options=s3_options).scan()) == [1, 2, 3]
 
 
-@pytest.mark.heavy
 def test_a_table_of_ten_thousand_files_opens_in_a_fraction_of_deltalakes_time(lake: Lake) -> None:
     (table,) = lake.tables("many_files")
     uri, place = table.table.uri, lake.place(table)

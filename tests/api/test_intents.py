@@ -19,6 +19,8 @@ from deltasql.phases import hooked
 if TYPE_CHECKING:
     from deltasql import Catalog
 
+pytestmark = pytest.mark.every_database
+
 ROWS = pa.table({"id": [1, 2, 3]})
 FUTURE_MS = 2**60
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
 
+pytestmark = pytest.mark.every_database
+
 
 @pytest.fixture(autouse=True)
 def _off_afterwards() -> Iterator[None]:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.every_database
+
 SCHEMA = pa.schema([("id", pa.int64())])
 NAN = float("nan")
 

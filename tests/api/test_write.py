@@ -12,6 +12,8 @@ from deltasql.exceptions import TxnLogSchemaError
 if TYPE_CHECKING:
     from deltasql import Catalog
 
+pytestmark = pytest.mark.every_database
+
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
 
 
@@ -21,7 +23,7 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.stri
         (pa.table({"id": [1]}), "number of fields does not match: 1 vs 2"),
         (pa.table({"id": [1], "name": ["a"], "x": [1]}), "does not match: 3 vs 2"),
         (pa.table({"id": [1], "x": ["a"]}), "Field x not found in schema"),
-        (pa.table({"id": ["one"], "name": ["a"]}), "Cast error"),
+        (pa.table({"id": ["1", "2", "one", "x"], "name": ["a"] * 4}), "Cast error: .* 'one'"),
         (pa.table({"id": [1], "name": [{"x": 1}]}), "Cannot cast field name"),
     ],
 )
@@ -30,6 +32,25 @@ def test_rows_that_do_not_fit_are_refused(catalog: Catalog, rows: pa.Table, mess
     with pytest.raises(TxnLogSchemaError, match=message), catalog.begin() as tx:
         tx.write("t", rows)
     assert catalog.table("t").version() == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted", "named"),
+    [
+        (pa.array([["1"], ["2"], ["x"], ["y"]]), pa.list_(pa.int64()), r"\['x'\]"),
+        (pa.array([{"a": "1"}, {"a": "x"}]), pa.struct([("a", pa.int64())]), r"\{'a': 'x'\}"),
+        (pa.array(["1", "x"]).dictionary_encode(), pa.int64(), "'x'"),
+        (pa.array([1, 2**62], pa.timestamp("s", "UTC")), pa.timestamp("us", "UTC"), str(2**62)),
+    ],
+    ids=["list", "struct", "dictionary", "timestamp"],
+)
+def test_error_names_the_first_value_that_cannot_be_cast(
+    catalog: Catalog, values: pa.Array, wanted: pa.DataType, named: str
+) -> None:
+    catalog.create_table("t", pa.schema([("c", wanted)]))
+    with pytest.raises(TxnLogSchemaError, match=named) as failed, catalog.begin() as tx:
+        tx.write("t", pa.table({"c": values}))
+    assert failed.value.column == "c"
 
 
 def test_null_and_empty_text_are_one_partition(catalog: Catalog) -> None:

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 import deltasql
 from deltasql.cli.main import main
+from tests.each import check_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,8 +56,11 @@ def found(path: tuple[str, ...]) -> click.Command:
 EVERY = [(), *commands(main)]
 
 
-@pytest.mark.parametrize("path", EVERY, ids=" ".join)
-def test_help_ends_with_an_example(path: tuple[str, ...]) -> None:
+def test_help_ends_with_an_example() -> None:
+    check_each(EVERY, check_help, name=" ".join)
+
+
+def check_help(path: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, [*path, "--help"])
     assert result.exit_code == 0
     *_, head, example = result.output.rstrip().splitlines()
@@ -64,8 +68,11 @@ def test_help_ends_with_an_example(path: tuple[str, ...]) -> None:
     assert example.startswith("    deltasql ")
 
 
-@pytest.mark.parametrize("path", EVERY, ids=" ".join)
-def test_everything_is_explained_and_in_the_reference(path: tuple[str, ...]) -> None:
+def test_everything_is_explained_and_in_the_reference() -> None:
+    check_each(EVERY, check_reference, name=" ".join)
+
+
+def check_reference(path: tuple[str, ...]) -> None:
     command = found(path)
     assert command.help
     unexplained = [
@@ -84,8 +91,11 @@ DESTRUCTIVE = {
 }
 
 
-@pytest.mark.parametrize("path", EVERY, ids=" ".join)
-def test_what_cannot_be_taken_back_can_be_tried_and_asks(path: tuple[str, ...]) -> None:
+def test_what_cannot_be_taken_back_can_be_tried_and_asks() -> None:
+    check_each(EVERY, check_options, name=" ".join)
+
+
+def check_options(path: tuple[str, ...]) -> None:
     options = {name for each in found(path).params for name in each.opts}
     wanted = {"--yes", "--dry-run"} if " ".join(path) in DESTRUCTIVE else set()
     assert wanted <= options

@@ -208,7 +208,6 @@ def test_verify_finds_what_is_wrong_with_the_data(run_sqlite: Run, sales: Path) 
     )
 
 
-@pytest.mark.heavy
 def test_spark_reads_the_log_and_the_data(
     run_sqlite: Run, sales: Path, spark: SparkSession
 ) -> None:

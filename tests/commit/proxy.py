@@ -67,9 +67,13 @@ class Proxy:
         self._armed = None
 
     def refuse(self) -> None:
-        """The server is gone for good: end every connection, accept no other."""
+        """The server is gone: end every connection, accept no other."""
         self._refusing = True
         self._close_all()
+
+    def accept(self) -> None:
+        """The server is back."""
+        self._refusing = False
 
     def _accept(self) -> None:
         while True:

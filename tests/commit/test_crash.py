@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.heavy
 
 ROWS = pa.table({"id": [1, 2, 3]})
 DURABLE = PHASES.index("ratified")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from deltasql import Catalog
+    from deltasql import AddFile, Catalog
     from deltasql.uri import DeltaSqlUri
 
 QUICK = {"max_attempts": 3, "initial_backoff_ms": 1, "max_backoff_ms": 5}
@@ -54,21 +54,18 @@ def proxy() -> Iterator[Proxy]:
 def far(direct: Catalog, proxy: Proxy) -> Iterator[Catalog]:
     """The same catalog by way of the proxy, warm: it has committed before.
 
-    A hook makes every commit go the long way, from BEGIN to COMMIT.
+    From then on a blind append of one file is one statement; other commits run from BEGIN to
+    COMMIT.
     """
-    settings = {"retry": QUICK, "pool": {"timeout_s": 1}}
-    with open_catalog(proxy.uri(direct.uri), **settings) as catalog, hooked(lambda _: None):
-        commit(catalog, file("warm"))
-        yield catalog
-
-
-@pytest.fixture
-def short(direct: Catalog, proxy: Proxy) -> Iterator[Catalog]:
-    """The same, going the short way: one statement for a blind append of one file."""
     settings = {"retry": QUICK, "pool": {"timeout_s": 1}}
     with open_catalog(proxy.uri(direct.uri), **settings) as catalog:
         commit(catalog, file("warm"))
         yield catalog
+
+
+def two(name: str) -> list[AddFile]:
+    """Two files, whose commit runs from BEGIN to COMMIT."""
+    return [file(f"{name}1"), file(f"{name}2")]
 
 
 def test_commit_whose_answer_is_lost_is_applied_once_and_reported_as_success(
@@ -90,13 +87,12 @@ def test_lost_answer_is_looked_up_even_when_no_retry_is_allowed(
 ) -> None:
     with open_catalog(proxy.uri(direct.uri), retry={"max_attempts": 1}) as once:
         commit(once, file("warm"))
-        with hooked(lambda _: None):
-            proxy.arm("reply to COMMIT")
-            assert commit(once, file("a")) == 2
+        proxy.arm("reply to COMMIT")
+        assert commit(once, two("a")) == 2
         proxy.arm("reply to SELECT")
         assert commit(once, file("b")) == 3
     assert proxy.cuts == 2
-    assert live(direct) == ["a", "b", "warm"]
+    assert live(direct) == ["a1", "a2", "b", "warm"]
 
 
 @pytest.mark.parametrize("cut", ["request after BEGIN", "half of it"])
@@ -104,9 +100,9 @@ def test_connection_that_dies_before_commit_is_sent_is_replaced(
     direct: Catalog, far: Catalog, proxy: Proxy, cut: Cut
 ) -> None:
     proxy.arm(cut)
-    assert commit(far, file("a")) == 2
+    assert commit(far, two("a")) == 2
     assert proxy.cuts == 1
-    assert live(direct) == ["a", "warm"]
+    assert live(direct) == ["a1", "a2", "warm"]
     audit(direct)
 
 
@@ -124,16 +120,16 @@ def test_answer_is_found_although_the_table_was_renamed_meanwhile(
     direct: Catalog, far: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to COMMIT", then=lambda: direct.rename("t", "renamed") and None)
-    assert commit(far, file("a")) == 2
-    assert live(direct, "renamed") == ["a", "warm"]
+    assert commit(far, two("a")) == 2
+    assert live(direct, "renamed") == ["a1", "a2", "warm"]
 
 
 def test_others_may_commit_between_the_lost_answer_and_the_look_up(
     direct: Catalog, far: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to COMMIT", then=lambda: commit(direct, file("theirs")) and None)
-    assert commit(far, file("ours")) == 2
-    assert live(direct) == ["ours", "theirs", "warm"]
+    assert commit(far, two("ours")) == 2
+    assert live(direct) == ["ours1", "ours2", "theirs", "warm"]
     assert direct.table("t").version() == 3
 
 
@@ -142,7 +138,7 @@ def test_server_gone_after_commit_was_sent_leaves_the_outcome_unknown(
 ) -> None:
     proxy.arm("reply to COMMIT", then=proxy.refuse)
     tx = far.begin()
-    tx.stage_table("t", file("a"))
+    tx.stage_table("t", two("a"))
     began = time.monotonic()
     with pytest.raises(CommitOutcomeUnknownError) as caught:
         tx.commit()
@@ -172,7 +168,6 @@ def test_lost_answer_that_nobody_gets_to_look_up_leaves_the_outcome_unknown(
     with (
         psycopg.connect(os.environ["TEST_DATABASE_URL"]) as other,
         open_catalog(uri, retry=QUICK) as far,
-        hooked(lambda _: None),
     ):
         heads = f"{direct.uri.search_path}.dl_table_heads"
         commit(far, file("warm"))
@@ -181,7 +176,7 @@ def test_lost_answer_that_nobody_gets_to_look_up_leaves_the_outcome_unknown(
             then=lambda: other.execute(f"SELECT FROM {heads} FOR UPDATE") and None,
         )
         tx = far.begin()
-        tx.stage_table("t", file("a"))
+        tx.stage_table("t", two("a"))
         with pytest.raises(CommitOutcomeUnknownError) as caught:
             tx.commit()
         other.rollback()
@@ -190,25 +185,27 @@ def test_lost_answer_that_nobody_gets_to_look_up_leaves_the_outcome_unknown(
         # A wait that was too long and nothing else: nothing was committed, and that is said.
         other.execute(f"SELECT FROM {heads} FOR UPDATE")
         with pytest.raises(RetriesExhaustedError):
+            commit(far, two("b"))
+        with pytest.raises(RetriesExhaustedError):
             commit(far, file("b"))
-    assert live(direct) == ["a", "warm"]
+    assert live(direct) == ["a1", "a2", "warm"]
 
 
-def test_short_way_whose_answer_is_lost_is_applied_once(
-    direct: Catalog, short: Catalog, proxy: Proxy
+def test_append_of_one_file_whose_answer_is_lost_is_applied_once(
+    direct: Catalog, far: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to SELECT", then=lambda: commit(direct, file("theirs")) and None)
-    assert commit(short, file("ours")) == 2
+    assert commit(far, file("ours")) == 2
     assert proxy.cuts == 1
     assert live(direct) == ["ours", "theirs", "warm"]
     audit(direct)
 
 
-def test_short_way_with_the_server_gone_leaves_the_outcome_unknown(
-    direct: Catalog, short: Catalog, proxy: Proxy
+def test_append_of_one_file_with_the_server_gone_leaves_the_outcome_unknown(
+    direct: Catalog, far: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to SELECT", then=proxy.refuse)
-    tx = short.begin()
+    tx = far.begin()
     tx.stage_table("t", file("a"))
     with pytest.raises(CommitOutcomeUnknownError) as caught:
         tx.commit()
@@ -216,21 +213,21 @@ def test_short_way_with_the_server_gone_leaves_the_outcome_unknown(
     assert direct.table("t").history(1)[0].txn_id == tx.txn_id
 
 
-def test_short_way_notices_new_metadata_new_names_and_files_that_are_live(
-    direct: Catalog, short: Catalog
+def test_append_of_one_file_notices_new_metadata_new_names_and_files_that_are_live(
+    direct: Catalog, far: Catalog
 ) -> None:
-    commit(short, file("a"))
+    commit(far, file("a"))
     metadata = direct.table("t").snapshot().metadata
     properties = {**metadata.configuration, "delta.appendOnly": "false"}
     changed = replace(metadata, configuration=properties)
     with direct.begin() as tx:
         tx.stage_table("t", [changed])
-    assert commit(short, file("b")) == 4  # by the long way, which learns the new metadata
-    assert commit(short, file("b")) == 5  # the same file again: its first life ends
+    assert commit(far, file("b")) == 4  # on the general path, which learns the new metadata
+    assert commit(far, file("b")) == 5  # the same file again: its first life ends
     assert live(direct) == ["a", "b", "warm"]
     direct.rename("t", "renamed")
     with pytest.raises(TableChangedError):
-        commit(short, file("c"))
+        commit(far, file("c"))
     audit(direct)
 
 
@@ -256,7 +253,7 @@ def test_server_gone_before_anything_was_sent_is_a_plain_failure(
     direct: Catalog, far: Catalog, proxy: Proxy
 ) -> None:
     tx = far.begin()
-    tx.stage_table("t", file("a"))
+    tx.stage_table("t", two("a"))
     proxy.refuse()
     with pytest.raises((StoreUnavailableError, TxnLogTransactionError)) as caught:
         tx.commit()

@@ -291,7 +291,6 @@ def two_catalogs(uri: DeltaSqlUri) -> Iterator[tuple[Catalog, Catalog]]:
         yield one, other
 
 
-@pytest.mark.heavy
 def test_any_sequence_of_commits_leaves_the_predicted_log(
     backend: str, catalog_uri: DeltaSqlUri
 ) -> None:

@@ -14,7 +14,6 @@ from tests.console.conftest import CHROMIUM
 SUITE = Path(__file__).with_name("in_browser.py")
 
 
-@pytest.mark.heavy
 @pytest.mark.timeout(1000)
 @pytest.mark.skipif(
     not any(shutil.which(name) for name in CHROMIUM),

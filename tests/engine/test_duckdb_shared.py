@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
+import pyarrow as pa
 import pytest
 
-from deltasql.config import EngineSettings
+from deltasql.config import Config, EngineSettings
 from deltasql.engine import duckdb_shared
+from deltasql.engine.duckdb import DuckDbEngine
 from deltasql.engine.duckdb_shared import lend
-from deltasql.exceptions import MissingDriverError, TxnLogEngineError
+from deltasql.exceptions import MissingDriverError
 
 if TYPE_CHECKING:
     from deltasql.engine.duckdb_shared import Lent
@@ -66,10 +68,9 @@ def test_lock_can_be_taken_again_by_what_the_garbage_collector_closes() -> None:
     assert lent._instance.users == 0
 
 
-def test_database_that_cannot_be_detached_takes_its_instance_out_of_use() -> None:
+def test_table_that_cannot_be_dropped_takes_its_instance_out_of_use() -> None:
     broken, other = lend(SETTINGS), lend(SETTINGS)
-    broken.connection.execute(f"USE memory; DETACH {broken.name}")
-    broken.give_back()
+    broken.give_back({"t": "DROP TABLE no_such_table"})
     assert answer(other) == 7
     assert Path(broken._instance.folder).is_dir()
     fresh = lend(SETTINGS)
@@ -82,56 +83,16 @@ def test_database_that_cannot_be_detached_takes_its_instance_out_of_use() -> Non
     fresh.give_back()
 
 
-def test_error_that_is_not_fatal_leaves_an_instance_in_use(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lent = lend(SETTINGS)
-    with monkeypatch.context() as patch:
-        patch.setattr(duckdb_shared, "_numbers", iter([int(lent.name.removeprefix("engine_"))]))
-        with pytest.raises(TxnLogEngineError, match="already"):
-            lend(SETTINGS)
-    again = lend(SETTINGS)
-    assert again._instance is lent._instance
-    for each in (again, lent):
-        each.give_back()
-
-
-@pytest.mark.parametrize("limit", ["1.99GiB", "1999MB", None])
-def test_memory_is_given_back_any_number_of_times_and_the_limit_stays(limit: str | None) -> None:
-    lent = lend(EngineSettings(memory_limit=limit, threads=3))
-    if limit is None:
-        lent.give_back_memory()  # what DuckDB chose itself is told in round figures, once
-    before = lent.connection.execute("SELECT current_setting('memory_limit')").fetchone()
-    for _ in range(5):
-        lent.give_back_memory()
-    assert lent.connection.execute("SELECT current_setting('memory_limit')").fetchone() == before
-    lent.give_back()
-
-
-def test_tables_that_are_set_aside_are_read_back() -> None:
-    lent = lend(SETTINGS)
-    lent.connection.execute("CREATE TABLE t AS SELECT range AS n FROM range(1000000)")
-    lent.set_aside()
-    assert _bytes_in_memory(lent) < 4_000_000
-    assert lent.connection.execute("SELECT sum(n) FROM t").fetchone() == (499999500000,)
-    limit = lent.connection.execute("SELECT current_setting('memory_limit')").fetchone()
-    assert limit == ("95.3 MiB",)
-    lent.give_back()
-
-
-def test_tables_stay_in_memory_while_others_use_the_same_duckdb() -> None:
-    lent, other = lend(SETTINGS), lend(SETTINGS)
-    lent.connection.execute("CREATE TABLE t AS SELECT range AS n FROM range(1000000)")
-    lent.set_aside()
-    assert _bytes_in_memory(lent) > 4_000_000
-    for each in (lent, other):
-        each.give_back()
-
-
-def _bytes_in_memory(lent: Lent) -> int:
-    query = "SELECT sum(memory_usage_bytes) FROM duckdb_memory()"
-    [(found,)] = lent.connection.execute(query).fetchall()
-    return int(found)
+def test_engine_drops_its_tables_at_its_end() -> None:
+    watcher = lend(SETTINGS)
+    tables = "SELECT count(*) FROM duckdb_tables()"
+    before = watcher.connection.execute(tables).fetchone()
+    with DuckDbEngine(Config(engine=SETTINGS)) as engine:
+        kept = engine.keep(engine.rows(pa.table({"id": [1, 2]})))
+        assert watcher.connection.execute(tables).fetchone() != before
+        assert engine.collect(kept)["id"].to_pylist() == [1, 2]
+    assert watcher.connection.execute(tables).fetchone() == before
+    watcher.give_back()
 
 
 def test_work_without_duckdb_gives_the_command_that_installs_it(tmp_path: Path) -> None:

@@ -66,10 +66,13 @@ print(json.dumps({"before": before, "written": written, "read": peak(), "rows": 
 """
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("partitions", "how", "most"),
-    [(1, "stream", 250), (20, "stream", 280), (1, "kept", 460)],
+    [
+        (1, "stream", 250),
+        pytest.param(20, "stream", 280, marks=pytest.mark.everything("half a minute of writing")),
+        (1, "kept", 460),
+    ],
 )
 def test_rows_are_written_in_less_memory_than_they_take(
     tmp_path: Path, partitions: int, how: str, most: int

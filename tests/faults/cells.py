@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Operation = Literal["append", "merge", "overwrite"]
 Way = Literal["cold", "warm"]
-"""The first commit of a process, or one that knows its table by now and takes shortcuts."""
+"""The first commit of a process, or a later one, which knows its table."""
 Fault = Literal[
     "kill",  # kill -9 at the point
     "kill soon",  # kill -9 a moment after it, wherever that is: in a write, or in COMMIT itself
@@ -51,7 +51,7 @@ class Cell:
 
     @property
     def is_short(self) -> bool:
-        """Whether the commit goes the short way, which has fewer points."""
+        """Whether the commit is a short append of one file, which has fewer points."""
         is_one_file = self.operation == "append" and self.tables == 1
         return self.way == "warm" and is_one_file and self.backend != "duckdb"
 

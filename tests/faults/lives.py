@@ -1,7 +1,4 @@
-"""Clients that commit as fast as they can, and are killed from outside at a random moment.
-
-Nobody listens at the points here: the commits go the way that they go in a user's process.
-"""
+"""Clients that commit as fast as they can, and are killed from outside at a random moment."""
 
 from __future__ import annotations
 

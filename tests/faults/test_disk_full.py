@@ -29,7 +29,9 @@ EVERYTHING = bool(os.environ.get("DELTASQL_EVERYTHING"))
 LEFT = range(0, 192 * 1024, 24 * 1024) if EVERYTHING else (0, 64 * 1024)
 MANY = pa.table({"id": range(20_000), "text": [f"{n:x}" * 9 for n in range(20_000)]})
 RESERVED = {"sqlite": 0, "duckdb": 8 << 20}
-on_stores = pytest.mark.parametrize("backend", BACKENDS if EVERYTHING else ["sqlite"])
+on_stores = pytest.mark.parametrize(
+    "backend", [pytest.param(each, marks=pytest.mark.one_database) for each in BACKENDS]
+)
 FEW = MANY.slice(0, 3)
 AT_ONCE = {"mirror": {"mode": "sync", "initial_backoff_s": 0}}
 

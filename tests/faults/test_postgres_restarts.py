@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import deltalake
-import pytest
 
 from tests.commit.support import audit
 from tests.faults.load import TWINS, Load, disagreements, open_lake
@@ -22,7 +21,6 @@ ROUNDS = 5 if EVERYTHING else 1
 CLIENTS = {"writers": 4, "readers": 2} if EVERYTHING else {"writers": 2, "readers": 1}
 
 
-@pytest.mark.heavy
 def test_nothing_acknowledged_is_lost_when_the_server_goes_away_under_load(tmp_path: Path) -> None:
     with own_postgres() as server:
         load = Load(server.uri, tmp_path, **CLIENTS)

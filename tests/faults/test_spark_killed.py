@@ -20,31 +20,35 @@ import pytest
 import deltasql
 from tests.commit.support import audit
 from tests.mirror.support import open_mirrored
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
-EVERYTHING = bool(os.environ.get("DELTASQL_EVERYTHING"))
 ROOT = Path(__file__).parents[2]
-CASES = [("append", "writing")]
-if EVERYTHING:
-    CASES += [("overwrite", "writing"), ("merge", "writing"), ("merge", "committing")]
-    CASES += [("append", "ratified")]
+CASES = [
+    ("append", "writing"),
+    ("overwrite", "writing"),
+    ("merge", "writing"),
+    ("merge", "committing"),
+    ("append", "ratified"),
+]
 FIRST = pa.table({"id": range(900, 1100), "p": [n % 3 for n in range(200)], "v": [0] * 200})
 NEW = range(1000, 3000)
 
 
-@pytest.mark.heavy
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("what", "point"), CASES)
+@pytest.mark.parametrize(
+    "case", smoke(CASES, CASES[:1], "a JVM is started and killed"), ids="-".join
+)
 def test_a_killed_driver_leaves_all_or_nothing_and_intents_for_the_rest(
     sqlite_uri: DeltaSqlUri,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    what: str,
-    point: str,
+    case: tuple[str, str],
 ) -> None:
+    what, point = case
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
         for name in ("t", "u"):
             catalog.create_table(name, FIRST.schema, partition_by=["p"])

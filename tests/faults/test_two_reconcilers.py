@@ -62,8 +62,8 @@ def append(catalog: Catalog, number: int) -> None:
             tx.stage_table(name, [file(f"f{number}")])
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("backend", ["sqlite", "postgres"] if EVERYTHING else ["sqlite"])
+@pytest.mark.one_database
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_what_the_killed_one_had_claimed_is_published_by_the_other(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:

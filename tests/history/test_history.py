@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.history.checker import Log, Version, problems
 from tests.history.record import COMMITTED, READ, REFUSED, Recorder, Transaction, load
 from tests.history.run import in_processes, in_threads
@@ -19,7 +17,6 @@ _SECONDS = 8.0
 NOTHING: frozenset[str] = frozenset()
 
 
-@pytest.mark.heavy
 def test_what_clients_saw_has_an_order(
     backend: str, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:

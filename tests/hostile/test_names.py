@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
 
+pytestmark = pytest.mark.every_database
+
 INJECTIONS = (
     "'; DROP TABLE dl_tables; --",
     '"; DROP TABLE dl_tables; --',

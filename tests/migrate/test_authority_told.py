@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
 
+pytestmark = pytest.mark.one_database
+
 SPARK = "Apache-Spark/4.0.0 Delta-Lake/4.0.0"
 
 

@@ -12,7 +12,8 @@ from tests.mirror.published import HEAD, change_commit, forget_derived, publish_
 from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
 from tests.oracles.readers import DeltaSpark, Place
-from tests.oracles.test_delta_spark import SMALL
+from tests.oracles.test_delta_spark import BEYOND, SMALL
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,9 @@ def delta_spark(spark: SparkSession) -> Iterator[DeltaSpark]:
             spark.conf.set(name, known)
 
 
-@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", smoke(MAKERS, ("deletion_vectors",), BEYOND, named=True), ids=lambda make: make.__name__
+)
 def test_delta_spark_reads_every_kind_of_copy(
     delta_spark: DeltaSpark, sqlite_uri: DeltaSqlUri, tmp_path: Path, make: Any
 ) -> None:
@@ -62,7 +65,7 @@ def test_delta_spark_reads_every_kind_of_copy(
 
 @pytest.mark.parametrize(
     "make",
-    [tables.nested, tables.typed_partitions, *MAKERS],
+    smoke([tables.nested, tables.typed_partitions, *MAKERS], ("nested",), BEYOND, named=True),
     ids=lambda make: make.__name__,
 )
 def test_rows_are_compared_with_those_of_delta_spark(
@@ -78,6 +81,7 @@ def test_rows_are_compared_with_those_of_delta_spark(
         assert told["rows"] == len(written.states[-1].rows)
 
 
+@pytest.mark.everything(BEYOND)
 def test_spark_goes_on_past_files_that_it_cannot_read(
     delta_spark: DeltaSpark, sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
@@ -94,6 +98,7 @@ def test_spark_goes_on_past_files_that_it_cannot_read(
         assert found["rows"] == len(paths) - 1
 
 
+@pytest.mark.everything(BEYOND)
 def test_spark_shows_rows_that_the_log_tells_otherwise(
     delta_spark: DeltaSpark, sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:

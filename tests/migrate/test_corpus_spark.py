@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +22,7 @@ from tests.migrate.spark_maker import commit_times, configured
 from tests.mirror.support import open_mirrored
 from tests.oracles.own import own_state
 from tests.oracles.readers import Deltalake, DeltaSpark
+from tests.selection import EVERYTHING, smoke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from tests.migrate.corpus import Source
     from tests.oracles.states import Rows
 
-EVERYTHING = bool(os.environ.get("DELTASQL_EVERYTHING"))
-# A minute of delta-spark; all the others take three.
-SHORT = named(
+TABLES = named(
     corpus_logs.plain,
     corpus_logs.v2_json_checkpoint,
     corpus_logs.typed_statistics,
@@ -48,8 +46,6 @@ SHORT = named(
     corpus_features.row_tracking_later,
     corpus_features.in_commit_timestamps,
     corpus_features.many_features,
-)
-LONG = named(
     corpus_logs.every_operation,
     corpus_logs.classic_checkpoints,
     corpus_logs.many_part_checkpoint,
@@ -69,7 +65,8 @@ LONG = named(
     corpus_features.converted,
     corpus_features.streamed,
 )
-TABLES = {**SHORT, **LONG} if EVERYTHING else SHORT
+SMOKE = ("plain", "deletion_vectors")
+BEYOND = "tables of delta-spark, beyond the smoke set"
 # Compiling code for a query pays off for more rows than these.
 _SMALL = {
     "spark.sql.codegen.wholeStage": "false",
@@ -94,7 +91,9 @@ def corpus(small: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Cor
     return Corpus(tmp_path_factory.mktemp("corpus"), TABLES, (small,))
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "variants"])
+@pytest.mark.parametrize(
+    "name", smoke([name for name in TABLES if name != "variants"], SMOKE, BEYOND)
+)
 def test_every_version_has_the_rows_of_the_source(
     brought: BroughtIn, small: SparkSession, name: str
 ) -> None:
@@ -106,7 +105,8 @@ def test_every_version_has_the_rows_of_the_source(
         assert engine_rows(table, version) == source_rows(small, source, version), version
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name == "variants"])
+@pytest.mark.everything(BEYOND)
+@pytest.mark.parametrize("name", ["variants"])
 def test_variants_are_read_by_spark(brought: BroughtIn, small: SparkSession, name: str) -> None:
     source, table = brought.table(name)
     for version in source.versions:
@@ -121,7 +121,7 @@ def test_variants_are_read_by_spark(brought: BroughtIn, small: SparkSession, nam
         assert found == expected
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", smoke(TABLES, SMOKE, BEYOND))
 def test_every_version_is_what_delta_spark_knows_of_it(
     brought: BroughtIn, small: SparkSession, name: str
 ) -> None:
@@ -134,7 +134,7 @@ def test_every_version_is_what_delta_spark_knows_of_it(
         assert found == expected, version
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", smoke(TABLES, SMOKE, BEYOND))
 def test_every_commit_keeps_its_fields_and_the_log_its_bytes(brought: BroughtIn, name: str) -> None:
     source, table = brought.table(name)
     assert [row.version for row in reversed(table.history())] == list(source.versions)
@@ -150,6 +150,7 @@ def test_times_are_those_of_delta_spark(brought: BroughtIn, small: SparkSession)
     assert 0 <= theirs[1] - found[1] < 60_000
 
 
+@pytest.mark.everything(BEYOND)
 def test_identical_tables_come_in_by_spark(
     brought: BroughtIn, small: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_identical_tables_come_in_by_spark(
             assert sql_content(catalog.table(name)) == sql_content(ours), name
 
 
+@pytest.mark.everything(BEYOND)
 @pytest.mark.parametrize("backend", ["duckdb", "postgres"])
 def test_every_database_holds_the_same(
     brought: BroughtIn, catalog_uri: DeltaSqlUri, tmp_path: Path

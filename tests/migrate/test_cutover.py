@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.one_database
+
 
 @pytest.fixture
 def catalog(catalog_uri: DeltaSqlUri) -> Iterator[Catalog]:
@@ -62,6 +64,7 @@ def bring_in(catalog: Catalog, place: Path, way: str) -> None:
 BOTH = pytest.mark.parametrize("way", ["followed", "imported"])
 
 
+@pytest.mark.every_database
 @BOTH
 def test_sql_decides_from_then_on(catalog: Catalog, place: Path, way: str) -> None:
     bring_in(catalog, place, way)
@@ -161,6 +164,7 @@ def test_a_dry_run_tells_and_changes_nothing(catalog: Catalog, place: Path, way:
     assert catalog.table(NAME).version() == HEAD
 
 
+@pytest.mark.every_database
 def test_what_sql_has_not_published_is_published_before(
     catalog_uri: DeltaSqlUri, place: Path
 ) -> None:
@@ -191,6 +195,7 @@ def test_a_writer_by_path_that_gets_in_between_loses_nothing(
     assert is_sound(catalog)
 
 
+@pytest.mark.every_database
 def test_a_writer_through_sql_that_gets_in_between_loses_nothing(
     catalog: Catalog, place: Path
 ) -> None:
@@ -215,6 +220,7 @@ def test_a_writer_that_is_always_faster_is_told(catalog: Catalog, place: Path) -
     assert sql_ids(catalog) == read_ids(place)
 
 
+@pytest.mark.every_database
 def test_writers_by_path_and_a_cutover_at_once(catalog: Catalog, place: Path) -> None:
     """What was acknowledged is there, whoever was first."""
     catalog.follow(str(place))
@@ -245,6 +251,7 @@ def test_writers_by_path_and_a_cutover_at_once(catalog: Catalog, place: Path) ->
     assert is_sound(catalog)
 
 
+@pytest.mark.every_database
 def test_two_cutovers_at_once_are_one(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     barrier = threading.Barrier(2)

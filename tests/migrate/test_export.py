@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from deltasql.storage import Storage
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.one_database
+
 SPANS = [(None, None), (4, None), (None, 3), (HEAD, 5), (HEAD, HEAD), (0, 0)]
 
 

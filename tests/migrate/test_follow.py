@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.one_database
+
 
 @pytest.fixture
 def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
@@ -65,6 +67,7 @@ def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 # As the log says
 
 
+@pytest.mark.every_database
 def test_it_is_the_log_at_every_version(catalog: Catalog, place: Path) -> None:
     report = catalog.follow(str(place))
     assert (report.table, report.state) == (NAME, "followed")
@@ -76,6 +79,7 @@ def test_it_is_the_log_at_every_version(catalog: Catalog, place: Path) -> None:
     audit(catalog)
 
 
+@pytest.mark.every_database
 def test_a_refresh_adds_what_is_new_and_nothing_else(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     before = catalog.table(NAME).history()
@@ -125,6 +129,7 @@ def test_any_change_of_others_is_followed(catalog: Catalog, place: Path, change:
     assert is_sound(catalog)
 
 
+@pytest.mark.every_database
 def test_a_log_is_followed_in_batches_of_any_size(catalog: Catalog, place: Path) -> None:
     told: list[tuple[int, int]] = []
     catalog.follow(
@@ -158,6 +163,7 @@ def test_it_may_be_renamed_dropped_and_brought_back(catalog: Catalog, place: Pat
 # Whatever becomes of the log
 
 
+@pytest.mark.every_database
 def test_a_table_that_was_made_anew_is_loaded_anew(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     shutil.rmtree(place)
@@ -295,6 +301,7 @@ def paths_at_stock(place: Path) -> list[str]:
 # Others, names
 
 
+@pytest.mark.every_database
 def test_many_refresh_at_once(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     for number in range(5):

@@ -12,6 +12,7 @@ import deltasql
 from deltasql.exceptions import (
     TableFollowsError,
 )
+from tests.each import check_each
 from tests.migrate.handing_over import (
     NAME,
     everything_below,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
+
+pytestmark = pytest.mark.one_database
 
 
 @pytest.fixture
@@ -79,17 +82,20 @@ WRITES: dict[str, Callable[[Catalog], object]] = {
 }
 
 
-@pytest.mark.parametrize("write", WRITES)
-def test_nothing_can_be_changed_through_sql(catalog: Catalog, place: Path, write: str) -> None:
+def test_nothing_can_be_changed_through_sql(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
     theirs(place, 11)
     before = everything_below(place)
-    with pytest.raises(TableFollowsError, match="deltasql follow") as caught:
-        WRITES[write](catalog)
-    assert caught.value.table == f"default.{NAME}"
-    assert isinstance(caught.value, deltalake.exceptions.CommitFailedError)
-    assert everything_below(place) == before
-    assert catalog.table(NAME).version() == HEAD
+
+    def check(write: str) -> None:
+        with pytest.raises(TableFollowsError, match="deltasql follow") as caught:
+            WRITES[write](catalog)
+        assert caught.value.table == f"default.{NAME}"
+        assert isinstance(caught.value, deltalake.exceptions.CommitFailedError)
+        assert everything_below(place) == before
+        assert catalog.table(NAME).version() == HEAD
+
+    check_each(WRITES, check)
 
 
 def test_a_transaction_with_it_changes_no_other_table(catalog: Catalog, place: Path) -> None:

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.heavy
+pytestmark = pytest.mark.one_database
+
 
 LEFT = HAND_OVER_PHASES.index("left")
 CUTOVER, ROLLBACK = HAND_OVER_PHASES[:LEFT], HAND_OVER_PHASES[LEFT:]
@@ -52,6 +53,7 @@ def written_by(act: Callable[[], object], *refusals: type[Exception]) -> bool:
     return True
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("phase", CUTOVER)
 def test_a_killed_cutover_of_a_followed_table_is_repeated(
     catalog_uri: DeltaSqlUri, place: Path, phase: str
@@ -117,6 +119,7 @@ def test_a_killed_cutover_may_be_rolled_back(
     assert read_ids(place) == [*IDS, 20]
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("phase", ROLLBACK)
 def test_a_killed_rollback_is_repeated(catalog_uri: DeltaSqlUri, place: Path, phase: str) -> None:
     with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.migrate.import_report import ImportProgress
 
+pytestmark = pytest.mark.one_database
+
 
 def nothing_is_there(catalog: Catalog) -> bool:
     """Whether no row of any table is left, seen or not."""

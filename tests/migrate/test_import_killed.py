@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.heavy
 
 MANY = 40
 

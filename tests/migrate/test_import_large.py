@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
 
+pytestmark = pytest.mark.one_database
+
 
 @pytest.fixture(autouse=True)
 def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:

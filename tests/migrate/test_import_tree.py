@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from deltasql.migrate.import_report import ImportReport
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.one_database
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:

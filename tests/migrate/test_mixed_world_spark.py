@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
 
-pytestmark = pytest.mark.heavy
-
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[Catalog]:
@@ -41,6 +39,7 @@ def spark_append(spark: SparkSession, place: Path, *ids: int) -> None:
     frame.write.format("delta").mode("append").partitionBy("p").save(str(place))
 
 
+@pytest.mark.everything("delta-spark as a second writer")
 def test_a_table_of_delta_spark_is_followed_taken_over_and_given_back(
     spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
@@ -92,6 +91,7 @@ def test_a_table_of_delta_spark_is_followed_taken_over_and_given_back(
     assert is_sound(catalog)
 
 
+@pytest.mark.everything("delta-spark writes by path, beyond the smoke set")
 def test_a_table_that_delta_spark_replaces_is_followed(
     spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
@@ -110,6 +110,7 @@ def test_a_table_that_delta_spark_replaces_is_followed(
     assert sql_ids(catalog, 0) == [1, 2]
 
 
+@pytest.mark.everything("delta-spark writes by path, beyond the smoke set")
 def test_stock_deltalake_and_delta_spark_go_on_after_a_rollback(
     spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
@@ -131,6 +132,7 @@ def test_stock_deltalake_and_delta_spark_go_on_after_a_rollback(
     assert spark_ids(spark, place) == read_ids(place) == [1, 2, 3, 4, 50]
 
 
+@pytest.mark.everything("delta-spark writes by path, beyond the smoke set")
 def test_a_table_that_came_with_in_commit_timestamps_keeps_them(
     spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:

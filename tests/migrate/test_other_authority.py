@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.one_database
+
 
 @pytest.fixture
 def catalog(catalog_uri: DeltaSqlUri) -> Iterator[Catalog]:

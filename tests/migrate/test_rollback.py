@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.one_database
+
 
 @pytest.fixture
 def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
@@ -44,6 +46,7 @@ def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         yield opened
 
 
+@pytest.mark.every_database
 def test_writers_by_path_go_on_where_sql_ended(catalog: Catalog, place: Path) -> None:
     cut_over(catalog, place)
     assert shut_out(place)
@@ -70,6 +73,7 @@ def test_writers_by_path_go_on_where_sql_ended(catalog: Catalog, place: Path) ->
     assert read_ids(place, HEAD + 2) == [*IDS, 11]  # what SQL wrote is in the history
 
 
+@pytest.mark.every_database
 def test_nothing_is_deleted_and_one_commit_is_added(catalog: Catalog, place: Path) -> None:
     cut_over(catalog, place)
     before = everything_below(place)
@@ -108,6 +112,7 @@ def test_protocol_and_properties_are_what_they_were(
     assert [next(iter(each)) for each in rest] == ["protocol", "metaData"]
 
 
+@pytest.mark.every_database
 def test_what_is_not_published_yet_is_published_first(
     catalog_uri: DeltaSqlUri, place: Path
 ) -> None:
@@ -215,6 +220,7 @@ def test_a_dry_run_tells_and_changes_nothing(catalog_uri: DeltaSqlUri, place: Pa
         assert catalog.exists(NAME)
 
 
+@pytest.mark.every_database
 def test_there_and_back_again(catalog: Catalog, place: Path) -> None:
     expected = list(IDS)
     for number in range(3):

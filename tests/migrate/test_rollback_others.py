@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.one_database
+
 
 @pytest.fixture
 def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
@@ -67,6 +69,7 @@ def test_a_writer_through_sql_that_gets_in_between_loses_nothing(
     assert read_ids(place) == [*IDS, 11, 12, 13]
 
 
+@pytest.mark.every_database
 def test_writers_through_sql_and_a_rollback_at_once(catalog: Catalog, place: Path) -> None:
     """What was acknowledged is in the log, and after it nothing is."""
     cut_over(catalog, place)
@@ -96,6 +99,7 @@ def test_writers_through_sql_and_a_rollback_at_once(catalog: Catalog, place: Pat
     assert read_ids(place) == sorted([*IDS, 11, *acknowledged, 9999])
 
 
+@pytest.mark.every_database
 def test_a_foreign_commit_past_sql_stays_in_the_log(catalog: Catalog, place: Path) -> None:
     """A writer that knows in-commit timestamps may have gone past SQL: the log has its commit."""
     cut_over(catalog, place)

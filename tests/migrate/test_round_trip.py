@@ -7,7 +7,6 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +27,6 @@ EXAMPLES = {"sqlite": 20, "postgres": 10, "duckdb": 5}
 _NOT_KEPT = ("data_change", "extra", "extended_file_metadata")
 
 
-@pytest.mark.heavy
 def test_any_log_comes_out_as_it_went_in(catalog: Catalog, backend: str, tmp_path: Path) -> None:
     @settings(
         max_examples=EXAMPLES[backend] * (10 if EXPLORES else 1),

@@ -17,6 +17,7 @@ from deltasql.migrate.log_source import LocalLog, open_log
 from deltasql.mirror.log_listing import list_log
 from deltasql.storage import open_storage
 from tests.migrate.small_logs import everything, hidden_table, random_commits, write_log
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def rows_of(
     ]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", smoke(range(3), [0], "more seeds"))
 def test_commits_that_spark_parsed_give_the_same_rows(
     catalogs: tuple[Catalog, Catalog],
     spark: SparkSession,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from deltasql.operations.data_report import DataReport
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.one_database
+
 
 def live_files(catalog: Catalog, name: str = "t") -> dict[str, Path]:
     """The live files by their paths in the log."""

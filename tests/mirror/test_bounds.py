@@ -38,7 +38,6 @@ def asked(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[tuple[Catalog, l
     with open_mirrored(catalog_uri, tmp_path / "lake") as catalog:
         dialect: Any = catalog.store.dialect
         session, publish = dialect.session, catalog.mirror.after_commit
-        hand_over = dialect.hand_over
 
         class Counted:
             def __init__(self, borrowed: Any) -> None:
@@ -60,18 +59,13 @@ def asked(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[tuple[Catalog, l
             with session() as borrowed:
                 yield Counted(borrowed)
 
-        def counted_hand_over(name: str, /, **params: Any) -> bool:
-            is_sent = bool(hand_over(name, **params))
-            names.extend([name] if is_sent else [])
-            return is_sent
-
         def counted_publish(ratified: Any, wish: Any) -> None:
             names.clear()
-            dialect.session, dialect.hand_over = counted_session, counted_hand_over
+            dialect.session = counted_session
             try:
                 publish(ratified, wish)
             finally:
-                dialect.session, dialect.hand_over = session, hand_over
+                dialect.session = session
 
         catalog.mirror.after_commit = counted_publish  # type: ignore[method-assign]
         catalog.create_table("t", SCHEMA, properties={"delta.checkpointInterval": "1000"})

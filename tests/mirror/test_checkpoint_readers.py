@@ -21,6 +21,7 @@ from tests.mirror.random_commits import FEATURES
 from tests.mirror.support import forget_commits_below, open_mirrored
 from tests.oracles.fixed_set import EXCUSES, READERS, TABLES
 from tests.oracles.readers import DeltaSpark, Place
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +71,14 @@ def test_readers_find_the_rows(tables: dict[str, Written], name: str, reader: st
 
 
 @pytest.mark.parametrize("form", ["struct"], indirect=True)
-@pytest.mark.parametrize("name", ["typed_partitions", "nested", "deletion_vectors"])
+@pytest.mark.parametrize(
+    "name",
+    smoke(
+        ["typed_partitions", "nested", "deletion_vectors"],
+        ("deletion_vectors",),
+        "delta-spark as a second opinion, beyond the smoke set",
+    ),
+)
 def test_spark_finds_the_rows(tables: dict[str, Written], name: str, spark: SparkSession) -> None:
     assert rows(DeltaSpark(spark), tables[name]) == tables[name].states[-1]
 

@@ -71,7 +71,7 @@ def test_stock_deltalake_and_plain_duckdb_see_the_same(lake: Catalog, path: Path
     assert sorted(ids) == [(2, 127), (3, 127)]
 
 
-@pytest.mark.heavy
+@pytest.mark.everything("tables of delta-spark, beyond the smoke set")
 def test_a_table_of_delta_spark_is_shown(
     lake: Catalog, spark: SparkSession, path: Path, tmp_path: Path
 ) -> None:
@@ -100,7 +100,6 @@ def test_a_table_of_delta_spark_is_shown(
     assert len(written.states[-1].rows) == len(kept)
 
 
-@pytest.mark.heavy
 def test_ten_thousand_files_are_shown(lake: Catalog, path: Path) -> None:
     deltasql.mirror_duckdb(lake, path)
     [written] = tables_staged.many_files(lake)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = [pytest.mark.heavy, pytest.mark.parametrize("backend", ["sqlite", "postgres"])]
+pytestmark = pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 
 # Two checkpoints are due, and the log is cleaned after each.
 PROPERTIES = {"delta.checkpointInterval": "4", "delta.logRetentionDuration": "interval 30 days"}

@@ -319,7 +319,6 @@ def test_threads_that_commit_at_once_leave_no_gap(mirrored: Catalog) -> None:
     assert (status.state, status.published_version) == ("ACTIVE", 32)
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_processes_that_commit_at_once_leave_no_gap(
     catalog_uri: DeltaSqlUri, tmp_path: Path

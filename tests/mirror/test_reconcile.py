@@ -247,7 +247,6 @@ def test_it_runs_until_it_is_stopped(quiet: Catalog) -> None:
     assert versions(quiet, "a") == [0, 1, 2, 3]
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_sigterm_ends_a_reconciler_cleanly(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     folder = tmp_path / "lake"

@@ -228,7 +228,6 @@ def test_a_repaired_mirror_is_open_again(published: Catalog) -> None:
     assert deltalake.DeltaTable(location).version() == HEAD + 1
 
 
-@pytest.mark.heavy
 def test_no_reader_looks_into_the_folder_aside(published: Catalog, spark: SparkSession) -> None:
     duckdb = pytest.importorskip("duckdb")
     location = Path(published.table("t").location)

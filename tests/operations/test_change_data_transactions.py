@@ -13,6 +13,8 @@ from tests.operations.dml import changes, held, make
 if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
 
+pytestmark = pytest.mark.every_database
+
 FEED = {"delta.enableChangeDataFeed": "true"}
 
 

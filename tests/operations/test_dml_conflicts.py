@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.api.raw.dml import DmlSide
 
+pytestmark = pytest.mark.every_database
+
 SERIALIZABLE = {"delta.isolationLevel": "Serializable"}
 WEAKER = {"delta.isolationLevel": "WriteSerializable"}
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from tests.operations.model import Row
 
+pytestmark = pytest.mark.every_database
+
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.string()), ("v", pa.int64())])
 ROW = st.tuples(
     st.one_of(st.none(), st.integers(0, 5)),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.every_database
+
 
 @pytest.fixture
 def lake(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
@@ -130,7 +132,6 @@ def test_spans_that_cannot_be_compacted_are_told(lake: Catalog) -> None:
         table.compact_logs(-1, 3)
 
 
-@pytest.mark.heavy
 def test_spark_reads_a_log_that_is_compacted(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, spark: SparkSession
 ) -> None:

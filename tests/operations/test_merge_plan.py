@@ -1,37 +1,123 @@
-"""Which columns a merge leaves as they are, though a clause sets them."""
+"""An operation is a plan of few statements, made of texts that are parsed once."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 import pytest
+import sqlglot
 
-from deltasql.model.schema import StructField, StructType
-from deltasql.operations.merge_plan import Clause, MergeSpec, resolve_merge
+from deltasql.engine import duckdb_shared
+from deltasql.model import predicate
+from tests.operations.dml import handle, make
 
-TARGET = StructType(
-    (
-        StructField("id", "long"),
-        StructField("small", "integer"),
-        StructField("x", "double"),
-        StructField("s", "string"),
-    )
-)
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from deltasql.api.catalog import Catalog
+
+SOURCE = pa.table({"id": [3, 99], "v": [-1.0, -2.0]})
+
+
+class _Counted:
+    """A connection that notes what is sent to DuckDB through it."""
+
+    def __init__(self, connection: Any, sent: list[str]) -> None:
+        self._connection, self._sent = connection, sent
+
+    def execute(self, query: str, *parameters: object) -> Any:
+        self._sent.append(query)
+        return self._connection.execute(query, *parameters)
+
+    def cursor(self) -> _Counted:
+        return _Counted(self._connection.cursor(), self._sent)
+
+    def __enter__(self) -> _Counted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+@pytest.fixture
+def statements() -> Iterator[list[str]]:
+    """What engines send to DuckDB."""
+    duckdb_shared.close_idle()
+    sent: list[str] = []
+    real = duckdb_shared.connect
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duckdb_shared, "connect", lambda *given: _Counted(real(*given), sent))
+        yield sent
+        duckdb_shared.close_idle()
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that sqlglot parses."""
+    texts: list[str] = []
+    real = sqlglot.parse_one
+
+    def parse_one(text: str, **options: Any) -> Any:
+        texts.append(text)
+        return real(text, **options)
+
+    monkeypatch.setattr(sqlglot, "parse_one", parse_one)
+    predicate._parsed.cache_clear()
+    return texts
+
+
+def merge(catalog: Catalog, condition: str | None = None) -> None:
+    with catalog.begin() as tx:
+        merger = tx.merge("t", SOURCE, "t.id = s.id", source_alias="s", target_alias="t")
+        merger.when_matched_update_all(predicate=condition)
+        merger.when_not_matched_insert_all().execute()
 
 
 @pytest.mark.parametrize(
-    ("on", "updates", "kept"),
+    ("change", "most"),
     [
-        ("t.id = s.id", {"id": "s.id", "s": "s.s"}, {"id"}),
-        ("(s.id = t.id) AND t.s = s.s", {"id": "s.id", "s": "s.s", "x": "s.x"}, {"id", "s"}),
-        ("t.id = s.id", {"id": "s.id + 1"}, set()),
-        ("t.id = s.id OR t.s = s.s", {"id": "s.id"}, set()),
-        ("t.id = s.small", {"id": "s.small"}, set()),  # of another type
-        ("t.x = s.x", {"x": "s.x"}, set()),  # 0.0 and -0.0 are equal and not the same
-        ("t.id = s.id", {"s": "s.s"}, set()),
+        (merge, 6),
+        (lambda catalog: merge(catalog, "s.v < t.v + 9"), 7),  # decisions are not the pairs
+        (lambda catalog: handle(catalog).update({"v": "v + 1"}, "id = 3"), 2),
+        (lambda catalog: handle(catalog).delete("id = 3"), 2),
     ],
+    ids=["merge", "conditional merge", "update", "delete"],
 )
-def test_column_that_gets_the_key_by_which_it_was_found_stays(
-    on: str, updates: dict[str, str], kept: set[str]
+def test_operation_sends_few_statements_to_duckdb(
+    catalog: Catalog, statements: list[str], change: Callable[[Catalog], object], most: int
 ) -> None:
-    spec = MergeSpec(on, "s", "t", matched=[Clause("update", None, updates)])
-    plan = resolve_merge(TARGET, TARGET, spec)
-    assert plan.copied_keys(plan.matched[0]) == kept
+    rows = [pa.table({"id": [n, n + 1], "v": [1.0, 2.0]}) for n in range(0, 10, 2)]
+    make(catalog, *rows)
+    merge(catalog)  # the first operation starts DuckDB
+    statements.clear()
+    change(catalog)
+    assert 0 < len(statements) <= most, statements
+
+
+@pytest.mark.parametrize(
+    ("change", "texts"),
+    [
+        (lambda catalog: merge(catalog, "s.v < t.v"), ["t.id = s.id", "s.v < t.v"]),
+        (
+            lambda catalog: handle(catalog).update({"v": "v + 1"}, "id = 3 AND v > 0"),
+            ["v + 1", "id = 3 AND v > 0"],
+        ),
+        (lambda catalog: handle(catalog).delete("id = 3 AND v > 0"), ["id = 3 AND v > 0"]),
+    ],
+    ids=["merge", "update", "delete"],
+)
+def test_each_text_of_a_user_is_parsed_once(
+    catalog: Catalog,
+    parsed: list[str],
+    change: Callable[[Catalog], object],
+    texts: list[str],
+) -> None:
+    make(catalog, pa.table({"id": [1, 3], "v": [1.0, 2.0]}))
+    parsed.clear()
+    change(catalog)
+    assert [parsed.count(text) for text in texts] == [1] * len(texts), parsed
+    assert len(parsed) == len(set(parsed)), parsed

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.every_database
+
 
 @pytest.fixture
 def lake(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:

@@ -16,6 +16,8 @@ from tests.operations.dml import held, make
 if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
 
+pytestmark = pytest.mark.every_database
+
 APPLICATION = CommitProperties(app_transactions=[Transaction("app", 7)])
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.every_database
+
 NOW: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}
 
 

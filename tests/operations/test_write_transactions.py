@@ -19,6 +19,8 @@ from deltasql.exceptions import (
 if TYPE_CHECKING:
     from deltasql import Catalog, MultiTableTransaction
 
+pytestmark = pytest.mark.every_database
+
 ROWS = pa.table({"id": [1, 2], "name": ["x", "y"]})
 MORE = pa.table({"id": [3], "name": ["z"]})
 

@@ -14,6 +14,7 @@ from tests.oracles.foreign import bring_in, write_foreign
 from tests.oracles.own import own_log, own_rows, own_state
 from tests.oracles.readers import DeltaSpark, Place, stock_log
 from tests.oracles.test_fixed_tables import checkpoint_alone
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
     from tests.oracles.writing import Written
 
-
+BEYOND = "delta-spark as a second opinion, beyond the smoke set"
+SMOKE = ("typed_partitions", "nested", "column_mapping", "deletion_vectors")
 # Tables whose versions differ by more than rows that were added; a read takes a second.
 CHANGED = {
     *("rewritten", "evolved", "several_tables", "column_mapping", "rules"),
@@ -59,7 +61,9 @@ def delta_spark(spark: SparkSession) -> Iterator[DeltaSpark]:
             spark.conf.set(name, known)
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "many_files"])
+@pytest.mark.parametrize(
+    "name", smoke([name for name in TABLES if name != "many_files"], SMOKE, BEYOND)
+)
 def test_delta_spark_sees_the_rows_of_every_version(
     lake: Lake, delta_spark: DeltaSpark, name: str
 ) -> None:
@@ -70,6 +74,7 @@ def test_delta_spark_sees_the_rows_of_every_version(
             assert found == table.states[version], f"{table.name} at version {version}"
 
 
+@pytest.mark.everything(BEYOND)
 def test_delta_spark_sees_the_rows_of_many_files(lake: Lake, delta_spark: DeltaSpark) -> None:
     """A tenth of them: opening all takes it half a minute."""
     (table,) = lake.tables("many_files")
@@ -80,7 +85,7 @@ def test_delta_spark_sees_the_rows_of_many_files(lake: Lake, delta_spark: DeltaS
         assert list(found.rows) == expected
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", smoke(TABLES, ("deletion_vectors", "column_mapping"), BEYOND))
 def test_delta_spark_restores_the_whole_state_from_a_checkpoint(
     lake: Lake, delta_spark: DeltaSpark, name: str, tmp_path: Path
 ) -> None:
@@ -102,6 +107,7 @@ def foreign(
             yield bring_in(catalog, spark, folder / "source", folder / "lake" / "foreign")
 
 
+@pytest.mark.everything(BEYOND)
 def test_foreign_table_is_the_same_for_its_writer(
     foreign: Written, delta_spark: DeltaSpark
 ) -> None:
@@ -119,6 +125,7 @@ def _readers() -> list[Any]:
     return [pytest.param(n, marks=[marks[n]] if n in marks else []) for n in READERS]
 
 
+@pytest.mark.everything(BEYOND)
 @pytest.mark.parametrize("reader", _readers())
 def test_foreign_table_is_the_same_for_every_reader(foreign: Written, reader: str) -> None:
     for version, expected in enumerate(foreign.states):
@@ -126,6 +133,7 @@ def test_foreign_table_is_the_same_for_every_reader(foreign: Written, reader: st
         assert found == expected, version
 
 
+@pytest.mark.everything(BEYOND)
 def test_foreign_table_is_the_same_for_deltalake(foreign: Written) -> None:
     for version in range(len(foreign.states)):
         expected = own_log(foreign.table, version)

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
     from tests.oracles.writing import Written
 
+pytestmark = pytest.mark.every_database
+
 EXAMPLES = {"sqlite": 12, "postgres": 8, "duckdb": 5}
 STEPS = 12
 # Shrinking a failure takes minutes on a real database: ask for it, with the seed that was printed.
 PHASES = tuple(Phase) if "DELTASQL_SEED" in os.environ else (Phase.generate,)
 
 
-@pytest.mark.heavy
 def test_any_sequence_of_commits_is_published_faithfully(
     backend: str, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
@@ -40,7 +41,6 @@ def test_any_sequence_of_commits_is_published_faithfully(
         run(catalog, str(tmp_path / "copies"), {}, EXAMPLES[backend])
 
 
-@pytest.mark.heavy
 def test_any_sequence_of_commits_is_published_faithfully_to_s3(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:

@@ -11,7 +11,8 @@ import pytest
 import deltasql
 from deltasql.api.connect import close_all
 from tests.conftest import new_catalog_uri
-from tests.parity.lakes import SYSTEMS, Lake
+from tests.parity.lakes import Lake
+from tests.selection import DATABASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
 
     from deltasql.uri import DeltaSqlUri
 
+# It checks the tests themselves, so it runs after a change to them or to the pin of deltalake.
+_STOCK = "stock deltalake: its answers change only with its release"
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "lake" not in metafunc.fixturenames:
         return
-    everywhere = metafunc.definition.get_closest_marker("every_backend")
-    metafunc.parametrize("lake", SYSTEMS if everywhere else SYSTEMS[:2], indirect=True)
+    stock = pytest.param("stock", marks=pytest.mark.everything(_STOCK))
+    metafunc.parametrize("lake", [stock, *DATABASES], indirect=True)
 
 
 @pytest.fixture

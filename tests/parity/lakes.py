@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-SYSTEMS = ("stock", "sqlite", "duckdb", "postgres")
-# Tests run on stock, which checks the test itself, and on SQLite. Those that reach down to the
-# database in a way of their own, and a sample of the others, run on every backend.
-everywhere = pytest.mark.every_backend
 
 _BY_WRITER_VERSION = (
     (2, ("appendOnly", "invariants")),

@@ -12,7 +12,7 @@ from deltalake import CommitProperties
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from tests.parity.lakes import Lake, column, everywhere, rows, sample
+from tests.parity.lakes import Lake, column, rows, sample
 
 
 def put(lake: Lake, table: Any, path: str, data: pa.Table, **partition: str) -> AddAction:
@@ -24,7 +24,7 @@ def put(lake: Lake, table: Any, path: str, data: pa.Table, **partition: str) -> 
     return AddAction(path, file.stat().st_size, partition, 1_700_000_000_000, True, stats)
 
 
-@everywhere
+@pytest.mark.every_database
 def test_files_are_added(lake: Lake) -> None:
     table = lake.make("t", sample())
     action = put(lake, table, "mine.parquet", sample(id=[7, 8, 9]))
@@ -38,7 +38,7 @@ def test_files_are_added(lake: Lake) -> None:
     assert "mine.parquet" in {each.rsplit("/", 1)[-1] for each in table.file_uris()}
 
 
-@everywhere
+@pytest.mark.every_database
 def test_overwrite_removes_the_others(lake: Lake) -> None:
     table = lake.make("t", sample())
     action = put(lake, table, "mine.parquet", sample(id=[7, 8, 9]))

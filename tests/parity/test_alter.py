@@ -10,7 +10,7 @@ from deltalake.exceptions import DeltaError, SchemaMismatchError
 from deltalake.schema import StructType
 from deltalake.table import TableAlterer
 
-from tests.parity.lakes import Lake, everywhere, rows, sample
+from tests.parity.lakes import Lake, rows, sample
 
 
 def test_an_alterer_is_made_by_each_access(lake: Lake) -> None:
@@ -19,7 +19,6 @@ def test_an_alterer_is_made_by_each_access(lake: Lake) -> None:
     assert table.alter.table is table
 
 
-@everywhere
 def test_a_new_column_is_null_in_old_rows(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert table.alter.add_columns(Field("w", "integer", metadata={"k": "v"})) is None
@@ -54,7 +53,6 @@ def test_a_column_keeps_its_type(lake: Lake) -> None:
     assert table.version() == 0
 
 
-@everywhere
 def test_properties_are_set(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration={"delta.checkpointInterval": "5"})
     table.alter.set_table_properties({"delta.logRetentionDuration": "interval 2 days"})
@@ -89,7 +87,6 @@ def test_append_only_may_be_turned_on_and_off(lake: Lake) -> None:
     assert table.count() == 0
 
 
-@everywhere
 def test_name_and_description(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.set_table_name("people")

@@ -10,7 +10,7 @@ import pytest
 from arro3.core import RecordBatchReader
 from deltalake.exceptions import DeltaError
 
-from tests.parity.lakes import Lake, everywhere, sample
+from tests.parity.lakes import Lake, sample
 from tests.parity.test_merge import merge
 
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -63,7 +63,6 @@ EVERYTHING = [
 ]
 
 
-@everywhere
 def test_every_change_of_every_version(lake: Lake) -> None:
     table = changed(lake)
     reader = table.load_cdf()
@@ -72,7 +71,6 @@ def test_every_change_of_every_version(lake: Lake) -> None:
     assert feed(table) == EVERYTHING
 
 
-@everywhere
 def test_every_change_of_a_partitioned_table(lake: Lake) -> None:
     assert feed(changed(lake, partition_by=["p"])) == EVERYTHING
 

@@ -10,7 +10,9 @@ import pytest
 from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError
 
-from tests.parity.lakes import Lake, everywhere, sample
+from tests.parity.lakes import Lake, sample
+
+pytestmark = pytest.mark.every_database
 
 ADDED = "a concurrent transactions? added new data"
 DELETED = "a concurrent transaction deleted data this operation read"
@@ -22,7 +24,7 @@ def two(lake: Lake, **options: Any) -> tuple[Any, Any]:
     return lake.DeltaTable(lake.uri("t")), lake.DeltaTable(lake.uri("t"))
 
 
-@everywhere
+@pytest.mark.every_database
 def test_two_appends(lake: Lake) -> None:
     first, second = two(lake)
     lake.write_deltalake(first, sample(), mode="append")
@@ -30,7 +32,7 @@ def test_two_appends(lake: Lake) -> None:
     assert (second.version(), second.count()) == (2, 9)
 
 
-@everywhere
+@pytest.mark.every_database
 def test_overwrite_after_an_append(lake: Lake) -> None:
     first, second = two(lake)
     lake.write_deltalake(first, sample(), mode="append")
@@ -38,7 +40,7 @@ def test_overwrite_after_an_append(lake: Lake) -> None:
     assert (second.version(), second.count()) == (2, 6)
 
 
-@everywhere
+@pytest.mark.every_database
 def test_two_overwrites(lake: Lake) -> None:
     first, second = two(lake)
     lake.write_deltalake(first, sample(), mode="overwrite")
@@ -46,7 +48,7 @@ def test_two_overwrites(lake: Lake) -> None:
         lake.write_deltalake(second, sample(), mode="overwrite")
 
 
-@everywhere
+@pytest.mark.every_database
 def test_two_deletes(lake: Lake) -> None:
     first, second = two(lake)
     first.delete("id = 1")
@@ -87,7 +89,7 @@ def test_merge_after_an_update(lake: Lake) -> None:
         merger.execute()
 
 
-@everywhere
+@pytest.mark.every_database
 def test_anything_after_a_change_of_the_metadata(lake: Lake) -> None:
     first, second = two(lake)
     first.alter.set_table_properties({"delta.logRetentionDuration": "interval 2 days"})
@@ -105,7 +107,7 @@ def test_append_after_a_new_column(lake: Lake) -> None:
         lake.write_deltalake(second, sample(), mode="append")
 
 
-@everywhere
+@pytest.mark.every_database
 def test_one_application_transaction_twice(lake: Lake) -> None:
     first, second = two(lake)
     properties = CommitProperties(app_transactions=[Transaction("app", 1)])
@@ -151,7 +153,7 @@ def test_tables_are_created_by_one(lake: Lake) -> None:
     assert table.count() == 3
 
 
-@everywhere
+@pytest.mark.every_database
 def test_appends_of_many_threads(lake: Lake) -> None:
     lake.make("t", sample())
 

@@ -9,7 +9,7 @@ import pytest
 from deltalake import Field, Schema
 from deltalake.exceptions import DeltaError
 
-from tests.parity.lakes import Lake, column, everywhere, rows, sample
+from tests.parity.lakes import Lake, column, rows, sample
 
 VIOLATED = "Invalid data found: {} rows failed validation check"
 
@@ -20,7 +20,6 @@ def doubled(lake: Lake) -> Any:
     return lake.DeltaTable.create(lake.uri("t"), Schema([Field("id", "long"), twice]))
 
 
-@everywhere
 def test_a_constraint_is_a_property_and_raises_the_protocol(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert table.alter.add_constraint({"positive": "id > 0"}) is None
@@ -32,7 +31,6 @@ def test_a_constraint_is_a_property_and_raises_the_protocol(lake: Lake) -> None:
     assert commit["operationParameters"] == {"constraints": '[{"name":"positive","expr":"id > 0"}]'}
 
 
-@everywhere
 def test_rows_that_break_a_constraint_are_refused(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_constraint({"positive": "id > 0"})
@@ -86,7 +84,6 @@ def test_a_name_of_a_constraint_has_one_expression(lake: Lake) -> None:
     assert table.metadata().configuration == {"delta.constraints.c": "id > 0"}
 
 
-@everywhere
 def test_a_dropped_constraint_no_longer_holds(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_constraint({"c": "id > 0"})
@@ -117,7 +114,6 @@ def test_constraints_over_several_columns_and_texts(lake: Lake) -> None:
         lake.write_deltalake(table, sample(p=["c", "c", "c"]), mode="append")
 
 
-@everywhere
 def test_a_column_that_is_not_nullable_takes_no_null(lake: Lake) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", pa.string())])
     table = lake.DeltaTable.create(lake.uri("t"), schema)
@@ -159,7 +155,6 @@ def test_an_invariant_of_a_column_holds(lake: Lake) -> None:
     assert column(table, "id") == [4]
 
 
-@everywhere
 def test_generated_values_are_computed_when_left_out(lake: Lake) -> None:
     table = doubled(lake)
     assert "generatedColumns" in lake.features(table)

@@ -10,7 +10,7 @@ import pytest
 from deltalake import CommitProperties, Field, Schema
 from deltalake.exceptions import DeltaError
 
-from tests.parity.lakes import Lake, everywhere, rows, sample
+from tests.parity.lakes import Lake, rows, sample
 
 P = Schema([Field("p", "string")])
 
@@ -22,7 +22,6 @@ def place(lake: Lake, name: str = "t") -> Path:
     return folder
 
 
-@everywhere
 def test_files_become_a_table_where_they_are(lake: Lake) -> None:
     folder = place(lake)
     pq.write_table(sample(), folder / "a.parquet")
@@ -52,7 +51,6 @@ def test_statistics_are_collected(lake: Lake) -> None:
     assert action["num_records"] == 3
 
 
-@everywhere
 def test_partitions_are_in_the_folders_names(lake: Lake) -> None:
     folder = place(lake)
     pq.write_to_dataset(sample(), folder, partition_cols=["p"])

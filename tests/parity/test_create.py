@@ -9,12 +9,12 @@ import pytest
 from deltalake import CommitProperties, Field, PostCommitHookProperties, Schema
 from deltalake.exceptions import DeltaError
 
-from tests.parity.lakes import Lake, column, everywhere, sample
+from tests.parity.lakes import Lake, column, sample
 
 TWO = Schema([Field("id", "long", nullable=False), Field("s", "string", metadata={"k": "v"})])
 
 
-@everywhere
+@pytest.mark.every_database
 def test_create(lake: Lake) -> None:
     table = lake.DeltaTable.create(
         lake.uri("t"),
@@ -51,7 +51,7 @@ def test_schemas_of_arrow(lake: Lake) -> None:
     assert column(table, "id") == [1, 2, 3]
 
 
-@everywhere
+@pytest.mark.every_database
 def test_modes_on_a_table_that_is_there(lake: Lake) -> None:
     lake.make("t", sample())
     with pytest.raises(DeltaError, match="A Delta Lake table already exists at that location"):

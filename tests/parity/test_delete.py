@@ -10,7 +10,7 @@ import pytest
 from deltalake import CommitProperties, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
-from tests.parity.lakes import Lake, column, counts, everywhere, numbers, sample
+from tests.parity.lakes import Lake, column, counts, numbers, sample
 
 
 def metrics(added: int, removed: int, deleted: int, copied: int) -> dict[str, int]:
@@ -22,7 +22,6 @@ def metrics(added: int, removed: int, deleted: int, copied: int) -> dict[str, in
     }
 
 
-@everywhere
 def test_rows_that_match_are_deleted(lake: Lake) -> None:
     table = lake.make("t", sample())
     result = table.delete("id = 1")
@@ -31,7 +30,6 @@ def test_rows_that_match_are_deleted(lake: Lake) -> None:
     assert (table.version(), column(table, "id")) == (1, [2, 3])
 
 
-@everywhere
 def test_without_a_predicate_everything_is_deleted(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert counts(table.delete()) == metrics(0, 1, 3, 0)
@@ -59,7 +57,6 @@ def test_nothing_to_delete_is_no_commit(lake: Lake) -> None:
     assert table.version() == 1
 
 
-@everywhere
 def test_a_whole_partition_goes_without_reading_it(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     kept = table.file_uris(file_pruning_predicate="p = 'a'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError, SchemaMismatchError
 
+from tests.each import check_each
 from tests.parity.lakes import Lake, rows, sample
 
 TABLE = "Generic DeltaTable error: "
@@ -335,22 +337,36 @@ REFUSES = [
 ]
 
 
-@pytest.mark.parametrize("case", SAYS, ids=lambda case: case.situation)
-def test_a_message_begins_as_deltalakes(lake: Lake, case: Case) -> None:
-    table = lake.make("t", sample(), partition_by=["p"])
-    with pytest.raises(case.error) as caught:
-        case.act(lake, table)
-    assert str(caught.value).startswith(case.words)
+def of_its_own(lake: Lake, number: int) -> Lake:
+    """Return the lake with other names for the tables of each case."""
+    return replace(lake, uri=lambda name: lake.uri(f"{name}{number}"))
 
 
-@pytest.mark.parametrize("case", REFUSES, ids=lambda case: case.situation)
-def test_an_argument_of_the_wrong_type(lake: Lake, case: Case) -> None:
-    table = lake.make("t", sample())
-    error = TypeError if case.error is DeltaError else case.error
-    words = case.words if ".*" in case.words else re.escape(case.words)
-    with pytest.raises(error, match=words):
-        case.act(lake, table)
-    assert lake.DeltaTable(lake.uri("t")).version() == 0
+@pytest.mark.everything("word-for-word messages")
+def test_a_message_begins_as_deltalakes(lake: Lake) -> None:
+    def check(numbered: tuple[int, Case]) -> None:
+        number, case = numbered
+        own = of_its_own(lake, number)
+        table = own.make("t", sample(), partition_by=["p"])
+        with pytest.raises(case.error) as caught:
+            case.act(own, table)
+        assert str(caught.value).startswith(case.words)
+
+    check_each(enumerate(SAYS), check, name=lambda numbered: numbered[1].situation)
+
+
+def test_an_argument_of_the_wrong_type(lake: Lake) -> None:
+    def check(numbered: tuple[int, Case]) -> None:
+        number, case = numbered
+        own = of_its_own(lake, number)
+        table = own.make("t", sample())
+        error = TypeError if case.error is DeltaError else case.error
+        words = case.words if ".*" in case.words else re.escape(case.words)
+        with pytest.raises(error, match=words):
+            case.act(own, table)
+        assert own.DeltaTable(own.uri("t")).version() == 0
+
+    check_each(enumerate(REFUSES), check, name=lambda numbered: numbered[1].situation)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from deltalake.exceptions import (
     TableNotFoundError,
 )
 
-from tests.parity.lakes import Lake, everywhere, sample
+from tests.parity.lakes import Lake, sample
 
 
 class Case(NamedTuple):
@@ -210,7 +210,6 @@ CASES = [
 ]
 
 
-@everywhere
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.situation)
 def test_error_contract(lake: Lake, case: Case) -> None:
     table = lake.make("t", sample())

@@ -14,10 +14,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from tests.parity.lakes import Lake, column, everywhere, rows, sample
+from tests.parity.lakes import Lake, column, rows, sample
 
 
-@everywhere
 @pytest.mark.parametrize(
     "kind", ["table", "batch", "batches", "reader", "arro3", "arro3 reader", "polars", "tuple"]
 )
@@ -38,7 +37,6 @@ def test_arrow_in_every_form(lake: Lake, kind: str) -> None:
     assert table.to_pyarrow_table().schema == data.schema
 
 
-@everywhere
 def test_pandas(lake: Lake) -> None:
     frame = pd.DataFrame({"a": [1, 2], "b": ["x", None], "c": [1.5, float("nan")]})
     table = lake.make("t", frame)
@@ -104,7 +102,6 @@ def test_the_address_must_be_one(lake: Lake) -> None:
         lake.write_deltalake(5, sample())
 
 
-@everywhere
 def test_values_of_every_type_come_back(lake: Lake) -> None:
     data = pa.table(
         {

@@ -11,12 +11,11 @@ import pytest
 from deltalake.exceptions import DeltaProtocolError
 from deltalake.fs import DeltaStorageHandler
 
-from tests.parity.lakes import Lake, column, everywhere, rows, sample
+from tests.parity.lakes import Lake, column, rows, sample
 
 ONE = pl.DataFrame({"id": [9], "p": ["q"], "v": [1.0]})
 
 
-@everywhere
 def test_polars_scans_a_table(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     frame = pl.scan_delta(table)
@@ -36,7 +35,6 @@ def test_polars_reads_a_version(lake: Lake) -> None:
     assert pl.read_delta(table, columns=["id"]).shape == (3, 1)
 
 
-@everywhere
 def test_polars_writes_a_table(lake: Lake) -> None:
     table = lake.make("t", sample())
     ONE.write_delta(table, mode="append")

@@ -11,7 +11,7 @@ from deltalake import CommitProperties, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 from deltalake.table import TableMerger
 
-from tests.parity.lakes import Lake, column, counts, everywhere, numbers, rows, sample
+from tests.parity.lakes import Lake, column, counts, numbers, rows, sample
 
 METRICS = (
     "num_source_rows",
@@ -40,7 +40,6 @@ def values(table: Any) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in rows(table)]
 
 
-@everywhere
 def test_upsert(lake: Lake) -> None:
     table = lake.make("t", sample())
     builder = merge(table, source()).when_matched_update_all().when_not_matched_insert_all()
@@ -52,7 +51,6 @@ def test_upsert(lake: Lake) -> None:
     assert {"execution_time_ms", "scan_time_ms", "rewrite_time_ms"} <= result.keys()
 
 
-@everywhere
 def test_insert_of_what_is_new_leaves_the_files(lake: Lake) -> None:
     table = lake.make("t", sample())
     before = table.file_uris()
@@ -62,7 +60,6 @@ def test_insert_of_what_is_new_leaves_the_files(lake: Lake) -> None:
     assert set(before) < set(table.file_uris())
 
 
-@everywhere
 def test_every_kind_of_clause_in_one_merge(lake: Lake) -> None:
     table = lake.make("t", sample())
     result = (
@@ -107,7 +104,6 @@ def test_a_comparison_with_null_does_not_apply(lake: Lake) -> None:
     assert values(table) == [(1, "a", 1.5), (2, "b", None), (3, "y", 30.0)]
 
 
-@everywhere
 def test_not_matched_by_source(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 5))
     result = (

@@ -11,7 +11,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 from deltalake.schema import Field, StructType
 
-from tests.parity.lakes import Lake, column, everywhere, numbers, rows, sample
+from tests.parity.lakes import Lake, column, numbers, rows, sample
 from tests.parity.test_merge import merge, source, values
 
 
@@ -62,7 +62,6 @@ def test_a_value_of_the_wrong_type(lake: Lake) -> None:
     assert values(table) == [(1, "a", 1.5), (2, "b", None), (3, "a", None)]
 
 
-@everywhere
 @pytest.mark.parametrize("kind", ["table", "batch", "reader", "pandas", "polars"])
 def test_kinds_of_sources(lake: Lake, kind: str) -> None:
     data = source()
@@ -124,7 +123,6 @@ def test_new_columns_are_left_out_by_default(lake: Lake) -> None:
     assert column(table, "id") == [1, 2, 3, 4]
 
 
-@everywhere
 def test_merge_schema_adds_new_columns(lake: Lake) -> None:
     table = lake.make("t", sample())
     upsert(merge(table, source(w=[1, 2, 3]), merge_schema=True))

@@ -12,7 +12,7 @@ from deltalake import CommitProperties, PostCommitHookProperties, WriterProperti
 from deltalake.exceptions import DeltaError
 from deltalake.table import TableOptimizer
 
-from tests.parity.lakes import Lake, column, everywhere, numbers, rows
+from tests.parity.lakes import Lake, column, numbers, rows
 
 KEYS = {
     "numFilesAdded",
@@ -35,7 +35,6 @@ def pieces(lake: Lake, count: int = 3, **options: Any) -> Any:
     return lake.DeltaTable(lake.uri("t"))
 
 
-@everywhere
 def test_compact_makes_one_file_of_many(lake: Lake) -> None:
     table = pieces(lake)
     before = rows(table)
@@ -82,7 +81,6 @@ def test_an_optimizer_is_made_by_each_access(lake: Lake) -> None:
         table.optimize()
 
 
-@everywhere
 def test_each_partition_is_compacted_for_itself(lake: Lake) -> None:
     table = pieces(lake, partition_by=["p"])
     result = table.optimize.compact()
@@ -164,7 +162,6 @@ def test_the_past_is_still_there_after_a_compaction(lake: Lake) -> None:
     assert column(table, "id") == list(range(20))
 
 
-@everywhere
 def test_z_order(lake: Lake) -> None:
     table = pieces(lake)
     before = rows(table)

@@ -14,7 +14,7 @@ from deltalake.table import (
     SUPPORTED_WRITER_FEATURES,
 )
 
-from tests.parity.lakes import Lake, everywhere, sample
+from tests.parity.lakes import Lake, sample
 
 LEGACY = {"appendOnly", "invariants"}
 
@@ -25,7 +25,7 @@ def test_a_plain_table_asks_for_the_least(lake: Lake) -> None:
     assert table.protocol().min_reader_version == 1
 
 
-@everywhere
+@pytest.mark.every_database
 def test_timestamps_without_a_zone_need_a_feature(lake: Lake) -> None:
     table = lake.make("t", pa.table({"ts": pa.array([0], pa.timestamp("us"))}))
     protocol = table.protocol()
@@ -49,7 +49,7 @@ def test_properties_bring_their_feature(lake: Lake) -> None:
     assert "checkConstraints" in lake.features(other)
 
 
-@everywhere
+@pytest.mark.every_database
 def test_add_feature_for_writers(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_feature(TableFeatures.ChangeDataFeed, allow_protocol_versions_increase=True)
@@ -168,7 +168,7 @@ def _set(table: Any, key: str, value: str) -> None:
     table.alter.set_table_properties({key: value})
 
 
-@everywhere
+@pytest.mark.every_database
 def test_without_times_in_commits_versions_are_those_of_deltalake(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

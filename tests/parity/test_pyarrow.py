@@ -12,10 +12,9 @@ import pyarrow.fs
 import pytest
 from deltalake.exceptions import DeltaError
 
-from tests.parity.lakes import Lake, everywhere, numbers, sample
+from tests.parity.lakes import Lake, numbers, sample
 
 
-@everywhere
 def test_a_dataset(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     dataset = table.to_pyarrow_dataset()
@@ -54,7 +53,6 @@ def test_a_dataset_with_options_and_a_filesystem(lake: Lake) -> None:
     assert table.to_pyarrow_table(filesystem=local).num_rows == 3
 
 
-@everywhere
 @pytest.mark.parametrize(
     ("filters", "ids"),
     [
@@ -109,7 +107,6 @@ def test_columns_that_are_not_there(lake: Lake) -> None:
         table.to_pyarrow_table(filters=[("zz", "=", 1)])
 
 
-@everywhere
 def test_pandas(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     frame = table.to_pandas(columns=["id", "p"], filters=[("id", ">", 1)])

@@ -7,10 +7,9 @@ import pytest
 from arro3.core import RecordBatchReader
 from deltalake.exceptions import DeltaError
 
-from tests.parity.lakes import Lake, everywhere, numbers, rows, sample
+from tests.parity.lakes import Lake, numbers, rows, sample
 
 
-@everywhere
 def test_sql_over_a_table(lake: Lake) -> None:
     builder = lake.QueryBuilder().register("t", lake.make("t", sample()))
     reader = builder.execute("select p, count(*) as n from t group by p order by p")
@@ -56,7 +55,6 @@ def test_sql_that_is_wrong(lake: Lake) -> None:
         builder.execute("select * from nope")
 
 
-@everywhere
 def test_scan_with_columns_and_a_predicate(lake: Lake) -> None:
     table = lake.make("t", sample())
     reader = table.scan(columns=["id"], predicate="id > 1 and v is not null")

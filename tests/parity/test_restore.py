@@ -11,7 +11,7 @@ import pytest
 from deltalake import CommitProperties
 from deltalake.exceptions import DeltaError
 
-from tests.parity.lakes import Lake, column, everywhere, numbers
+from tests.parity.lakes import Lake, column, numbers
 
 
 def grown(lake: Lake) -> Any:
@@ -21,7 +21,7 @@ def grown(lake: Lake) -> Any:
     return lake.DeltaTable(lake.uri("t"))
 
 
-@everywhere
+@pytest.mark.every_database
 def test_restore_is_a_new_version_with_the_old_rows(lake: Lake) -> None:
     table = grown(lake)
     assert table.restore(0) == {"numRemovedFile": 2, "numRestoredFile": 0}
@@ -33,7 +33,7 @@ def test_restore_is_a_new_version_with_the_old_rows(lake: Lake) -> None:
     assert commit["operationMetrics"] == {"numRemovedFile": 2, "numRestoredFile": 0}
 
 
-@everywhere
+@pytest.mark.every_database
 def test_deleted_rows_come_back(lake: Lake) -> None:
     table = grown(lake)
     table.delete()
@@ -92,7 +92,7 @@ def test_restore_with_properties_of_the_commit(lake: Lake) -> None:
     assert table.history(1)[0]["who"] == "me"
 
 
-@everywhere
+@pytest.mark.every_database
 def test_repair_removes_files_that_are_gone(lake: Lake) -> None:
     table = grown(lake)
     lost = table.file_uris()[0]

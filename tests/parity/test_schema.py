@@ -10,7 +10,7 @@ from arro3.core import Schema as Arro3Schema
 from deltalake import Field, Schema
 from deltalake.schema import ArrayType, MapType, PrimitiveType, StructType
 
-from tests.parity.lakes import Lake, everywhere, sample
+from tests.parity.lakes import Lake, sample
 
 EVERY_TYPE = pa.schema(
     [
@@ -49,7 +49,6 @@ PRIMITIVES = {
 }
 
 
-@everywhere
 def test_every_type_has_its_name(lake: Lake) -> None:
     schema = lake.make("t", EVERY_TYPE.empty_table()).schema()
     found = {field.name: field.type for field in schema.fields}
@@ -74,7 +73,6 @@ def test_schema_equals_one_made_by_hand(lake: Lake) -> None:
     assert schema != Schema([Field("id", "long")])
 
 
-@everywhere
 def test_to_json_is_the_schema_string(lake: Lake) -> None:
     table = lake.make("t", sample())
     assert json.loads(table.schema().to_json()) == {

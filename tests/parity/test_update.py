@@ -9,7 +9,7 @@ import pytest
 from deltalake import CommitProperties, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
-from tests.parity.lakes import Lake, column, counts, everywhere, numbers, rows, sample
+from tests.parity.lakes import Lake, column, counts, numbers, rows, sample
 
 
 def metrics(added: int, removed: int, updated: int, copied: int) -> dict[str, int]:
@@ -21,7 +21,6 @@ def metrics(added: int, removed: int, updated: int, copied: int) -> dict[str, in
     }
 
 
-@everywhere
 def test_expressions_may_use_other_columns(lake: Lake) -> None:
     table = lake.make("t", sample())
     result = table.update({"v": "id * 2", "p": "p || '!'"}, predicate="id >= 2")
@@ -34,7 +33,6 @@ def test_expressions_may_use_other_columns(lake: Lake) -> None:
     ]
 
 
-@everywhere
 def test_new_values_are_python_values(lake: Lake) -> None:
     data = pa.table(
         {

@@ -6,10 +6,9 @@ import pyarrow as pa
 import pytest
 from deltalake.exceptions import DeltaError
 
-from tests.parity.lakes import Lake, column, counts, everywhere, numbers, rows, sample
+from tests.parity.lakes import Lake, column, counts, numbers, rows, sample
 
 
-@everywhere
 def test_a_first_write_creates_the_table(lake: Lake) -> None:
     assert lake.write_deltalake(lake.uri("t"), sample()) is None
     table = lake.DeltaTable(lake.uri("t"))
@@ -20,7 +19,6 @@ def test_a_first_write_creates_the_table(lake: Lake) -> None:
     assert commit["operationParameters"]["mode"] == "ErrorIfExists"
 
 
-@everywhere
 def test_error_refuses_a_table_that_is_there(lake: Lake) -> None:
     lake.make("t", sample())
     with pytest.raises(DeltaError, match=r"A table already exists at: file:///.*/t/"):
@@ -47,7 +45,6 @@ def test_an_unknown_mode_is_refused(lake: Lake) -> None:
         lake.write_deltalake(lake.uri("t"), sample(), mode="bogus")
 
 
-@everywhere
 def test_append_adds_rows_and_a_version(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 3))
     for start in (3, 6):
@@ -62,7 +59,6 @@ def test_append_adds_rows_and_a_version(lake: Lake) -> None:
     assert latest["operationMetrics"]["num_removed_files"] == 0
 
 
-@everywhere
 def test_overwrite_replaces_all_rows(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 3))
     lake.write_deltalake(table, numbers(3, 6), mode="append")
@@ -76,7 +72,6 @@ def test_overwrite_replaces_all_rows(lake: Lake) -> None:
     assert column(table, "id") == list(range(6))
 
 
-@everywhere
 def test_replace_where_touches_only_its_rows(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(

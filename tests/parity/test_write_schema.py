@@ -10,14 +10,13 @@ import pytest
 from deltalake.exceptions import DeltaError, SchemaMismatchError
 from deltalake.schema import ArrayType, Field, PrimitiveType, StructType
 
-from tests.parity.lakes import Lake, column, everywhere, rows, sample
+from tests.parity.lakes import Lake, column, rows, sample
 
 
 def names(table: object) -> list[str]:
     return [field.name for field in table.schema().fields]  # type: ignore[attr-defined]
 
 
-@everywhere
 def test_fewer_or_more_columns_are_refused(lake: Lake) -> None:
     table = lake.make("t", sample())
     with pytest.raises(SchemaMismatchError, match="number of fields does not match: 1 vs 3"):
@@ -64,7 +63,6 @@ def test_a_column_of_nulls_fits_every_type(lake: Lake) -> None:
     assert column(table, "v") == [1.5, 2.5, None, None, None, None]
 
 
-@everywhere
 def test_merge_adds_columns_and_fills_nulls(lake: Lake) -> None:
     table = lake.make("t", sample())
     data = pa.table({"id": [4], "w": [True]})
@@ -111,7 +109,6 @@ def test_nothing_new_to_merge_leaves_the_schema(lake: Lake) -> None:
     assert rows(table)[3] == {"id": 9, "p": None, "v": None}
 
 
-@everywhere
 def test_overwrite_of_the_schema(lake: Lake) -> None:
     table = lake.make("t", sample())
     data = pa.table({"id": ["one"], "new": [1]})
@@ -128,7 +125,6 @@ def test_overwrite_of_the_schema_is_no_append(lake: Lake) -> None:
         lake.write_deltalake(table, sample(), mode="append", schema_mode="overwrite")
 
 
-@everywhere
 def test_partition_columns_are_taken_from_the_table(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by="p")
     assert table.metadata().partition_columns == ["p"]

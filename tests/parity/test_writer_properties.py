@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import BloomFilterProperties, ColumnProperties, WriterProperties
 
-from tests.parity.lakes import Lake, everywhere, sample
+from tests.parity.lakes import Lake, sample
 
 DATA = pa.table({"id": list(range(1000)), "s": [str(each % 10) for each in range(1000)]})
 
@@ -25,7 +25,6 @@ def encodings(metadata: Any, column: int) -> set[str]:
     return set(metadata.row_group(0).column(column).encodings)
 
 
-@everywhere
 @pytest.mark.parametrize(
     ("name", "codec", "ending"),
     [
@@ -103,7 +102,6 @@ def test_sizes_of_pages(lake: Lake) -> None:
     assert metadata.num_rows == 1000
 
 
-@everywhere
 def test_properties_of_rewritten_files(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.delete("id = 1", writer_properties=WriterProperties(compression="GZIP"))

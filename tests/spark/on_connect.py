@@ -57,6 +57,7 @@ def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         yield opened
 
 
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
 class TestOnConnect(EngineProtocol):
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Iterator[Engine]:
@@ -64,6 +65,7 @@ class TestOnConnect(EngineProtocol):
             yield engine
 
 
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
 @pytest.mark.parametrize(
     "make",
     [tables.typed_partitions, tables.nested, tables_staged.deletion_vectors],
@@ -82,6 +84,7 @@ def test_tables_are_read_and_written(
     assert found == written.states[-1]
 
 
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
 def test_rows_of_a_user_keep_the_meaning_they_have_in_the_session(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -95,6 +98,7 @@ def test_rows_of_a_user_keep_the_meaning_they_have_in_the_session(
     assert (str(row["day"]), row["none"]) == ("2024-05-02", None)
 
 
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
 def test_every_mode_writes_and_every_version_is_read(spark: SparkSession, lake: Catalog) -> None:
     uri = lake.uri.with_table("t").to_string()
     write = partial(deltasql.spark.write, uri=uri)
@@ -156,6 +160,7 @@ def test_a_merge_runs(spark: SparkSession, lake: Catalog) -> None:
     ]
 
 
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
 def test_a_delta_table_takes_columns_and_text(spark: SparkSession, lake: Catalog) -> None:
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
@@ -195,6 +200,7 @@ def test_a_delta_table_takes_columns_and_text(spark: SparkSession, lake: Catalog
     assert table.detail().first()["format"] == "delta"
 
 
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
 def test_the_format_and_the_stream_writer_work(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -209,6 +215,7 @@ def test_the_format_and_the_stream_writer_work(
     assert spark.sql("SELECT * FROM a JOIN b USING (id)").count() == 3
 
 
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
 def test_a_query_from_table_to_tables_runs_on_the_server(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -231,6 +238,7 @@ def test_a_query_from_table_to_tables_runs_on_the_server(
     assert lake.table("a").version() == 1
 
 
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
 def test_a_bucket_is_reached_with_the_options_of_the_client(
     spark: SparkSession, sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
 
+pytestmark = pytest.mark.everything("delta-spark as a second opinion, on random changes")
+
 STEP = st.one_of(
     st.tuples(st.just("delete"), CONDITION),
     st.tuples(st.just("update"), SETTING, CONDITION),
@@ -37,7 +38,7 @@ STEP = st.one_of(
     parts=st.sampled_from([[], ["g"]]),
 )
 @settings(
-    max_examples=20 if os.environ.get("DELTASQL_EVERYTHING") else 3,
+    max_examples=20,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),

@@ -19,6 +19,7 @@ from deltasql.exceptions import (
     TxnLogSchemaError,
 )
 from tests.commit.proxy import Proxy
+from tests.each import check_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,10 +92,12 @@ MISFITS = {
 }
 
 
-@pytest.mark.parametrize("query", MISFITS.values(), ids=MISFITS)
-def test_rows_of_another_shape_are_refused(spark: SparkSession, lake: Catalog, query: str) -> None:
-    frame = spark.sql(query)
-    refused(lake, TxnLogSchemaError, lambda tx: tx.write("sales", frame))
+def test_rows_of_another_shape_are_refused(spark: SparkSession, lake: Catalog) -> None:
+    def check(name: str) -> None:
+        frame = spark.sql(MISFITS[name])
+        refused(lake, TxnLogSchemaError, lambda tx: tx.write("sales", frame))
+
+    check_each(MISFITS, check)
 
 
 ODDITIES = {
@@ -104,14 +107,14 @@ ODDITIES = {
 }
 
 
-@pytest.mark.parametrize("query", ODDITIES.values(), ids=ODDITIES)
-def test_no_table_is_made_of_what_it_cannot_hold(
-    spark: SparkSession, lake: Catalog, query: str
-) -> None:
-    with pytest.raises(TxnLogError, match="Help: "):
-        deltasql.spark.write(spark.sql(query), lake.uri.with_table("new").to_string())
-    assert not lake.exists("new")
-    assert lake.store.intents_before(2**60) == []
+def test_no_table_is_made_of_what_it_cannot_hold(spark: SparkSession, lake: Catalog) -> None:
+    def check(name: str) -> None:
+        with pytest.raises(TxnLogError, match="Help: "):
+            deltasql.spark.write(spark.sql(ODDITIES[name]), lake.uri.with_table("new").to_string())
+        assert not lake.exists("new")
+        assert lake.store.intents_before(2**60) == []
+
+    check_each(ODDITIES, check)
 
 
 BROKEN = {
@@ -121,10 +124,12 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("query", BROKEN.values(), ids=BROKEN)
-def test_rows_that_break_a_rule_are_refused(spark: SparkSession, lake: Catalog, query: str) -> None:
-    frame = spark.sql(query)
-    refused(lake, TxnLogError, lambda tx: tx.write("sales", frame))
+def test_rows_that_break_a_rule_are_refused(spark: SparkSession, lake: Catalog) -> None:
+    def check(name: str) -> None:
+        frame = spark.sql(BROKEN[name])
+        refused(lake, TxnLogError, lambda tx: tx.write("sales", frame))
+
+    check_each(BROKEN, check)
 
 
 def test_a_source_with_a_key_twice_is_ambiguous(spark: SparkSession, lake: Catalog) -> None:
@@ -137,6 +142,7 @@ def test_a_source_with_a_key_twice_is_ambiguous(spark: SparkSession, lake: Catal
     refused(lake, MergeAmbiguityError, merge)
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_names_that_a_table_does_not_have_are_told(spark: SparkSession, lake: Catalog) -> None:
     source = spark.range(1)
     for act in (
@@ -228,6 +234,7 @@ def test_a_database_that_dies_in_mid_job_has_nothing_of_it(
         assert {str(path.relative_to(root)) for path in root.rglob("*.parquet")} == live
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_database_that_is_dead_before_the_files_are_written(
     spark: SparkSession, postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:

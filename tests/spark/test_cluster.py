@@ -11,7 +11,7 @@ import pytest
 SUITE = Path(__file__).with_name("on_cluster.py")
 
 
-@pytest.mark.heavy
+@pytest.mark.everything("a cluster with executors of its own")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a second local address")
 @pytest.mark.timeout(1000)
 def test_tasks_that_are_repeated_leave_their_rows_once() -> None:

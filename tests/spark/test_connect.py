@@ -14,7 +14,6 @@ import pytest
 SUITE = Path(__file__).with_name("on_connect.py")
 
 
-@pytest.mark.heavy
 @pytest.mark.timeout(1000)
 def test_the_engine_runs_on_spark_connect() -> None:
     # A process has classic Spark or Connect, never both.

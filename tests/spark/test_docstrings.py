@@ -7,8 +7,6 @@ from inspect import getdoc
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 import deltasql.spark
 
 if TYPE_CHECKING:
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 SHOWN = ("read", "write", "DeltaTable", "register", "stream_writer")
 
 
-@pytest.mark.heavy
 def test_code_in_docstrings_runs(spark: SparkSession, tmp_path: Path) -> None:
     names: dict[str, Any] = {"deltasql": deltasql}
     for thing in (deltasql.spark, *(getattr(deltasql.spark, name) for name in SHOWN)):

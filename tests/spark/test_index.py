@@ -23,6 +23,7 @@ from tests.conftest import add_file
 from tests.mirror.support import open_mirrored
 from tests.oracles.states import arrow_rows
 from tests.oracles.writing import Written, create
+from tests.selection import smoke
 from tests.spark.support import settings
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ SCHEMA = pa.schema(
 )
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize(
+    "zone", smoke(["UTC", "America/New_York"], ["America/New_York"], "a second time zone")
+)
 def test_filters_of_all_kinds_save_files_and_no_row_is_lost(
     spark: SparkSession, lake: Catalog, zone: str
 ) -> None:
@@ -113,6 +116,7 @@ def test_filters_of_all_kinds_save_files_and_no_row_is_lost(
             assert files_read(found) == files, condition
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_columns_that_were_renamed_are_pruned_by_their_physical_names(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -144,6 +148,7 @@ def test_a_frame_stays_at_its_version_after_a_refresh(spark: SparkSession, lake:
     frame.unpersist()
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_equal_reads_share_nothing_by_mistake(spark: SparkSession, lake: Catalog) -> None:
     one, two = (create(lake, name, pa.schema([("id", pa.int64())])) for name in ("one", "two"))
     one.append([{"id": 1}])
@@ -154,6 +159,7 @@ def test_equal_reads_share_nothing_by_mistake(spark: SparkSession, lake: Catalog
     assert joined.count() == 1
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_more_partitions_take_no_more_calls(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +187,7 @@ def test_more_partitions_take_no_more_calls(
     assert needed[1] == needed[2]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_long_list_of_files_comes_whole(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +220,7 @@ def test_a_long_list_of_files_comes_whole(
     assert set(frame_of(spark, written).inputFiles()) == listed
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_partitions_of_all_types_are_found_by_their_values(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -254,6 +262,7 @@ def test_partitions_of_all_types_are_found_by_their_values(
         assert frame.where(f"{name} IS NULL").collect()[0]["id"] == 2, name
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_column_with_the_name_of_a_hidden_one_prunes_nothing_for_it(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -277,6 +286,7 @@ def test_a_column_with_the_name_of_a_hidden_one_prunes_nothing_for_it(
     assert files_read(frame.where("file_size = -1")) == 1
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_query_goes_on_when_files_cannot_be_pruned(
     spark: SparkSession, lake: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -298,6 +308,7 @@ def test_a_query_goes_on_when_files_cannot_be_pruned(
     assert "no way to" in caplog.text
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize(
     ("name", "value"),
     [("_COMPILER", "org.elsewhere.SimpleCompiler"), ("_CLASS", "deltasql.AnotherClass")],
@@ -323,6 +334,7 @@ def test_without_a_compiler_files_are_read_by_their_names(
     assert caplog.text.count("files are listed by name") == 1
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_where_no_file_can_be_handed_over_the_gateway_takes_the_list(
     spark: SparkSession,
@@ -359,6 +371,7 @@ def test_names_that_are_not_plain_are_found_among_others(name: str) -> None:
     assert spark_index._are_plain(pa.array([name, *plain])[1:])
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_thousand_odd_names_ask_the_session_once(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

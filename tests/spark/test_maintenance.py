@@ -22,6 +22,7 @@ from deltasql.engine.spark_ranks import in_ranges, range_bounds
 from deltasql.spark import DeltaTable
 from deltasql.spark.session import set_catalog
 from tests.oracles import tables
+from tests.selection import smoke
 from tests.spark.changes import arrow
 from tests.spark.support import settings
 
@@ -111,6 +112,7 @@ def test_ranks_follow_the_order_of_values_of_any_type(spark: SparkSession, engin
         ), name
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_sample_of_long_values_has_a_bound(spark: SparkSession) -> None:
     text = "lpad(CAST(id AS STRING), 5, '0') || repeat('x', 5000)"
     frame = spark.range(0, 500, 1, 2).selectExpr(
@@ -127,6 +129,7 @@ def test_a_sample_of_long_values_has_a_bound(spark: SparkSession) -> None:
         assert set(ranks) == set(range(16))
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_z_order_on_spark_brings_rows_to_no_single_task(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -187,6 +190,7 @@ def crowded(lake: Catalog) -> Path:
     return root
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_executors_list_for_a_full_vacuum_what_the_driver_lists(
     spark: SparkSession, lake: Catalog, crowded: Path
 ) -> None:
@@ -203,6 +207,7 @@ def test_executors_list_for_a_full_vacuum_what_the_driver_lists(
     assert [each.done for each in told] == sorted(each.done for each in told)
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_vacuum_deletes_what_executors_found_and_tells_how_far_it_is(
     spark: SparkSession, lake: Catalog, crowded: Path
 ) -> None:
@@ -219,6 +224,7 @@ def test_a_vacuum_deletes_what_executors_found_and_tells_how_far_it_is(
     assert told[-1].done == 43
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_where_executors_cannot_list_the_driver_does(
     spark: SparkSession,
     lake: Catalog,
@@ -236,6 +242,7 @@ def test_where_executors_cannot_list_the_driver_does(
     assert "listed by the driver" in caplog.text
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_whoever_stops_an_optimize_while_it_tells_leaves_no_file_behind(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -253,7 +260,9 @@ def test_whoever_stops_an_optimize_while_it_tells_leaves_no_file_behind(
     assert {*root.rglob("*.parquet")} == before
 
 
-@pytest.mark.parametrize("kind", ["compaction", "z-order"])
+@pytest.mark.parametrize(
+    "kind", smoke(["compaction", "z-order"], ["compaction"], "a z-order on Spark once more")
+)
 def test_optimize_tells_how_far_it_is(spark: SparkSession, lake: Catalog, kind: str) -> None:
     fill(lake)
     set_catalog(spark, lake)
@@ -269,7 +278,18 @@ def test_optimize_tells_how_far_it_is(spark: SparkSession, lake: Catalog, kind: 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "make",
-    [tables.primitives, tables.decimals, tables.nested, tables.typed_partitions, tables.zoneless],
+    smoke(
+        [
+            tables.primitives,
+            tables.decimals,
+            tables.nested,
+            tables.typed_partitions,
+            tables.zoneless,
+        ],
+        ("nested", "typed_partitions"),
+        "more kinds of tables",
+        named=True,
+    ),
     ids=lambda make: make.__name__,
 )
 def test_data_as_it_was_written_has_no_differences(

@@ -73,6 +73,7 @@ def test_only_the_tables_asked_for_become_views(spark: SparkSession, lake: Catal
     spark.catalog.dropTempView("two")
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_two_tables_never_share_a_view(spark: SparkSession, lake: Catalog) -> None:
     for name in ("crm.sales", "crm__Sales"):
         lake.create_table(name, IDS)
@@ -80,12 +81,13 @@ def test_two_tables_never_share_a_view(spark: SparkSession, lake: Catalog) -> No
         mirror_spark(spark, lake, using_delta=False)
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_view_has_no_database(spark: SparkSession, lake: Catalog) -> None:
     with pytest.raises(TxnLogConfigError, match="cannot be in the database 'x'"):
         mirror_spark(spark, lake, database="x", using_delta=False)
 
 
-@pytest.mark.heavy
+@pytest.mark.everything("delta-spark as a reader, beyond the smoke set")
 def test_with_delta_spark_they_are_tables_that_follow_every_commit(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -103,6 +105,7 @@ def test_with_delta_spark_they_are_tables_that_follow_every_commit(
     assert Path(lake.table("orders").location).exists()
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_name_that_spark_has_no_place_for_is_told(spark: SparkSession, lake: Catalog) -> None:
     lake.create_table("it's odd", IDS)
     with pytest.raises(TxnLogEngineError, match="letters, digits and _ only"):
@@ -139,7 +142,7 @@ print(json.dumps([names, [[str(row.day), row.ids] for row in rows], delta]))
 """
 
 
-@pytest.mark.heavy
+@pytest.mark.everything("starts a JVM of its own")
 def test_nothing_but_pyspark_is_needed(lake: Catalog, sqlite_uri: DeltaSqlUri) -> None:
     schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
     lake.create_table("orders", schema, partition_by=["day"])

@@ -12,7 +12,7 @@ import pytest
 import deltasql
 import deltasql.spark
 from deltasql.config import StorageSettings
-from deltasql.engine.spark_s3 import reach
+from deltasql.engine.spark_s3 import bucket_options
 from deltasql.spark import DeltaTable
 from deltasql.spark.mirror import mirror_spark
 from deltasql.spark.session import set_catalog
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
+
+OTHERS = ("endpoint", "endpoint.region", "path.style.access")
+"""Options of a bucket that are not credentials."""
 
 
 @pytest.fixture
@@ -44,6 +47,7 @@ def ids(rows: Iterable[object]) -> list[tuple[object, ...]]:
 def test_a_table_in_a_bucket_is_written_changed_read_and_cleaned(
     spark: SparkSession, lake: Catalog, s3_options: dict[str, str]
 ) -> None:
+    before = dict(spark.conf.getAll)
     set_catalog(spark, lake)
     rows = [(1, "a b", "x"), (2, "a/b=%41", "x"), (3, None, "x")]
     with lake.begin() as tx:
@@ -59,6 +63,7 @@ def test_a_table_in_a_bucket_is_written_changed_read_and_cleaned(
     assert ids(table.toDF().where("v = 'y'").collect()) == ids(left[:1] + left[2:])
     stock = deltalake.DeltaTable(lake.table("t").location, storage_options=s3_options)
     assert ids(row.values() for row in stock.to_pyarrow_table().to_pylist()) == ids(left)
+    assert dict(spark.conf.getAll) == before
 
     [theirs] = mirror_spark(spark, lake, database="bucket", using_delta=True).values()
     try:
@@ -79,6 +84,7 @@ def test_a_table_in_a_bucket_is_written_changed_read_and_cleaned(
     assert lake.store.intents_before(2**60) == []
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_location_may_begin_with_s3a(
     spark: SparkSession,
     sqlite_uri: DeltaSqlUri,
@@ -110,13 +116,18 @@ def test_the_key_that_a_session_has_for_a_bucket_is_left_alone(
     }
     for name, value in own.items():
         spark.conf.set(name, value)
-    with lake.begin() as tx:
-        tx.write("t", spark.range(1).coalesce(1))
-    assert {name: spark.conf.get(name) for name in own} == own
-    assert spark.conf.get(f"{bucket}.aws.credentials.provider", None) is None
-    assert spark.conf.get(f"{bucket}.path.style.access") == "true"
+    try:
+        options = bucket_options(spark, s3_location, lake.config.storage)
+        assert options.keys() == {f"{bucket}.{name}" for name in OTHERS}
+        assert {name: spark.conf.get(name) for name in own} == own
+    finally:
+        for name in own:
+            spark.conf.unset(name)
+    options = bucket_options(spark, s3_location, lake.config.storage)
+    assert f"{bucket}.access.key" in options
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_other_credentials_for_a_bucket_are_told_once(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -126,12 +137,12 @@ def test_other_credentials_for_a_bucket_are_told_once(
         )
 
     with caplog.at_level(logging.WARNING, "deltasql.engine.spark_s3"):
-        reach(spark, "s3://two-keys/a", key("one"))
-        reach(spark, "s3://two-keys/b", key("one"))
-        reach(spark, "s3://another/b", key("two"))
+        bucket_options(spark, "s3://two-keys/a", key("one"))
+        bucket_options(spark, "s3://two-keys/b", key("one"))
+        bucket_options(spark, "s3://another/b", key("two"))
         assert "credentials" not in caplog.text
         for name in ("two", "three"):
-            reach(spark, "s3://two-keys/b", key(name))
+            bucket_options(spark, "s3://two-keys/b", key(name))
     [told] = [each for each in caplog.records if each.name == "deltasql.engine.spark_s3"]
     assert "two-keys" in told.getMessage()
     assert "hidden" not in f"{told.getMessage()} {vars(told)}"

@@ -26,6 +26,7 @@ from tests.oracles.fixed_set import SMALL
 from tests.oracles.foreign import bring_in
 from tests.oracles.states import Rows, arrow_rows
 from tests.oracles.writing import Written, create
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 IDS = pa.schema([("id", pa.int64())])
 THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 EVERY_VERSION = ("column_mapping", "deletion_vectors", "mapped_partition")
+
+BEYOND = "more kinds of tables; the engine's tests have all"
+SMOKE = ("typed_partitions", "nested", "evolved", "column_mapping", "deletion_vectors")
 
 
 @contextmanager
@@ -54,7 +58,9 @@ def rows(spark: SparkSession, written: Written, version: int | None = None, **ho
     return arrow_rows(read_snapshot(spark, snapshot, written.catalog.config, **how).toArrow())
 
 
-@pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", smoke(SMALL, SMOKE, BEYOND, named=True), ids=lambda make: make.__name__
+)
 def test_rows_are_those_of_the_version(
     spark: SparkSession, lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:
@@ -70,7 +76,15 @@ def test_stock_deltalake_reads_the_same(spark: SparkSession, lake: Catalog) -> N
     assert rows(spark, written) == arrow_rows(stock)
 
 
-@pytest.mark.parametrize("make", [tables.typed_partitions, tables.zoneless, tables_staged.rules])
+@pytest.mark.parametrize(
+    "make",
+    smoke(
+        [tables.typed_partitions, tables.zoneless, tables_staged.rules],
+        ("zoneless",),
+        BEYOND,
+        named=True,
+    ),
+)
 def test_the_time_zone_of_the_session_changes_no_value(
     spark: SparkSession, lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:
@@ -79,7 +93,7 @@ def test_the_time_zone_of_the_session_changes_no_value(
         assert rows(spark, written) == written.states[-1]
 
 
-@pytest.mark.heavy
+@pytest.mark.everything("tables of delta-spark, beyond the smoke set")
 def test_a_table_of_delta_spark_reads_as_delta_spark_reads_it(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -108,6 +122,7 @@ def test_a_table_of_delta_spark_reads_as_delta_spark_reads_it(
     assert texts[0].exceptAll(texts[1]).count() == texts[1].exceptAll(texts[0]).count() == 0
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_columns_that_come_and_grow_are_null_in_older_files(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -123,6 +138,7 @@ def _struct(*names: str) -> pa.DataType:
     return pa.struct([(name, pa.string()) for name in names])
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_old_timestamps_are_utc_in_any_session(spark: SparkSession, lake: Catalog) -> None:
     schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
     written = create(lake, "moments", schema)
@@ -173,6 +189,7 @@ def test_read_takes_versions_moments_columns_and_predicates(
         deltasql.spark.read(spark, lake.uri)
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_moment_in_a_predicate_is_utc_in_any_session(spark: SparkSession, lake: Catalog) -> None:
     written = create(lake, "t", pa.schema([("at", pa.timestamp("us", "UTC"))]))
     for hour in (0, 6, 12, 18):
@@ -199,6 +216,7 @@ def test_a_predicate_saves_files(spark: SparkSession, lake: Catalog) -> None:
 # Which files
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_names_are_no_patterns(spark: SparkSession, lake: Catalog) -> None:
     written = create(
         lake, "stars", pa.schema([("id", pa.int64()), ("p", pa.int64())]), partition_by=["p"]
@@ -219,6 +237,7 @@ def test_names_are_no_patterns(spark: SparkSession, lake: Catalog) -> None:
     assert rows(spark, written) == written.states[-1]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize("name", ["_x.parquet", ".x.parquet", "d/_x.parquet"])
 def test_names_that_spark_leaves_out_of_listings_are_read(
     spark: SparkSession, lake: Catalog, name: str
@@ -230,6 +249,7 @@ def test_names_that_spark_leaves_out_of_listings_are_read(
         listed_by_name(spark, written)
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_name_that_hadoop_cannot_open_is_refused(spark: SparkSession, lake: Catalog) -> None:
     written = create(lake, "t", IDS)
     written.stage([written.file(pa.table({"id": [1]}), name="a:b.parquet")], [{"id": 1}])
@@ -247,7 +267,9 @@ def listed_by_name(spark: SparkSession, written: Written) -> Rows:
     return arrow_rows(engine.scan(spark, files).toArrow())
 
 
-@pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", smoke(SMALL, ("typed_partitions",), BEYOND, named=True), ids=lambda make: make.__name__
+)
 def test_files_listed_by_name_give_the_same_rows(
     spark: SparkSession, lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from deltasql.exceptions import TxnLogError
 from deltasql.spark import DeltaTable
 from deltasql.spark.session import known_name, set_catalog
 from tests.counting import counting
+from tests.each import check_each
 from tests.spark.support import ROWS, settings
 
 if TYPE_CHECKING:
@@ -83,6 +85,7 @@ def test_rows_go_by_an_alias(table: DeltaTable) -> None:
 # Delete and update
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_names_may_be_qualified_by_the_alias_or_the_table(table: DeltaTable) -> None:
     table.alias("x").delete("x.key = 'a' OR X.value = 9")
     table.alias("x").update(F.col("x.key") == "b", {"x.value": F.col("x.value") + 1})
@@ -110,58 +113,60 @@ def test_rows_are_updated_by_text_and_by_column(table: DeltaTable) -> None:
     assert tuple(last) == ("UPDATE", "4")
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "words"),
-    [
-        (lambda t: t.delete(1), TypeError, "'condition' must be a Spark SQL Column"),
-        (lambda t: t.update({"value": "4"}), ValueError, "'set' cannot be None"),
-        (lambda t: t.update(set=1), TypeError, "'set' must be a dict"),
-        (lambda t: t.update(set={1: "1"}), TypeError, "Keys of dict in 'set'"),
-        (lambda t: t.update(set={"value": 1}), TypeError, "Values of dict in 'set'"),
-        (lambda t: t.update(1, {"value": "1"}), TypeError, "'condition' must be"),
-        (lambda t: t.delete("none = 1"), AnalysisException, "none"),
-        (lambda t: t.update(set={"none": "1"}), AnalysisException, "none"),
-        (lambda t: t.delete("key = = 1"), ParseException, "="),
-        (
-            lambda t: t.update(set={"value": "nofunction(value)"}),
-            AnalysisException,
-            "(?i)nofunction",
-        ),
-        (lambda t: t.restoreToVersion("0"), ValueError, "version needs to be an int"),
-        (lambda t: t.restoreToVersion(9), AnalysisException, "Available versions"),
-        (lambda t: t.restoreToTimestamp(1), ValueError, "timestamp needs to be a string"),
-        (lambda t: t.restoreToTimestamp("soon"), AnalysisException, "soon"),
-        (lambda t: t.restoreToTimestamp("1999-01-01"), AnalysisException, "before the earliest"),
-        (lambda t: t.generate("xml"), IllegalArgumentException, "not supported"),
-        (lambda t: t.vacuum(0), IllegalArgumentException, "RETENTION_PERIOD_TOO_SHORT"),
-        (lambda t: t.vacuum("soon"), ValueError, "soon"),
-        (lambda t: t.upgradeTableProtocol("1", 3), ValueError, "readerVersion"),
-        (lambda t: t.upgradeTableProtocol(1, [3]), ValueError, "writerVersion"),
-        (lambda t: t.upgradeTableProtocol(9, 9), IllegalArgumentException, "minReaderVersion"),
-        (lambda t: t.addFeatureSupport(1), ValueError, "featureName needs to be a string"),
-        (lambda t: t.addFeatureSupport("abc"), TxnLogError, "UNSUPPORTED_FEATURES"),
-        (lambda t: t.optimize().where("value = 1").executeCompaction(), AnalysisException, "value"),
-        (lambda t: t.optimize().executeZOrderBy([1]), TypeError, "Z-order column must be str"),
-        (
-            lambda t: t.optimize().executeZOrderBy("none"),
-            IllegalArgumentException,
-            "Z-Ordering column none does not exist in data schema",
-        ),
-        (
-            lambda t: t.dropFeatureSupport("v2Checkpoint"),
-            TxnLogError,
-            "DROP_FEATURE_NOT_PRESENT.*v2Checkpoint",
-        ),
-        (lambda t: t.dropFeatureSupport("abc"), TxnLogError, "DROP_UNSUPPORTED_CLIENT_FEATURE"),
-    ],
-)
-def test_bad_calls_are_refused_with_the_kind_of_error_of_delta_spark(
-    table: DeltaTable, call: Callable[[Any], Any], kind: type[Exception], words: str
-) -> None:
+BAD_CALLS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
+    (lambda t: t.delete(1), TypeError, "'condition' must be a Spark SQL Column"),
+    (lambda t: t.update({"value": "4"}), ValueError, "'set' cannot be None"),
+    (lambda t: t.update(set=1), TypeError, "'set' must be a dict"),
+    (lambda t: t.update(set={1: "1"}), TypeError, "Keys of dict in 'set'"),
+    (lambda t: t.update(set={"value": 1}), TypeError, "Values of dict in 'set'"),
+    (lambda t: t.update(1, {"value": "1"}), TypeError, "'condition' must be"),
+    (lambda t: t.delete("none = 1"), AnalysisException, "none"),
+    (lambda t: t.update(set={"none": "1"}), AnalysisException, "none"),
+    (lambda t: t.delete("key = = 1"), ParseException, "="),
+    (
+        lambda t: t.update(set={"value": "nofunction(value)"}),
+        AnalysisException,
+        "(?i)nofunction",
+    ),
+    (lambda t: t.restoreToVersion("0"), ValueError, "version needs to be an int"),
+    (lambda t: t.restoreToVersion(9), AnalysisException, "Available versions"),
+    (lambda t: t.restoreToTimestamp(1), ValueError, "timestamp needs to be a string"),
+    (lambda t: t.restoreToTimestamp("soon"), AnalysisException, "soon"),
+    (lambda t: t.restoreToTimestamp("1999-01-01"), AnalysisException, "before the earliest"),
+    (lambda t: t.generate("xml"), IllegalArgumentException, "not supported"),
+    (lambda t: t.vacuum(0), IllegalArgumentException, "RETENTION_PERIOD_TOO_SHORT"),
+    (lambda t: t.vacuum("soon"), ValueError, "soon"),
+    (lambda t: t.upgradeTableProtocol("1", 3), ValueError, "readerVersion"),
+    (lambda t: t.upgradeTableProtocol(1, [3]), ValueError, "writerVersion"),
+    (lambda t: t.upgradeTableProtocol(9, 9), IllegalArgumentException, "minReaderVersion"),
+    (lambda t: t.addFeatureSupport(1), ValueError, "featureName needs to be a string"),
+    (lambda t: t.addFeatureSupport("abc"), TxnLogError, "UNSUPPORTED_FEATURES"),
+    (lambda t: t.optimize().where("value = 1").executeCompaction(), AnalysisException, "value"),
+    (lambda t: t.optimize().executeZOrderBy([1]), TypeError, "Z-order column must be str"),
+    (
+        lambda t: t.optimize().executeZOrderBy("none"),
+        IllegalArgumentException,
+        "Z-Ordering column none does not exist in data schema",
+    ),
+    (
+        lambda t: t.dropFeatureSupport("v2Checkpoint"),
+        TxnLogError,
+        "DROP_FEATURE_NOT_PRESENT.*v2Checkpoint",
+    ),
+    (lambda t: t.dropFeatureSupport("abc"), TxnLogError, "DROP_UNSUPPORTED_CLIENT_FEATURE"),
+]
+
+
+def test_bad_calls_are_refused_with_the_kind_of_error_of_delta_spark(table: DeltaTable) -> None:
     version = table.history(1).first()["version"]  # type: ignore[index]
-    with pytest.raises(kind, match=words):
-        call(table)
-    assert table.history(1).first()["version"] == version  # type: ignore[index]
+
+    def check(case: tuple[Callable[[Any], Any], type[Exception], str]) -> None:
+        call, kind, words = case
+        with pytest.raises(kind, match=words):
+            call(table)
+        assert table.history(1).first()["version"] == version  # type: ignore[index]
+
+    check_each(BAD_CALLS, check, name=itemgetter(2))
 
 
 # Looking after the table
@@ -304,6 +309,7 @@ def test_a_table_is_built_column_by_column(spark: SparkSession, lake: Catalog) -
     assert made.toDF().schema["a"].nullable is False
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_partition_columns_that_are_never_null_are_told_so(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -329,6 +335,7 @@ def test_partition_columns_that_are_never_null_are_told_so(
     assert made.detail().first()["properties"]["owner"] == "me"  # type: ignore[index]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_capitals_in_a_name_make_no_other_table_unless_the_session_says_so(
     spark: SparkSession, lake: Catalog, table: DeltaTable
 ) -> None:
@@ -369,34 +376,35 @@ def test_builders_create_replace_and_leave_alone(
     assert made.execute().toDF().columns == ["z"]
 
 
-@pytest.mark.parametrize(
-    ("call", "kind"),
-    [
-        (lambda b: b.tableName(1), TypeError),
-        (lambda b: b.location(1), TypeError),
-        (lambda b: b.comment(1), TypeError),
-        (lambda b: b.addColumn(1, "int"), TypeError),
-        (lambda b: b.addColumn("a", 1), TypeError),
-        (lambda b: b.addColumn("a", "1"), ParseException),
-        (lambda b: b.addColumn("a", "int", nullable=1), TypeError),
-        (lambda b: b.addColumn("a", "int", comment=1), TypeError),
-        (lambda b: b.addColumn("a", "int", generatedAlwaysAs=1), TypeError),
-        (lambda b: b.addColumn("a", "int", generatedByDefaultAs="1"), TypeError),
-        (lambda b: b.addColumns(1), TypeError),
-        (lambda b: b.addColumns([StructField("1", IntegerType()), 1]), TypeError),
-        (lambda b: b.partitionedBy(1), TypeError),
-        (lambda b: b.partitionedBy([1]), TypeError),
-        (lambda b: b.clusterBy(1), TypeError),
-        (lambda b: b.property(1, "1"), TypeError),
-        (lambda b: b.property("1", 1), TypeError),
-        (lambda b: b.addColumn("a", "int").execute(), AnalysisException),
-    ],
-)
-def test_builders_refuse_bad_arguments(
-    spark: SparkSession, lake: Catalog, call: Callable[[Any], Any], kind: type[Exception]
-) -> None:
-    with pytest.raises(kind):
-        call(DeltaTable.create(spark))
+BAD_BUILDS: list[tuple[Callable[[Any], Any], type[Exception]]] = [
+    (lambda b: b.tableName(1), TypeError),
+    (lambda b: b.location(1), TypeError),
+    (lambda b: b.comment(1), TypeError),
+    (lambda b: b.addColumn(1, "int"), TypeError),
+    (lambda b: b.addColumn("a", 1), TypeError),
+    (lambda b: b.addColumn("a", "1"), ParseException),
+    (lambda b: b.addColumn("a", "int", nullable=1), TypeError),
+    (lambda b: b.addColumn("a", "int", comment=1), TypeError),
+    (lambda b: b.addColumn("a", "int", generatedAlwaysAs=1), TypeError),
+    (lambda b: b.addColumn("a", "int", generatedByDefaultAs="1"), TypeError),
+    (lambda b: b.addColumns(1), TypeError),
+    (lambda b: b.addColumns([StructField("1", IntegerType()), 1]), TypeError),
+    (lambda b: b.partitionedBy(1), TypeError),
+    (lambda b: b.partitionedBy([1]), TypeError),
+    (lambda b: b.clusterBy(1), TypeError),
+    (lambda b: b.property(1, "1"), TypeError),
+    (lambda b: b.property("1", 1), TypeError),
+    (lambda b: b.addColumn("a", "int").execute(), AnalysisException),
+]
+
+
+def test_builders_refuse_bad_arguments(spark: SparkSession, lake: Catalog) -> None:
+    def check(numbered: tuple[int, tuple[Callable[[Any], Any], type[Exception]]]) -> None:
+        call, kind = numbered[1]
+        with pytest.raises(kind):
+            call(DeltaTable.create(spark))
+
+    check_each(enumerate(BAD_BUILDS), check, name=itemgetter(0))
 
 
 def test_a_merge_of_ambiguous_rows_is_refused(table: DeltaTable, spark: SparkSession) -> None:

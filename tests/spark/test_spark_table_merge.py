@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,8 @@ from pyspark.sql import functions as F
 
 from deltasql.spark import DeltaTable
 from deltasql.spark.session import set_catalog
+from tests.each import check_each
+from tests.selection import smoke
 from tests.spark.support import ROWS
 
 if TYPE_CHECKING:
@@ -99,65 +102,63 @@ def test_a_table_evolves_with_the_source(spark: SparkSession, table: DeltaTable)
     ]
 
 
-@pytest.mark.parametrize(
-    ("add", "words"),
-    [
-        (lambda m: m, "MERGE_MISSING_WHEN"),
-        (lambda m: m.whenMatchedDelete().whenMatchedUpdate(set={"value": "1"}), "only the last"),
-        (lambda m: m.whenNotMatchedInsertAll(), "Cannot resolve key in INSERT"),
-        (lambda m: m.whenMatchedUpdateAll(), "Cannot resolve key in UPDATE"),
-        (lambda m: m.whenMatchedUpdate(set={"none": "v"}), "none"),
-        (lambda m: m.whenNotMatchedInsert(values={"key": "key"}), "key"),
-        (lambda m: m.whenNotMatchedBySourceUpdate(set={"value": "v"}), "v"),
-    ],
-)
-def test_merges_that_mean_nothing_are_refused(
-    table: DeltaTable, source: DataFrame, add: Callable[[Any], Any], words: str
-) -> None:
-    with pytest.raises(AnalysisException, match=words):
-        add(table.merge(source, "key = k")).execute()
-    assert rows(table) == ROWS
+NO_MERGES: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda m: m, "MERGE_MISSING_WHEN"),
+    (lambda m: m.whenMatchedDelete().whenMatchedUpdate(set={"value": "1"}), "only the last"),
+    (lambda m: m.whenNotMatchedInsertAll(), "Cannot resolve key in INSERT"),
+    (lambda m: m.whenMatchedUpdateAll(), "Cannot resolve key in UPDATE"),
+    (lambda m: m.whenMatchedUpdate(set={"none": "v"}), "none"),
+    (lambda m: m.whenNotMatchedInsert(values={"key": "key"}), "key"),
+    (lambda m: m.whenNotMatchedBySourceUpdate(set={"value": "v"}), "v"),
+]
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "words"),
-    [
-        (lambda t, s: t.merge(None, "key = k"), ValueError, "'source' in merge cannot be None"),
-        (lambda t, s: t.merge([1], "key = k"), TypeError, "must be DataFrame"),
-        (lambda t, s: t.merge(s, None), ValueError, "'condition' in merge cannot be None"),
-        (lambda t, s: t.merge(s, 1), TypeError, "'condition' must be"),
-        (
-            lambda t, s: t.merge(s, "key = k").whenMatchedUpdate(),
-            ValueError,
-            "'set' in whenMatchedUpdate cannot be None",
-        ),
-        (
-            lambda t, s: t.merge(s, "key = k").whenMatchedUpdate(1, {"value": "v"}),
-            TypeError,
-            "'condition' must be",
-        ),
-        (
-            lambda t, s: t.merge(s, "key = k").whenNotMatchedInsert("v = 1"),
-            ValueError,
-            "'values' in whenNotMatchedInsert cannot be None",
-        ),
-        (
-            lambda t, s: t.merge(s, "key = k").whenNotMatchedBySourceUpdate(set={"value": 1}),
-            TypeError,
-            "Values of dict in 'set' in whenNotMatchedBySourceUpdate",
-        ),
-        (lambda t, s: t.merge(s, "key = k").whenMatchedDelete(1), TypeError, "'condition' must be"),
-    ],
-)
-def test_wrong_arguments_are_named(
-    table: DeltaTable,
-    source: DataFrame,
-    call: Callable[[Any, Any], Any],
-    kind: type[Exception],
-    words: str,
-) -> None:
-    with pytest.raises(kind, match=words):
-        call(table, source)
+def test_merges_that_mean_nothing_are_refused(table: DeltaTable, source: DataFrame) -> None:
+    def check(case: tuple[Callable[[Any], Any], str]) -> None:
+        add, words = case
+        with pytest.raises(AnalysisException, match=words):
+            add(table.merge(source, "key = k")).execute()
+        assert rows(table) == ROWS
+
+    check_each(NO_MERGES, check, name=itemgetter(1))
+
+
+WRONG: list[tuple[Callable[[Any, Any], Any], type[Exception], str]] = [
+    (lambda t, s: t.merge(None, "key = k"), ValueError, "'source' in merge cannot be None"),
+    (lambda t, s: t.merge([1], "key = k"), TypeError, "must be DataFrame"),
+    (lambda t, s: t.merge(s, None), ValueError, "'condition' in merge cannot be None"),
+    (lambda t, s: t.merge(s, 1), TypeError, "'condition' must be"),
+    (
+        lambda t, s: t.merge(s, "key = k").whenMatchedUpdate(),
+        ValueError,
+        "'set' in whenMatchedUpdate cannot be None",
+    ),
+    (
+        lambda t, s: t.merge(s, "key = k").whenMatchedUpdate(1, {"value": "v"}),
+        TypeError,
+        "'condition' must be",
+    ),
+    (
+        lambda t, s: t.merge(s, "key = k").whenNotMatchedInsert("v = 1"),
+        ValueError,
+        "'values' in whenNotMatchedInsert cannot be None",
+    ),
+    (
+        lambda t, s: t.merge(s, "key = k").whenNotMatchedBySourceUpdate(set={"value": 1}),
+        TypeError,
+        "Values of dict in 'set' in whenNotMatchedBySourceUpdate",
+    ),
+    (lambda t, s: t.merge(s, "key = k").whenMatchedDelete(1), TypeError, "'condition' must be"),
+]
+
+
+def test_wrong_arguments_are_named(table: DeltaTable, source: DataFrame) -> None:
+    def check(case: tuple[Callable[[Any, Any], Any], type[Exception], str]) -> None:
+        call, kind, words = case
+        with pytest.raises(kind, match=words):
+            call(table, source)
+
+    check_each(WRONG, check, name=itemgetter(2))
 
 
 EXPRESSIONS: dict[str, Callable[[], Any]] = {
@@ -180,7 +181,10 @@ EXPRESSIONS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", EXPRESSIONS)
+@pytest.mark.parametrize(
+    "name",
+    smoke(EXPRESSIONS, ("case", "struct", "lambda", "text"), "more of Spark's expressions"),
+)
 def test_columns_mean_what_they_mean_in_spark(table: DeltaTable, name: str) -> None:
     column = EXPRESSIONS[name]()
     before = table.toDF().select(column.alias("key"), "value").collect()
@@ -188,6 +192,7 @@ def test_columns_mean_what_they_mean_in_spark(table: DeltaTable, name: str) -> N
     assert rows(table) == sorted((tuple(row) for row in before), key=str)
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_literals_keep_their_types(spark: SparkSession, lake: Catalog) -> None:
     import datetime as dt
     import decimal

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog, MultiTableTransaction
 
+pytestmark = pytest.mark.every_database
+
 IDS = pa.schema([("id", pa.int64())])
 
 
@@ -92,6 +94,7 @@ def test_of_two_drivers_with_the_same_batch_one_counts(spark: SparkSession, lake
     assert lake.table("t").version() == 1
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_streams_of_other_names_do_not_hinder_each_other(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -227,6 +230,7 @@ def test_a_query_from_table_to_tables_goes_on_after_restarts(
     assert lake.table("all").version() == 2
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_query_begins_at_a_version_and_its_checkpoint_says_where_it_goes_on(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -277,7 +281,7 @@ stream.start().awaitTermination()
 """
 
 
-@pytest.mark.heavy
+@pytest.mark.everything("a JVM is started and killed")
 def test_a_driver_killed_after_the_commit_and_before_the_checkpoint_loses_and_repeats_nothing(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:

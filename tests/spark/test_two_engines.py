@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
+
+pytestmark = pytest.mark.everything(
+    "random changes on both engines; tests/engine/protocol.py has the contract"
+)
 
 ENGINES = ("duckdb", "spark")
 STEPS: tuple[st.SearchStrategy[Any], ...] = (
@@ -54,7 +58,7 @@ STEPS: tuple[st.SearchStrategy[Any], ...] = (
 )
 # No shrinking: every try takes Spark seconds, and the failure tells the step.
 @settings(
-    max_examples=20 if os.environ.get("DELTASQL_EVERYTHING") else 2,
+    max_examples=20,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),

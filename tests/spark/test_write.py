@@ -27,6 +27,7 @@ from deltasql.exceptions import (
 from tests.oracles.fixed_set import PLAIN
 from tests.oracles.readers import Deltalake, DeltalakeArrow, DeltaSpark, DuckDb, Place, Polars
 from tests.oracles.states import arrow_rows
+from tests.selection import smoke
 from tests.spark.support import ODD, settings
 
 if TYPE_CHECKING:
@@ -58,7 +59,11 @@ def files_of(lake: Catalog, name: str) -> list[Path]:
     return [path.relative_to(root) for path in found if "_delta_log" not in path.parts]
 
 
-@pytest.mark.parametrize("make", PLAIN, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make",
+    smoke(PLAIN, ("typed_partitions", "nested"), "more kinds of tables", named=True),
+    ids=lambda make: make.__name__,
+)
 def test_every_reader_gets_the_rows_that_were_written_in_an_odd_session(
     spark: SparkSession, lake: Catalog, make: Callable[[Catalog], list[Written]]
 ) -> None:
@@ -91,6 +96,7 @@ def test_a_transaction_takes_frames_of_spark_and_arrow_for_several_tables(
     assert ids(spark, lake, "stock") == [7]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_conditions_have_escapes_and_formats_of_spark(spark: SparkSession, lake: Catalog) -> None:
     place = uri(lake, "t")
     rows = spark.range(3).selectExpr("id", r"concat('C:\\n', id) AS s", "DATE '2024-05-01' AS day")
@@ -183,6 +189,7 @@ def test_the_folder_of_a_write_is_known_before_a_file_is_in_it(
     assert not [path for path in Path(folder).rglob("*") if path.is_file()]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize("folder", ["_temporary/0/_temporary/attempt_late", "__magic_job-1/late"])
 def test_what_an_overtaken_attempt_still_writes_is_no_part_of_the_table(
     spark: SparkSession, lake: Catalog, folder: str
@@ -243,6 +250,7 @@ def test_rules_of_a_table_are_kept(spark: SparkSession, lake: Catalog) -> None:
     assert ids(spark, lake, "t") == [0, 1, 2]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_random_rows_are_computed_once(spark: SparkSession, lake: Catalog) -> None:
     frame = spark.range(1000).selectExpr("id", "rand() AS r")
     deltasql.spark.write(frame, uri(lake, "t"))
@@ -250,6 +258,7 @@ def test_random_rows_are_computed_once(spark: SparkSession, lake: Catalog) -> No
     assert found.count() == found.select("id").distinct().count() == 1000
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_few_rows_take_one_job_and_one_file(spark: SparkSession, lake: Catalog) -> None:
     frame = spark.range(0, 100, 1, 4).selectExpr("id", "id % 2 AS p")
     deltasql.spark.write(frame, uri(lake, "t"), partition_by="p")
@@ -269,6 +278,7 @@ def test_a_few_rows_take_one_job_and_one_file(spark: SparkSession, lake: Catalog
     assert len(ids(spark, lake, "t")) == 150
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_rows_that_were_parted_by_the_user_keep_their_parts(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -276,6 +286,7 @@ def test_rows_that_were_parted_by_the_user_keep_their_parts(
     assert len(lake.table("t").snapshot().files()) == 3
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_rows_that_fail_are_not_computed_twice(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -292,6 +303,7 @@ def test_rows_that_fail_are_not_computed_twice(
     assert (tmp_path / "runs").read_text() == "x"
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_few_rows_that_the_driver_does_not_take_are_written_by_executors(
     spark: SparkSession, lake: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -309,6 +321,7 @@ def test_few_rows_that_the_driver_does_not_take_are_written_by_executors(
     assert ids(spark, lake, "t") == list(range(900))
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize(
     ("value", "rows", "files"),
     [
@@ -328,6 +341,7 @@ def test_values_without_a_bound_do_not_go_through_the_driver(
     assert len(lake.table("t").snapshot().files()) == files
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize("most", [3_000, 0], ids=["driver", "executors"])
 def test_statistics_of_a_file_hold_for_all_its_row_groups(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch, most: int
@@ -372,6 +386,7 @@ def test_statistics_of_a_file_hold_for_all_its_row_groups(
         assert deltasql.spark.read(spark, place).where(condition).count() == count
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_compaction_makes_as_few_files_as_it_may(spark: SparkSession, lake: Catalog) -> None:
     frame = spark.range(0, 40, 1, 4).selectExpr("id", "id % 2 AS p")
     deltasql.spark.write(frame.localCheckpoint(), uri(lake, "t"), partition_by="p")

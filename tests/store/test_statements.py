@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.conftest import BACKENDS
+from tests.each import check_each
 
 import deltasql
 from deltasql.store.statements import (
@@ -94,9 +96,6 @@ ONLY = {
     "head_as_known": {"sqlite"},
     "longest_transaction": {"postgres"},
     "note_staged_files": {"postgres"},
-    "packed_files_brief": {"postgres"},
-    "packed_files_plain": {"postgres"},
-    "packed_files_to_read": {"postgres"},
     "record_published": {"postgres"},
     "relax_durability": {"sqlite", "postgres"},
     "restore_durability": {"sqlite"},
@@ -142,8 +141,11 @@ def undone(catalog: Catalog) -> Iterator[Any]:
         session.rollback()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_block_has_a_form_for_every_database(name: str) -> None:
+def test_every_block_has_a_form_for_every_database() -> None:
+    check_each(NAMES, check_forms)
+
+
+def check_forms(name: str) -> None:
     variants = blocks()[name]
     unknown = variants.keys() - {None, *BACKENDS}
     assert not unknown
@@ -178,17 +180,21 @@ def test_every_insert_takes_rows_in_column_order(undone: Any, backend: str, rows
         assert [row for row in found if row in wanted] == wanted, name
 
 
-@pytest.mark.parametrize("name", INSERTS)
-@pytest.mark.parametrize("backend_name", BACKENDS)
-def test_placeholders_of_an_insert_are_its_columns(name: str, backend_name: str) -> None:
-    _, columns = insert_shape(name, backend_name)
-    values = statement(name, backend_name).partition("VALUES")[2]
+def test_placeholders_of_an_insert_are_its_columns() -> None:
+    check_each(product(INSERTS, BACKENDS), check_placeholders)
+
+
+def check_placeholders(insert: tuple[str, str]) -> None:
+    _, columns = insert_shape(*insert)
+    values = statement(*insert).partition("VALUES")[2]
     assert tuple(PARAMETER.findall(values)) == columns
 
 
-@pytest.mark.parametrize("name", BULK)
-def test_every_bulk_read_gives_arrow(catalog: Catalog, backend: str, name: str) -> None:
-    assert catalog.store.arrow(name, **parameters(name, backend)).num_rows == 0
+def test_every_bulk_read_gives_arrow(catalog: Catalog, backend: str) -> None:
+    def check(name: str) -> None:
+        assert catalog.store.arrow(name, **parameters(name, backend)).num_rows == 0
+
+    check_each(BULK, check)
 
 
 def test_no_block_is_unused() -> None:

@@ -87,7 +87,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         self.store = open_store(self.uri, self.config, migrate=migrate)
         self.cache = FileCache(self.config.cache.max_bytes, self.config.cache.max_entries)
         self.mirror = Mirror(self)
-        self.committer = Committer(self.store, self.config, self.mirror.foresee)
+        self.committer = Committer(self.store, self.config)
 
     @cached_property
     def inspect(self) -> Inspect:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.commit.ratified import Ratified
     from deltasql.migrate.foreign import ForeignReport
-    from deltasql.mirror.foreseen import Foreseen
     from deltasql.mirror.last_checkpoint import CheckpointInfo
     from deltasql.mirror.maintain import PostCommit
     from deltasql.mirror.reconcile import Step
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from deltasql.operations.data_report import DataChecks, DataReport
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
-    from deltasql.store.records import Commit
 
 
 class Mirror:
@@ -57,10 +55,6 @@ class Mirror:
         self.publisher = Publisher(catalog.store, catalog.config)
         self._background = BackgroundPublisher(self.publisher, catalog.config.mirror)
 
-    def foresee(self, commit: Commit) -> Foreseen | None:
-        """Make the log files of a commit that is being ratified, if who commits publishes it."""
-        return self.publisher.foresee(commit) if self.mode == "sync" else None
-
     def after_commit(
         self, ratified: Sequence[Ratified], post_commit: PostCommit | None = None
     ) -> None:
@@ -69,14 +63,7 @@ class Mirror:
         for each in ratified:
             wishes = NO_WISHES if wish == DEFAULT else {each.version: wish}
             if self.mode == "sync":
-                self.publisher.publish(
-                    each.table,
-                    each.version,
-                    each.commit,
-                    foreseen=each.foreseen,
-                    further=each.further_targets,
-                    wishes=wishes,
-                )
+                self.publisher.publish(each.table, each.version, each.commit, wishes=wishes)
             elif self.mode == "async":
                 try:
                     self._background.submit(each.table, each.version, wish)

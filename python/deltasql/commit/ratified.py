@@ -11,10 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deltasql.commit.staged import Staged
-    from deltasql.mirror.foreseen import Foreseen
     from deltasql.store.dialect import Appended, Row
-
-    Foresee = Callable[[Commit], Foreseen | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,48 +22,20 @@ class Ratified:
     version: int
     committed_at_ms: int
     commit: Commit | None = None  # what was written; None when it was only looked up
-    foreseen: Foreseen | None = None  # its log files, where they were made on the way
-    further_targets: int | None = None  # beside the table's own log; None when nobody looked
 
 
-@dataclass(slots=True)
-class Foresight:
-    """What an append becomes if nobody comes before it, made while the database decides."""
-
-    one: OneFile
-    foresee: Foresee | None
-    commit: Commit | None = None
-    foreseen: Foreseen | None = None
-
-    def look(self) -> None:
-        """Take it that the version after the one we saw is ours, at the time we say."""
-        read_version = self.one.info.read_version
-        if self.foresee is None or read_version is None:
-            return
-        self.commit = _commit_of(self.one, read_version + 1, self.one.now_ms)
-        self.foreseen = self.foresee(self.commit)
-
-    def confirmed(self, done: Appended) -> Ratified:
-        """Return what became of the append."""
-        version, committed_at_ms, further_targets = done
-        commit, foreseen = self.commit, self.foreseen
-        if commit is None or commit.version != version or commit.committed_at_ms != committed_at_ms:
-            commit, foreseen = _commit_of(self.one, version, committed_at_ms), None
-        return Ratified(self.one.table, version, committed_at_ms, commit, foreseen, further_targets)
-
-
-def _commit_of(one: OneFile, version: int, committed_at_ms: int) -> Commit:
-    """Return the blind append of one file, as the database completes it."""
+def ratified_append(one: OneFile, done: Appended) -> Ratified:
+    """Return the blind append of one file, as the database completed it."""
     info = replace(
         one.info,
-        timestamp=committed_at_ms,
-        in_commit_timestamp=committed_at_ms if one.in_commit_timestamps else None,
+        timestamp=done.committed_at_ms,
+        in_commit_timestamp=done.committed_at_ms if one.in_commit_timestamps else None,
     )
-    return Commit(
+    commit = Commit(
         table=one.table,
         head=None,
-        version=version,
-        committed_at_ms=committed_at_ms,
+        version=done.version,
+        committed_at_ms=done.committed_at_ms,
         txn_id=one.txn_id,
         group_size=1,
         info=info,
@@ -74,6 +43,7 @@ def _commit_of(one: OneFile, version: int, committed_at_ms: int) -> Commit:
         partition_columns=one.partition_columns,
         replaces_nothing=True,
     )
+    return Ratified(one.table, done.version, done.committed_at_ms, commit)
 
 
 def already_ratified(

@@ -25,7 +25,7 @@ from deltasql.commit.build import (
     version_taken,
 )
 from deltasql.commit.conflict import check_conflicts, isolation_for
-from deltasql.commit.ratified import Foresight, Ratified, already_ratified
+from deltasql.commit.ratified import Ratified, already_ratified, ratified_append
 from deltasql.commit.state import TableState, table_state
 from deltasql.commit.validate import validate_against, validate_staged, validate_table
 from deltasql.commit.winners import load_winners
@@ -40,7 +40,7 @@ from deltasql.exceptions import (
     VersionNotFoundError,
 )
 from deltasql.model.clock import now_ms
-from deltasql.phases import is_hooked, reached
+from deltasql.phases import reached
 from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault
 from deltasql.store.records import Commit, Head, OneFile
@@ -48,7 +48,6 @@ from deltasql.store.records import Commit, Head, OneFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from deltasql.commit.ratified import Foresee
     from deltasql.commit.staged import Staged
     from deltasql.config import Config
     from deltasql.model.actions import CommitInfo
@@ -59,13 +58,10 @@ _log = logging.getLogger(__name__)
 
 
 class Committer:
-    """Commits to one store; remembers what it derived from each table's metadata.
+    """Commits to one store; remembers what it derived from each table's metadata."""
 
-    `foresee` makes what will be published of a commit, while a server decides on it.
-    """
-
-    def __init__(self, store: Store, config: Config, foresee: Foresee | None = None) -> None:
-        self._store, self._config, self._foresee = store, config, foresee
+    def __init__(self, store: Store, config: Config) -> None:
+        self._store, self._config = store, config
         self._states: dict[tuple[int, int, int], TableState] = {}
         self._known: dict[int, tuple[int, int, int]] = {}
 
@@ -197,7 +193,7 @@ class Committer:
         if not self._store.has_shortcut:
             return None
         known = self._known.get(only.table.table_id)
-        if known is None or len(staged) > 1 or len(only.adds) != 1 or only.cdc or is_hooked():
+        if known is None or len(staged) > 1 or len(only.adds) != 1 or only.cdc:
             return None
         if not only.follows_anything:
             return None
@@ -221,13 +217,12 @@ class Committer:
             active_columns=state.active_columns,
             intents=attempt.intents,
         )
-        foresight = Foresight(one, self._foresee)
-        done = self._store.append_one_file(one, attempt.send, foresight.look)
+        done = self._store.append_one_file(one, attempt.send)
         attempt.sent = False
         if done is None:
             return None
         reached("ratified")
-        return foresight.confirmed(done)
+        return ratified_append(one, done)
 
     def _info(self, staged: Staged, state: TableState, txn_id: str) -> CommitInfo:
         """Complete what the commit tells of itself, but for the time."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -26,8 +26,6 @@ FILE = "__deltasql_file"
 """Column of a scan: the position of a row's file in `LiveFiles.files`."""
 ROW = "__deltasql_row"
 """Column of a scan: the position of a row in its file, deleted rows counted."""
-DROPPED = "__deltasql_dropped"
-"""Column of changes: whether a row goes, or else gets new values."""
 CHANGE_TYPE = "_change_type"
 """Column of change data: insert, delete, update_preimage or update_postimage."""
 COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
@@ -151,37 +149,6 @@ class Engine(Protocol):
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
         """Return rows as Arrow, batch by batch, in bounded memory."""
-
-    def keep_changes(self, changes: Relation) -> tuple[Relation, dict[int, int]]:
-        """Compute once what `revise` takes; return also how many changes each file has."""
-
-    def looked_up(
-        self, places: Relation, source: Relation, number: str, columns: Mapping[str, str]
-    ) -> Relation | None:
-        """Return changes for `revise` with the values of rows of a numbered source.
-
-        `places` are FILE, ROW and `number`; `columns` tells which column of the source has the
-        values of a column. None where a join would be as good.
-        """
-
-    def unmatched(self, source: Relation, matched: Relation, number: str) -> Relation | None:
-        """Return the rows of a numbered source whose numbers are not among those that matched.
-
-        None where a join would be as good.
-        """
-
-    def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
-        """Tell whether it is worth the while to `revise` some of these files."""
-
-    def revise(
-        self, files: LiveFiles, places: Sequence[int], changes: Relation, plan: WritePlan
-    ) -> list[list[AddFile] | None]:
-        """Write files again in which rows are dropped or have new values.
-
-        The changes have FILE, one of `places`, and ROW, each row once; and DROPPED, or new values
-        under the names of columns, or both. A file for which there is None has to be written
-        another way.
-        """
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
         """Write rows as Parquet files with statistics; one without a commit is invisible.

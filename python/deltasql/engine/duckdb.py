@@ -3,44 +3,39 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
-from sqlglot import exp
 
 from deltasql.engine.arrow import batches, is_stream
-from deltasql.engine.base import FILE, ROW, WriteOptions
-from deltasql.engine.changes import counted_by_file, few_in_order, rows_by_file
+from deltasql.engine.base import FILE, ROW
 from deltasql.engine.duckdb_connection import told
-from deltasql.engine.duckdb_order import in_order, in_order_by_files
-from deltasql.engine.duckdb_relation import DuckDbRelation, Hold, own_relation, renamed
+from deltasql.engine.duckdb_relation import DuckDbRelation, Held, own_relation
 from deltasql.engine.duckdb_scan import (
     TableShape,
     as_pattern,
     empty_query,
     files_query,
     identifier,
+    literal,
 )
-from deltasql.engine.duckdb_shared import Lent, lend
+from deltasql.engine.duckdb_shared import NUMBERS, Lent, lend
 from deltasql.engine.duckdb_types import delta_types
-from deltasql.engine.looked_up import LookedUp, has_plain_types, others, with_numbers
 from deltasql.engine.parquet import write_batches
 from deltasql.engine.ranks import rank_query
-from deltasql.engine.revisable import may_be_revised
-from deltasql.engine.revise import revise_files
-from deltasql.engine.spool import first_rows, spooled, taken
 from deltasql.engine.stored_files import StoredFiles
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.query_conditions import named_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     import duckdb
+    from sqlglot import exp
 
     from deltasql.config import Config
     from deltasql.engine.base import Relation, WritePlan
@@ -48,7 +43,7 @@ if TYPE_CHECKING:
     from deltasql.model.actions import AddFile
 
 BATCH_ROWS = 122_880  # a row group of DuckDB
-_PLAIN = WriteOptions()
+_FEW_FILES = 100
 
 
 class DuckDbEngine:
@@ -61,13 +56,10 @@ class DuckDbEngine:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._lent: Lent | None = None
-        self._numbers: Iterator[int | str] = count(1)
-        # What belongs to one connection and has to be given to each.
-        self._sources: dict[str, object] = {}
-        self._lists: dict[str, list[str]] = {}
-        self._kinds: dict[str, str] = {}
-        """Whether a name is that of a VIEW or of a TABLE."""
-        self._unneeded: deque[str] = deque()
+        self._numbers: Iterator[int | str] = NUMBERS
+        self._held: dict[str, str] = {}
+        """What has a name in DuckDB, with the statement that drops it; Arrow rows have none."""
+        self._unneeded: deque[tuple[str, str]] = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -79,10 +71,10 @@ class DuckDbEngine:
         traceback: TracebackType | None,
     ) -> None:
         if self._lent is not None:
-            self._lent.give_back()
+            self._lent.give_back(self._held)
             self._lent = None
-        for known in (self._sources, self._lists, self._kinds, self._unneeded):
-            known.clear()
+        self._held.clear()
+        self._unneeded.clear()
 
     def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
         """Return the live rows of files, with the table's columns in their order."""
@@ -90,45 +82,40 @@ class DuckDbEngine:
         also = (FILE, ROW) if positions else ()
         columns = (*files.schema.names, *also)
         if not files.files:
-            return self._view(empty_query(files.schema, also), columns)
-        names: list[str] = []
-        queries = list(self._local(files, local, names, positions=positions)) if local else []
+            return DuckDbRelation(empty_query(files.schema, also), columns)
+        needs: list[Held] = []
+        queries = list(self._local(files, local, needs, positions=positions)) if local else []
         if len(local) < len(files.files):
             stored = StoredFiles(files, self._config.storage, positions=positions)
             found = self._scanned(stored)
             if not local:
-                return replace(found, stored=stored, reads_files=True)
-            queries.append(f"FROM {found.name}")
-            view = self._view("\nUNION ALL ".join(queries), columns, names, (found.hold,))
-        else:
-            view = self._view("\nUNION ALL ".join(queries), columns, names)
-        return replace(view, reads_files=True)
+                return replace(found, stored=stored)
+            queries.append(found.sql)
+            needs += found.needs
+        return DuckDbRelation("\nUNION ALL ".join(queries), columns, tuple(needs))
 
     def rows(self, data: object) -> Relation:
         """Return what a user handed in; a stream is kept, on disk when it is large."""
         if isinstance(data, DuckDbRelation):
             return data
-        if not is_stream(data):
-            return self._scanned(batches(data).read_all())
         given = batches(data)
-        held, is_all = first_rows(given)
-        if is_all and has_plain_types(given.schema):
-            return self._scanned(pa.Table.from_batches(held, given.schema))
+        if not is_stream(data):
+            return self._scanned(given.read_all())
         failed: list[BaseException] = []
 
         def read() -> Iterator[pa.RecordBatch]:
             try:
-                yield from taken(held)
                 yield from given
             except BaseException as error:
                 failed.append(error)
                 raise
 
         stream = pa.RecordBatchReader.from_batches(given.schema, read())
+        # The bare stream: a reader would be read ahead by threads of Arrow, which wait for
+        # Python while others wait for them.
+        source = self._held_source(stream.__arrow_c_stream__())
         try:
-            # The bare stream: a reader would be read ahead by threads of Arrow, which wait for
-            # Python while others wait for them.
-            return self._table("FROM new_rows", new_rows=stream.__arrow_c_stream__())
+            return self._kept(f"FROM {source.name}", tuple(given.schema.names))
         except TxnLogEngineError:
             if failed:
                 raise failed[0] from None
@@ -137,27 +124,35 @@ class DuckDbEngine:
     def query(self, sql: exp.Query, /, **relations: Relation) -> Relation:
         """Return the answer to a query, computed when it is needed."""
         used = {name: self._narrowed(own_relation(each), sql) for name, each in relations.items()}
-        names = {name: relation.name for name, relation in used.items()}
-        placed = sql.transform(partial(renamed, names=names))
-        needs = tuple(relation.hold for relation in used.values())
+        text = sql.sql(dialect=self.dialect, identify=True, copy=False)
+        if used:
+            # Not materialized: each use reads only the columns and rows that it needs.
+            named = [
+                f"{identifier(name)} AS NOT MATERIALIZED ({relation.sql})"
+                for name, relation in used.items()
+            ]
+            whole = f"FROM ({text})" if sql.args.get("with_") else text
+            text = f"WITH {', '.join(named)}\n{whole}"
+        needs = tuple({id(n): n for each in used.values() for n in each.needs}.values())
         selected = sql.named_selects
-        columns = None if "*" in selected or "" in selected else tuple(selected)
-        view = self._view(placed.sql(dialect=self.dialect, identify=True), columns, needs=needs)
-        return replace(view, reads_files=any(each.reads_files for each in used.values()))
+        if "*" in selected or "" in selected:
+            return DuckDbRelation(text, self._columns(text), needs)
+        return DuckDbRelation(text, tuple(selected), needs)
 
     def keep(self, relation: Relation) -> Relation:
         """Compute rows once; large ones go to disk."""
-        return self._table(f"FROM {own_relation(relation).name}")
+        own = own_relation(relation)
+        return own if own.table is not None else self._kept(own.sql, own.columns)
 
     def numbered(self, relation: Relation, name: str) -> Relation:
         """Give every row a number in a new column; what is a table already has one."""
         own = own_relation(relation)
-        if own.rows is not None and has_plain_types(own.rows.schema):
-            return self._scanned(with_numbers(own.rows, name))
-        if self._kinds.get(own.name) != "TABLE":
-            return self.numbered(self.keep(own), name)
-        query = f"FROM {own.name} SELECT *, rowid AS {identifier(name)}"
-        return self._view(query, (*own.columns, name), needs=(own.hold,))
+        if own.rows is not None:
+            numbers = pa.array(range(len(own.rows)), pa.int64())
+            return self._scanned(own.rows.append_column(name, numbers))
+        kept = own_relation(self.keep(own))
+        query = f"FROM {kept.table} SELECT *, rowid AS {identifier(name)}"
+        return DuckDbRelation(query, (*own.columns, name), kept.needs)
 
     def ranked(self, relation: Relation, keys: Mapping[str, exp.Expr], bits: int) -> Relation:
         """Add the rank of each key by a window."""
@@ -166,96 +161,31 @@ class DuckDbEngine:
     def collect(self, relation: Relation) -> pa.Table:
         """Return rows as Arrow: for small results."""
         with told():
-            found = self._connection.execute(f"FROM {own_relation(relation).name}").to_arrow_table()
+            found = self._connection.execute(own_relation(relation).sql).to_arrow_table()
         return found.cast(delta_types(found.schema))
 
-    def stream(self, relation: Relation, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
+    def stream(self, relation: Relation) -> pa.RecordBatchReader:
         """Return rows as Arrow, batch by batch, in bounded memory."""
         # On a connection of its own, since one connection has one open answer.
-        cursor = self._cursor()
-        with told():
-            reader = cursor.execute(f"FROM {own_relation(relation).name}").to_arrow_reader(rows)
-        schema = delta_types(reader.schema)
-
-        def read(_: Relation = relation) -> Iterator[pa.RecordBatch]:
-            same = schema.equals(reader.schema)
-            with cursor, told():
-                for batch in reader:
-                    yield batch if same else batch.cast(schema)
-
-        return pa.RecordBatchReader.from_batches(schema, read())
-
-    def keep_changes(self, changes: Relation) -> tuple[Relation, dict[int, int]]:
-        """Compute changes once and count them: a few here, without asking DuckDB again."""
-        few = few_in_order(self.stream(changes, BATCH_ROWS))
-        if few is None:
-            kept = self.keep(changes)
-            return kept, rows_by_file(self, kept)
-        return replace(self._source(few), held=few), counted_by_file(few)
-
-    def looked_up(
-        self, places: Relation, source: Relation, number: str, columns: Mapping[str, str]
-    ) -> Relation | None:
-        """Return changes by number, if the source is in memory and they are few."""
-        rows = own_relation(source).rows
-        if rows is None:
-            return None
-        self._database.give_back_memory()  # what it took to find the rows
-        few = few_in_order(self.stream(places, BATCH_ROWS))
-        if few is None:
-            return None
-        return replace(self._source(few), held=LookedUp(few, number, rows, columns))
-
-    def unmatched(self, source: Relation, matched: Relation, number: str) -> Relation | None:
-        """Return the rows of a source without some, if it is in memory."""
-        rows = own_relation(source).rows
-        if rows is None:
-            return None
-        query = exp.select(exp.column(number, quoted=True)).from_("m")
-        return self._scanned(others(rows, self.stream(self.query(query, m=matched))))
-
-    def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
-        """Tell whether files are large enough, and written as usual."""
-        return plan.options == _PLAIN and any(map(may_be_revised, files.files))
-
-    def revise(
-        self, files: LiveFiles, places: Sequence[int], changes: Relation, plan: WritePlan
-    ) -> list[list[AddFile] | None]:
-        """Write files again in which rows are dropped or have new values."""
-        own = own_relation(changes)
-        if own.held is not None:
-            self._database.give_back_memory()  # what it took to find the rows
-            return revise_files(files, places, own.held.to_reader(), plan)
-        is_cheap = not own.reads_files and self._kinds.get(own.name) == "VIEW"
-        if is_cheap:
-            self._database.give_back_memory()  # what it took to find the rows
-        # All of them at once: DuckDB would hold on to what it sorted until the last is taken.
-        rows, are_few = spooled(in_order_by_files(self, own) if is_cheap else in_order(self, own))
-        if is_cheap or not are_few:
-            self._database.set_aside()
-        return revise_files(files, places, rows, plan)
+        cursor = self._cursor(own_relation(relation).needs)
+        return _stream(cursor, own_relation(relation), ends=cursor)
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
         """Write rows as Parquet files with statistics; one without a commit is invisible."""
-        return write_batches(self.stream(relation), plan)
+        # Nothing else is asked of the connection before the last row is written.
+        return write_batches(_stream(self._connection, own_relation(relation)), plan)
 
     # How relations come about
 
     def _local(
-        self, files: LiveFiles, local: list[LiveFile], names: list[str], *, positions: bool
+        self, files: LiveFiles, local: list[LiveFile], needs: list[Held], *, positions: bool
     ) -> Iterator[str]:
-        """Yield the queries over files that DuckDB opens itself; `names` gets what they need."""
-        number = next(self._numbers)
-        shape = TableShape(
-            files.schema,
-            files.partition_columns,
-            files.column_mapping_mode,
-            files_table=f"files_{number}",
-            deleted_table=f"deleted_{number}",
-        )
+        """Yield the queries over files that DuckDB opens itself; `needs` gets what they use."""
         whole = [file for file in local if not file.vector]
+        deleted = [file for file in local if file.vector]
         # One list of all files: its places are those that are asked for.
         is_whole = len(whole) == len(files.files)
+        files_table = deleted_table = ""
         if files.partition_columns or (positions and not is_whole):
             wanted = {id(file): place for place, file in enumerate(files.files)}
             columns: dict[str, Any] = {
@@ -264,16 +194,20 @@ class DuckDbEngine:
             }
             for place, (_, values) in enumerate(files.partition_values(local)):
                 columns[f"p{place}"] = values
-            names.append(shape.files_table)
-            self._fill(shape.files_table, "FROM listed", listed=pa.table(columns))
-        deleted = [file for file in local if file.vector]
+            needs.append(self._held_source(pa.table(columns)))
+            files_table = needs[-1].name
         if deleted:
-            names.append(shape.deleted_table)
-            self._fill(shape.deleted_table, "FROM dead", dead=files.deleted(deleted))
+            needs.append(self._held_source(files.deleted(deleted)))
+            deleted_table = needs[-1].name
+        shape = TableShape(
+            files.schema,
+            files.partition_columns,
+            files.column_mapping_mode,
+            files_table=files_table,
+            deleted_table=deleted_table,
+        )
         for group in (whole, deleted):
             if group:
-                listed = self._list([as_pattern(file.address) for file in group])
-                names.append(listed)
                 records = [file.records for file in group if file.records is not None]
                 number_of = "CAST(r.file_index AS BIGINT)" if is_whole else f"p.{identifier(FILE)}"
                 also = (
@@ -282,7 +216,7 @@ class DuckDbEngine:
                 )
                 yield files_query(
                     shape,
-                    f"getvariable('{listed}')",
+                    self._list([as_pattern(file.address) for file in group], needs),
                     has_deletions=group is deleted,
                     also=also if positions else (),
                     rows=sum(records) if len(records) == len(group) else None,
@@ -298,90 +232,72 @@ class DuckDbEngine:
         wanted = [name for name in relation.columns if name.casefold() in named]
         return self._scanned(relation.stored.narrowed(wanted))
 
-    def _view(
-        self,
-        query: str,
-        columns: tuple[str, ...] | None,
-        names: Sequence[str] = (),
-        needs: tuple[Hold, ...] = (),
-    ) -> DuckDbRelation:
-        """Give a query a name; `columns` are None when DuckDB has to tell."""
+    def _kept(self, query: str, columns: tuple[str, ...]) -> DuckDbRelation:
+        """Put the answer to a query into a table."""
         self._tidy()
-        name = f"relation_{next(self._numbers)}"
-        self._kinds[name] = "VIEW"
-        hold = Hold(self._unneeded, [name, *names], needs)
+        name = f"kept_{next(self._numbers)}"
         with told():
-            self._connection.execute(f"CREATE VIEW {name} AS {query}")
-            known = columns or tuple(self._connection.view(name).columns)
-        return DuckDbRelation(name, known, hold)
-
-    def _table(self, query: str, **sources: object) -> DuckDbRelation:
-        name = f"relation_{next(self._numbers)}"
-        hold = Hold(self._unneeded, [name], ())
-        self._fill(name, query, **sources)
-        with told():
-            return DuckDbRelation(name, tuple(self._connection.table(name).columns), hold)
-
-    def _fill(self, name: str, query: str, **sources: object) -> None:
-        self._tidy()
-        self._kinds[name] = "TABLE"
-        connection = self._connection
-        with told():
-            for source, rows in sources.items():
-                connection.register(source, rows)
-            try:
-                connection.execute(f"CREATE TABLE {name} AS {query}")
-            finally:
-                for source in sources:
-                    connection.unregister(source)
+            self._connection.execute(f"CREATE TABLE {name} AS {query}")
+        held = Held(name, self._unneeded, drop=f"DROP TABLE {name}")
+        self._held[name] = held.drop
+        return DuckDbRelation(f"FROM {name}", columns, (held,), table=name)
 
     def _scanned(self, rows: pa.Table | StoredFiles) -> DuckDbRelation:
-        """Give rows of Arrow a name for queries with conditions.
+        """Return a query over rows of Arrow that may have conditions.
 
         DuckDB lets Arrow compare columns where it can, and to Arrow NaN is above no number. What
         has been computed with it compares itself, so floats are turned around twice.
         """
-        found = self._source(rows)
-        held = rows if isinstance(rows, pa.Table) else None
-        floats = {field.name for field in rows.schema if pa.types.is_floating(field.type)}
-        if not floats:
-            return replace(found, rows=held)
+        source = self._held_source(rows)
         columns = [
-            f"-(-{identifier(name)}) AS {identifier(name)}" if name in floats else identifier(name)
-            for name in found.columns
+            f"-(-{identifier(each.name)}) AS {identifier(each.name)}"
+            if pa.types.is_floating(each.type)
+            else identifier(each.name)
+            for each in rows.schema
         ]
-        query = f"FROM {found.name} SELECT {', '.join(columns)}"
-        return replace(self._view(query, found.columns, needs=(found.hold,)), rows=held)
+        return DuckDbRelation(
+            f"FROM {source.name} SELECT {', '.join(columns)}",
+            tuple(rows.schema.names),
+            (source,),
+            rows=rows if isinstance(rows, pa.Table) else None,
+        )
 
-    def _source(self, rows: Any) -> DuckDbRelation:
+    def _held_source(self, rows: Any) -> Held:
+        """Give Arrow rows a name in DuckDB."""
         self._tidy()
-        name = f"source_{next(self._numbers)}"
+        held = Held(f"source_{next(self._numbers)}", self._unneeded, value=rows)
         with told():
-            self._connection.register(name, rows)
-        self._sources[name] = rows
-        hold = Hold(self._unneeded, [name], ())
-        return DuckDbRelation(name, tuple(rows.schema.names), hold)
+            _make_known(self._connection, held)
+        self._held[held.name] = ""
+        return held
 
-    def _list(self, patterns: list[str]) -> str:
+    def _list(self, patterns: list[str], needs: list[Held]) -> str:
+        """Return the SQL for a list of files: a variable if they are many, for DuckDB's parser."""
+        if len(patterns) <= _FEW_FILES:
+            return f"[{', '.join(map(literal, patterns))}]"
         name = f"list_{next(self._numbers)}"
+        held = Held(name, self._unneeded, drop=f"RESET VARIABLE {name}", value=patterns)
+        needs.append(held)
         with told():
-            self._connection.execute(f"SET VARIABLE {name} = ?", [patterns])
-        self._lists[name] = patterns
-        return name
+            _make_known(self._connection, held)
+        self._held[name] = held.drop
+        return f"getvariable('{name}')"
+
+    def _columns(self, query: str) -> tuple[str, ...]:
+        with told():
+            described = self._connection.execute(f"DESCRIBE {query}").fetchall()
+        return tuple(str(name) for name, *_ in described)
 
     def _tidy(self) -> None:
-        """Give back what relations had that nobody has any more."""
+        """Drop what no relation refers to any more."""
         while self._unneeded:
-            name = self._unneeded.popleft()
+            name, drop = self._unneeded.popleft()
             with told():
-                if name in self._sources:
+                if drop:
+                    self._connection.execute(drop)
+                else:
                     self._connection.unregister(name)
-                    del self._sources[name]
-                elif name in self._lists:
-                    self._connection.execute(f"RESET VARIABLE {name}")
-                    del self._lists[name]
-                elif name in self._kinds:
-                    self._connection.execute(f"DROP {self._kinds.pop(name)} IF EXISTS {name}")
+            self._held.pop(name, None)
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
@@ -393,11 +309,36 @@ class DuckDbEngine:
             self._lent = lend(self._config.engine)
         return self._lent
 
-    def _cursor(self) -> duckdb.DuckDBPyConnection:
+    def _cursor(self, needs: Sequence[Held]) -> duckdb.DuckDBPyConnection:
+        """Open a connection that knows some of what this one knows; tables are known to all."""
         with told():
             cursor = self._database.cursor()
-            for name, source in self._sources.items():
-                cursor.register(name, source)
-            for name, patterns in self._lists.items():
-                cursor.execute(f"SET VARIABLE {name} = ?", [patterns])
+            for held in needs:
+                _make_known(cursor, held)
         return cursor
+
+
+def _stream(
+    connection: duckdb.DuckDBPyConnection,
+    relation: DuckDbRelation,
+    ends: AbstractContextManager[object] | None = None,
+) -> pa.RecordBatchReader:
+    """Return rows batch by batch; `ends` is closed after the last of them."""
+    with told():
+        reader = connection.execute(relation.sql).to_arrow_reader(BATCH_ROWS)
+    schema = delta_types(reader.schema)
+
+    def read(_: Relation = relation) -> Iterator[pa.RecordBatch]:
+        same = schema.equals(reader.schema)
+        with ends or nullcontext(), told():
+            for batch in reader:
+                yield batch if same else batch.cast(schema)
+
+    return pa.RecordBatchReader.from_batches(schema, read())
+
+
+def _make_known(connection: duckdb.DuckDBPyConnection, held: Held) -> None:
+    if not held.drop:
+        connection.register(held.name, held.value)
+    elif held.value is not None:
+        connection.execute(f"SET VARIABLE {held.name} = ?", [held.value])

@@ -67,10 +67,13 @@ class ConfinedDuckDb(DuckDbEngine):
         """Return the answer, computed while it is read; a query that takes too long is ended."""
         deadline = _Deadline(timeout)
         used = {name: self._narrowed(own_relation(each), sql) for name, each in relations.items()}
-        names = {name: relation.name for name, relation in used.items()}
+        names = {name: f"relation_{next(self._numbers)}" for name in used}
         placed = sql.transform(lambda node: renamed(node, names))
         text = _FORMS[kind].format(sql=placed.sql(dialect=self.dialect, identify=True))
-        cursor = self._cursor()
+        cursor = self._cursor([held for each in used.values() for held in each.needs])
+        with told():
+            for name, relation in used.items():
+                cursor.execute(f"CREATE TEMP VIEW {names[name]} AS {relation.sql}")
         with deadline.ends(cursor), _told_shortly():
             reader = cursor.execute(text).to_arrow_reader(batch_rows or BATCH_ROWS)
         schema = delta_types(reader.schema)

@@ -44,16 +44,16 @@ def connect(folder: str, settings: EngineSettings | None = None) -> duckdb.DuckD
         options["threads"] = settings.threads
     with told():
         connection = duckdb.connect(":memory:", config=options)
+        connection.execute("SET GLOBAL TimeZone = 'UTC'")
+        # A table of a query is never a variable of whoever happens to call us.
+        connection.execute("SET GLOBAL python_enable_replacements = false")
         prepare(connection)
     return connection
 
 
 def prepare(connection: duckdb.DuckDBPyConnection) -> None:
-    """Set what each connection has to itself."""
-    connection.execute("SET TimeZone = 'UTC'")
+    """Set what DuckDB has no global setting for."""
     connection.execute("SET enable_progress_bar = false")  # it would go to standard output
-    # A table of a query is never a variable of whoever happens to call us.
-    connection.execute("SET python_enable_replacements = false")
 
 
 @contextmanager

@@ -1,9 +1,9 @@
-"""Rows that DuckDB can compute, and the names that they have in it."""
+"""Rows that DuckDB can compute: a query, and what has to be there when it runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -13,38 +13,42 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.engine.base import Relation
-    from deltasql.engine.looked_up import LookedUp
     from deltasql.engine.stored_files import StoredFiles
 
 
-class Hold:
-    """What a relation consists of in DuckDB; when nobody has it any more, it can go."""
+class Held:
+    """A table of DuckDB, or Arrow rows or a list that have a name in it.
 
-    __slots__ = ("_names", "_needs", "_unneeded")
+    When no relation refers to it any more, the engine may drop it.
+    """
 
-    def __init__(self, unneeded: deque[str], names: list[str], needs: tuple[Hold, ...]) -> None:
-        self._unneeded, self._names, self._needs = unneeded, names, needs
+    __slots__ = ("_unneeded", "drop", "name", "value")
+
+    def __init__(
+        self, name: str, unneeded: deque[tuple[str, str]], *, drop: str = "", value: Any = None
+    ) -> None:
+        """`drop` is the statement that removes it; without one it is Arrow rows."""
+        self.name, self.drop, self.value = name, drop, value
+        self._unneeded = unneeded
 
     def __del__(self) -> None:
-        # Only noted: this may run in any thread, in the middle of a query.
-        self._unneeded.extend(self._names)
+        # Only queued: this may run in any thread, in the middle of a query.
+        self._unneeded.append((self.name, self.drop))
 
 
 @dataclass(frozen=True, slots=True)
 class DuckDbRelation:
-    """Rows that DuckDB can compute: a view or a table of the engine."""
+    """Rows that DuckDB can compute."""
 
-    name: str
+    sql: str
     columns: tuple[str, ...]
-    hold: Hold = field(repr=False, compare=False)
+    needs: tuple[Held, ...] = field(default=(), repr=False, compare=False)
+    table: str | None = None
+    """The table that holds just these rows, if there is one."""
     stored: StoredFiles | None = field(default=None, repr=False)
     """The files behind it, when they are read through our storage and nothing else is."""
-    reads_files: bool = field(default=False, repr=False)
-    """Whether files are read each time that its rows are."""
     rows: pa.Table | None = field(default=None, repr=False)
     """The rows themselves, when they are in memory."""
-    held: pa.Table | LookedUp | None = field(default=None, repr=False)
-    """Changes that are few, in the order of files and rows."""
 
 
 def own_relation(relation: Relation) -> DuckDbRelation:

@@ -1,6 +1,6 @@
 """One DuckDB for all engines of a process: starting one takes longer than a small operation.
 
-Each engine has a database of its own in it, which is gone with the engine.
+Each engine has a connection of its own to it, and drops its tables when it ends.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import os
 import shutil
 import tempfile
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from deltasql.engine.duckdb_connection import connect, prepare, require_duckdb, told
 from deltasql.engine.duckdb_scan import literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import duckdb
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 # A thread may take it again: the garbage collector closes engines in the middle of anything.
 _lock = threading.RLock()
-_numbers = count(1)
-_LEAST_MEMORY = "1MB"
+NUMBERS = count(1)
+"""For the names of tables, which are those of the whole process."""
 
 
 @dataclass(slots=True, eq=False)
 class _Instance:
     root: duckdb.DuckDBPyConnection
     folder: str
-    memory_limit: str
-    """As it was given, or as DuckDB told it first: in round figures, each time a bit less."""
     users: int = 0
+    idle: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
+    """Connections that were given back: the first statement of a new one takes 0.5 ms."""
 
 
 _instances: dict[tuple[str | None, int | None], _Instance] = {}
@@ -47,10 +47,9 @@ _instances: dict[tuple[str | None, int | None], _Instance] = {}
 
 @dataclass(slots=True)
 class Lent:
-    """A database of one engine; `cursor` opens further connections to it."""
+    """The connection of one engine; `cursor` opens further ones to the same DuckDB."""
 
     connection: duckdb.DuckDBPyConnection
-    name: str
     _instance: _Instance = field(repr=False)
     _process: int = field(default_factory=os.getpid, repr=False)
 
@@ -58,29 +57,10 @@ class Lent:
         """Return one more connection, since one has one open answer."""
         cursor = self.connection.cursor()
         prepare(cursor)
-        cursor.execute(f"USE {self.name}")
         return cursor
 
-    def give_back_memory(self) -> None:
-        """Let the system have what queries freed, which DuckDB keeps for later ones."""
-        # DuckDB does so whenever its limit is set, be it to what it is; nothing else asks for it.
-        self._limit_memory(self._instance.memory_limit)
-
-    def set_aside(self) -> None:
-        """Put tables on disk until they are asked for, unless others use the same DuckDB."""
-        with _lock:
-            if self._instance.users == 1:
-                self._limit_memory(_LEAST_MEMORY)
-            self.give_back_memory()
-
-    def _limit_memory(self, limit: str) -> None:
-        import duckdb
-
-        with suppress(duckdb.Error):  # it may hold more than that just now
-            self.connection.execute(f"SET GLOBAL memory_limit = {literal(limit)}")
-
-    def give_back(self) -> None:
-        """Forget all that is in the database."""
+    def give_back(self, held: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Drop what the engine made, by name and statement; Arrow rows have no statement."""
         import duckdb
 
         if os.getpid() != self._process:
@@ -88,21 +68,28 @@ class Lent:
             return
         works = True
         try:
-            self.connection.execute("USE memory")
-            self.connection.execute(f"DETACH {self.name}")
+            for name, drop in held.items():
+                if not drop:
+                    self.connection.unregister(name)
+            drops = [drop for drop in held.values() if drop]
+            if drops:
+                self.connection.execute(";".join(drops))
         except duckdb.Error:
             works = False
-        self.connection.close()
         with _lock:
             self._instance.users -= 1
+            if works and self._instance in _instances.values():
+                self._instance.idle.append(self.connection)
+                return
+            self.connection.close()
             if not works:
                 _take_out(self._instance)
-            elif not self._instance.users and self._instance not in _instances.values():
+            elif not self._instance.users:
                 _close(self._instance)
 
 
 def lend(settings: EngineSettings) -> Lent:
-    """Lend a database of the DuckDB that has these settings; it is started if there is none."""
+    """Lend a connection to the DuckDB that has these settings, which is started if need be."""
     require_duckdb()
     import duckdb
 
@@ -133,23 +120,20 @@ def _start(settings: EngineSettings) -> _Instance:
     folder = tempfile.mkdtemp(prefix="deltasql-")
     try:
         root = connect(folder, settings)
-        limit = settings.memory_limit
-        if limit is None:
-            [(limit,)] = root.execute("SELECT current_setting('memory_limit')").fetchall()
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return _Instance(root, folder, str(limit))
+    return _Instance(root, folder)
 
 
 def _lend(instance: _Instance) -> Lent:
-    name = f"engine_{next(_numbers)}"
-    connection = instance.root.cursor()
-    prepare(connection)
-    connection.execute(f"ATTACH ':memory:' AS {name}")
-    connection.execute(f"USE {name}")
+    if instance.idle:
+        connection = instance.idle.pop()
+    else:
+        connection = instance.root.cursor()
+        prepare(connection)
     instance.users += 1
-    return Lent(connection, name, instance)
+    return Lent(connection, instance)
 
 
 def close_idle() -> None:
@@ -168,7 +152,8 @@ def _take_out(instance: _Instance) -> None:
 
 
 def _close(instance: _Instance) -> None:
-    instance.root.close()
+    for connection in (*instance.idle, instance.root):
+        connection.close()
     shutil.rmtree(instance.folder, ignore_errors=True)
 
 
@@ -177,7 +162,8 @@ def _forget_inherited() -> None:
     global _lock
     _lock = threading.RLock()  # a thread that is not here may have it
     for instance in _instances.values():
-        _never_destroy(instance.root)
+        for connection in (*instance.idle, instance.root):
+            _never_destroy(connection)
     _instances.clear()
 
 

@@ -69,20 +69,6 @@ class FileShape:
             _check_nulls(rows.column(field.name), field)
         return rows
 
-    def stored_name(self, name: str) -> str:
-        """Return the name that a column has in a file."""
-        names = [each for each in self.table.names if each not in self.partition_columns]
-        return str(self.stored.names[names.index(name)])
-
-    def store_column(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return the values of a column as a file has them."""
-        for field in self.required:
-            if field.name == name:
-                _check_nulls(column, field)
-        kind = self.stored.field(self.stored_name(name)).type
-        values = _as_type(column, self.table.field(name))
-        return values if values.type.equals(kind) else _viewed(values, kind)
-
     def store(self, rows: pa.Table) -> pa.Table:
         """Return rows without partition columns as a file has them."""
         columns = [

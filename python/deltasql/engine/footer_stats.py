@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from deltasql.engine.statistics import Statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from deltasql.engine.file_shape import FileShape, Indexed
 
@@ -19,12 +19,8 @@ Path = tuple[str, ...]
 _NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds": 1}
 
 
-def footer_statistics(
-    footer: pq.FileMetaData, shape: FileShape, *, ordered: Collection[Path] = ()
-) -> Statistics:
+def footer_statistics(footer: pq.FileMetaData, shape: FileShape) -> Statistics:
     """Fold the statistics of the row groups; what one of them does not tell is left out.
-
-    `ordered` are the columns that are known to have no NaN.
 
     >>> import io
     >>> from deltasql.engine.file_shape import FileShape
@@ -38,7 +34,7 @@ def footer_statistics(
     found.add_rows(footer.num_rows)
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     places = _places(footer)
-    for path, kind in indexed_leaves(shape):
+    for path, kind in _leaves(shape.indexed, shape.stored):
         if kind is None:
             continue
         place = places.get(".".join(path))
@@ -47,14 +43,9 @@ def footer_statistics(
             # A group of nothing but nulls has no bounds, and needs none.
             bounded = [part for part in parts if part.has_min_max]
             known = all(part.has_min_max or not part.num_values for part in parts)
-            bounds = _bounds(bounded, kind, path in ordered) if known and bounded else None
+            bounds = _bounds(bounded, kind) if known and bounded else None
             found.add_column(path, kind, sum(part.null_count for part in parts), bounds)
     return found
-
-
-def indexed_leaves(shape: FileShape) -> Iterator[tuple[Path, pa.DataType | None]]:
-    """Yield the columns that have statistics, with their types; None for lists and maps."""
-    return _leaves(shape.indexed, shape.stored)
 
 
 def _places(footer: pq.FileMetaData) -> dict[str, int]:
@@ -72,6 +63,7 @@ def _places(footer: pq.FileMetaData) -> dict[str, int]:
 def _leaves(
     indexed: Indexed, members: Any, path: Path = ()
 ) -> Iterator[tuple[Path, pa.DataType | None]]:
+    """Yield the columns that have statistics, with their types; None for lists and maps."""
     kinds = {member.name: member.type for member in members}
     for name, below in indexed.items():
         if below is not None:
@@ -80,14 +72,14 @@ def _leaves(
             yield (*path, name), None if pa.types.is_nested(kinds[name]) else kinds[name]
 
 
-def _bounds(parts: list[Any], kind: pa.DataType, is_ordered: bool) -> tuple[Any, Any] | None:
+def _bounds(parts: list[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
     if pa.types.is_timestamp(kind):
         return _moments(parts)
     if pa.types.is_temporal(kind):  # as numbers, since Python's dates end with the year 9999
         return min(part.min_raw for part in parts), max(part.max_raw for part in parts)
     low = min(part.min for part in parts)
     # Writers of footers leave out NaN, which is above all numbers.
-    has_maximum = is_ordered or not pa.types.is_floating(kind)
+    has_maximum = not pa.types.is_floating(kind)
     return low, max(part.max for part in parts) if has_maximum else None
 
 

@@ -11,7 +11,7 @@ from deltasql.engine.addresses import data_addresses, storage_of
 from deltasql.model.actions import DeletionVector
 from deltasql.model.deletion_vector import deleted_rows, vector_file
 from deltasql.model.partition_values import parse_partition_value
-from deltasql.model.schema import StructType, column_mapping_mode
+from deltasql.model.schema import StructType, column_mapping_mode, schema_of
 from deltasql.model.schema_convert import schema_to_arrow
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class LiveFiles:
         """`listed` has the columns of a scan; sizes and times may be missing."""
         self.location, self.settings = location, settings
         self.listed = listed
-        self.schema = StructType.from_json(metadata.schema_string)
+        self.schema = schema_of(metadata.schema_string)
         self.column_mapping_mode = column_mapping_mode(metadata.configuration)
         self.partition_columns = tuple(metadata.partition_columns)
 

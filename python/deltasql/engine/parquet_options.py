@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from deltasql.engine.file_shape import FileShape
 
 _ROW_GROUP = 128 * 1024
-_SAMPLED_FROM = 100_000
+_SAMPLED_FROM = 20_000
 _SAMPLES, _SAMPLE = 5, 2_000
 _UNIQUE = 0.95  # of a sample, when a column has too many values for a page of them
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SUFFIXES = {"none": "", "gzip": ".gz", "brotli": ".br"}
 _CODECS = ("none", "snappy", "zstd", "gzip", "brotli", "lz4")
-_NUMBERS = {"none": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
 _SAME_CODEC = {"uncompressed": "none", "lz4_raw": "lz4"}
 
 
@@ -37,8 +36,6 @@ class ParquetOptions:
 
     target_file_size: int
     max_row_group_size: int
-    codec: int
-    """The number that Parquet has for the compression."""
     suffix: str
     """The end of a file's name, with the codec."""
     arguments: Mapping[str, Any]
@@ -55,7 +52,6 @@ class ParquetOptions:
         return cls(
             target_file_size=max(1, size or DEFAULT_FILE_SIZE),
             max_row_group_size=max(1, options.max_row_group_size or _ROW_GROUP),
-            codec=_NUMBERS[codec],
             suffix=f"{_SUFFIXES.get(codec, f'.{codec}')}.parquet",
             arguments={key: value for key, value in arguments.items() if value is not None},
         )

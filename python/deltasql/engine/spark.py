@@ -10,7 +10,7 @@ does a Spark that cannot compile the index.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
@@ -22,14 +22,14 @@ from deltasql.engine.spark_index import (
     partition_name,
     unreadable,
 )
-from deltasql.engine.spark_s3 import reach_files
+from deltasql.engine.spark_s3 import files_options
 from deltasql.engine.spark_schema import quoted, spark_paths, spark_schema, spark_type
 from deltasql.engine.spark_session import is_connect, require_pyspark
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema import ArrayType, DataType, MapType, StructField, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -40,9 +40,7 @@ if TYPE_CHECKING:
     Prune: TypeAlias = Callable[[str], pa.ChunkedArray]
 
 _GLOB = frozenset("[]{}*?\\")
-_LISTING = "spark.sql.sources.parallelPartitionDiscovery"
-_LISTED_BY_DRIVER = 1_000_000
-_LISTING_TASKS = 64
+_LISTED_BY_DRIVER = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _BROADCAST_ROWS = 5_000_000
 _PATH = "__deltasql_path"
 _OPTIONS = {
@@ -71,17 +69,14 @@ def scan(
     `required`, classic Spark is told which columns are never null.
     """
     require_pyspark()
-    reach_files(spark, files)
+    options = {**_OPTIONS, **files_options(spark, files)}
     groups = [group for group in _groups(files) if len(group)]
-    frames = [_rows(spark, files, group, positions, prune, required) for group in groups]
+    frames = [_rows(spark, files, group, options, positions, prune, required) for group in groups]
     if not frames:
         also = [StructField(name, "long") for name in (FILE, ROW) if positions]
         whole = StructType((*files.schema.fields, *also))
         return spark.createDataFrame([], spark_schema(whole, required=required))
-    first, *others = frames
-    for other in others:
-        first = first.unionAll(other)
-    return first
+    return _union(frames)
 
 
 def _groups(files: LiveFiles) -> list[pa.Array]:
@@ -97,6 +92,7 @@ def _rows(
     spark: SparkSession,
     files: LiveFiles,
     numbers: pa.Array,
+    options: Mapping[str, str],
     positions: bool,
     prune: Prune | None,
     required: bool,
@@ -104,8 +100,8 @@ def _rows(
     """Read files that all have a deletion vector, or none of which has."""
     if is_connect(spark) or not _sizes_are_known(files) or not has_index(spark):
         group = [(number, files.files[number]) for number in numbers.to_pylist()]
-        return _read(spark, files, group, positions)
-    return _read_indexed(spark, files, numbers, positions, prune, required)
+        return _read(spark, files, group, options, positions)
+    return _read_indexed(spark, files, numbers, options, positions, prune, required)
 
 
 def _sizes_are_known(files: LiveFiles) -> bool:
@@ -117,6 +113,7 @@ def _read_indexed(
     spark: SparkSession,
     files: LiveFiles,
     numbers: pa.Array,
+    options: Mapping[str, str],
     positions: bool,
     prune: Prune | None,
     required: bool,
@@ -129,7 +126,7 @@ def _read_indexed(
     stored = StructType(tuple(f for f in files.schema.fields if f.name not in partitions))
     indexed = IndexedScan(files, numbers, stored, positions or vectors, prune, required)
     schema = spark_schema(stored, mode, required=required)
-    frame = indexed_frame(spark, indexed, schema, _OPTIONS)
+    frame = indexed_frame(spark, indexed, schema, options)
     columns: dict[str, Column | str] = {f.name: _named(f, mode) for f in stored.fields}
     for name, place in partitions.items():
         columns[name] = F.col(partition_name(place)).alias(name)
@@ -145,7 +142,13 @@ def _read_indexed(
     return left.select([F.col(quoted(name)) for name in shown])
 
 
-def _read(spark: SparkSession, files: LiveFiles, group: _Group, positions: bool) -> DataFrame:
+def _read(
+    spark: SparkSession,
+    files: LiveFiles,
+    group: _Group,
+    options: Mapping[str, str],
+    positions: bool,
+) -> DataFrame:
     """Read files by their names; places and partition values are joined to them."""
     from pyspark.sql import functions as F
 
@@ -153,7 +156,10 @@ def _read(spark: SparkSession, files: LiveFiles, group: _Group, positions: bool)
     listed = [file for _, file in group]
     partitions = {field.name for field in files.partition_fields()}
     stored = StructType(tuple(f for f in files.schema.fields if f.name not in partitions))
-    frame = _load(spark, spark_schema(stored, mode), _patterns(spark, listed))
+    # Folders named day=… would give columns of their own.
+    reader = spark.read.schema(spark_schema(stored, mode))
+    reader = reader.options(recursiveFileLookup="true", **options)
+    frames = [reader.parquet(*paths) for paths in _listings(spark, _patterns(spark, listed))]
     columns = {field.name: _renamed(field, mode) for field in stored.fields}
     constant = len({file.partition for file in listed}) == 1
     if constant:
@@ -161,11 +167,10 @@ def _read(spark: SparkSession, files: LiveFiles, group: _Group, positions: bool)
             columns[field.name] = _literal(values[0].as_py(), field.type)
     shown = [*files.schema.names, *((FILE, ROW) if positions else ())]
     if constant and not listed[0].vector and not positions:
-        return frame.select([columns[name].alias(name) for name in shown])
-    hidden = frame.metadataColumn("_metadata")
-    columns[_PATH], columns[ROW] = hidden.getField("file_path"), hidden.getField("row_index")
-    known = _known_files(spark, files, group, _spelled(frame, listed), with_values=not constant)
-    rows = frame.select([column.alias(name) for name, column in columns.items()])
+        return _union(f.select([columns[name].alias(name) for name in shown]) for f in frames)
+    named = [column.alias(name) for name, column in columns.items()]
+    rows = _union(frame.select([*named, *_places(frame)]) for frame in frames)
+    known = _known_files(spark, files, group, _spelled(rows, listed), with_values=not constant)
     found = rows.join(F.broadcast(known), _PATH, "left").where(
         # Spelled in another way than Spark does, a file would lose its rows in silence.
         F.when(F.col(FILE).isNotNull(), F.lit(True)).otherwise(
@@ -177,13 +182,26 @@ def _read(spark: SparkSession, files: LiveFiles, group: _Group, positions: bool)
     return found.select([F.col(quoted(name)) for name in shown])
 
 
-def _load(spark: SparkSession, schema: Any, paths: list[str]) -> DataFrame:
-    # Folders named day=… would give columns of their own.
-    reader = spark.read.schema(schema).options(recursiveFileLookup="true", **_OPTIONS)
-    with _quick_listing(spark, paths):
-        frame = reader.parquet(*paths)
-        frame.schema  # noqa: B018  (Connect looks at the files only when asked)
-    return frame
+def _union(frames: Iterable[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.unionAll(other), frames)
+
+
+def _places(frame: DataFrame) -> list[Column]:
+    """Return where each row of a Parquet scan is: its file and its number there."""
+    hidden = frame.metadataColumn("_metadata")
+    return [hidden.getField("file_path").alias(_PATH), hidden.getField("row_index").alias(ROW)]
+
+
+def _listings(spark: SparkSession, paths: list[str]) -> list[list[str]]:
+    """Split the paths of local files into lists that the driver looks at itself.
+
+    For a longer list Spark starts a job with a task for each file, which takes far longer. On an
+    object store the job is worth it.
+    """
+    if not paths[0].startswith("file:"):
+        return [paths]
+    most = max(1, int(spark.conf.get(_LISTED_BY_DRIVER) or 1))
+    return [paths[start : start + most] for start in range(0, len(paths), most)]
 
 
 def _patterns(spark: SparkSession, listed: Sequence[LiveFile]) -> list[str]:
@@ -197,22 +215,6 @@ def _patterns(spark: SparkSession, listed: Sequence[LiveFile]) -> list[str]:
         "".join(f"\\{c}" if c in _GLOB else c for c in path)
         for path in spark_paths(spark, addresses)
     ]
-
-
-@contextmanager
-def _quick_listing(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
-    """Let the driver look at local files itself: a job with a task per file takes far longer.
-
-    On an object store the job is worth it, with few tasks.
-    """
-    local = paths[0].startswith("file:")
-    name = f"{_LISTING}.{'threshold' if local else 'parallelism'}"
-    before = spark.conf.get(name)
-    spark.conf.set(name, str(_LISTED_BY_DRIVER if local else _LISTING_TASKS))
-    try:
-        yield
-    finally:
-        spark.conf.set(name, str(before))
 
 
 def _spelled(frame: DataFrame, group: Sequence[LiveFile]) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from contextlib import ExitStack, contextmanager
+import threading
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -14,30 +15,28 @@ from sqlglot import exp
 from deltasql import telemetry
 from deltasql.engine.addresses import root_address
 from deltasql.engine.arrow import batches
-from deltasql.engine.changes import rows_by_file
 from deltasql.engine.choose import is_spark_frame
 from deltasql.engine.parquet import write_batches
 from deltasql.engine.spark import scan
+from deltasql.engine.spark_isolation import MEANING, SessionCopy, copy_session
 from deltasql.engine.spark_ranks import in_ranges, range_bounds
-from deltasql.engine.spark_s3 import reach
+from deltasql.engine.spark_s3 import bucket_options
 from deltasql.engine.spark_schema import spark_path, spark_schema
 from deltasql.engine.spark_session import (
-    MEANING,
     active_session,
-    deviations,
     is_connect,
     is_same_session,
+    is_too_large,
     require_pyspark,
-    settings,
     spark_errors,
 )
-from deltasql.engine.spark_sql import parameter, spark_query
+from deltasql.engine.spark_sql import spark_query
 from deltasql.engine.spark_write import wanted_files, write_files
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema_convert import schema_from_any, schema_to_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
     import pyarrow as pa
@@ -54,7 +53,6 @@ _LOCAL_BYTES = 1024**3
 _FEW_ROWS = 1_000
 _FEW_WIDE_ROWS = 10  # of values without a bound to their size
 _WIDE = ("binary", "array", "map", "struct", "variant")
-_TOO_LARGE = "spark.driver.maxResultSize"
 _SMALL_BYTES = 64 * 1024**2
 
 
@@ -63,9 +61,10 @@ class SparkRelation:
     """Rows as a Spark DataFrame."""
 
     frame: DataFrame
+    """Of the user's session, in which it is computed."""
     columns: tuple[str, ...] = field(init=False)
-    is_foreign: bool = False
-    """Whether a user made it: what it computes is a matter of the session's own settings."""
+    view: str | None = None
+    """The name of its view where queries are analysed, once one has used it."""
     size: int | None = None
     """Bytes of the files it comes from, as far as they are known."""
     is_small: bool = False
@@ -89,6 +88,8 @@ class SparkEngine:
         self._config = config
         self.spark: SparkSession = active_session() if session is None else session
         self._connect = is_connect(self.spark)
+        self._copy: SessionCopy | None = None
+        self._copying = threading.Lock()  # writes may run in several threads
         self._cleaning = ExitStack()
 
     def __enter__(self) -> Self:
@@ -112,8 +113,8 @@ class SparkEngine:
         """Return a published table as delta-spark reads it; None in a session without it."""
         from pyspark.errors import AnalysisException
 
-        reach(self.spark, location, self._config.storage)
-        reader = self.spark.read.format("delta").option("versionAsOf", version)
+        options = bucket_options(self.spark, location, self._config.storage)
+        reader = self.spark.read.format("delta").options(versionAsOf=version, **options)
         try:
             frame = reader.load(spark_path(self.spark, root_address(location)))
         except AnalysisException as error:
@@ -134,7 +135,7 @@ class SparkEngine:
                     engine="spark",
                     help="Use one session for all DataFrames of a transaction.",
                 )
-            return SparkRelation(frame, is_foreign=True)
+            return SparkRelation(frame)
         table = _held(batches(data))
         delta = schema_from_any(table.schema)
         plain = table.cast(schema_to_arrow(delta))
@@ -144,27 +145,22 @@ class SparkEngine:
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> SparkRelation:
         """Return the answer to a query; it means the same whatever the session's settings."""
-        frames = {name: self._settled(each) for name, each in relations.items()}
+        used = {name: cast("SparkRelation", each) for name, each in relations.items()}
 
         def type_of(relation: str, column: str) -> DataType | None:
-            found = schema_from_any(frames[relation].schema).find(column)
+            found = schema_from_any(used[relation].frame.schema).find(column)
             return None if found is None else found.type
 
-        small = {n for n, each in relations.items() if cast("SparkRelation", each).is_small}
-        text = spark_query(sql, relations, type_of, small)
-        used: dict[str, Any] = {
-            name: frame
-            for relation, frame in frames.items()
-            if f"{{{(name := parameter(relation))}}}" in text
-        }
-        with spark_errors("understand a query"), settings(self.spark, MEANING):
-            found = self.spark.sql(text, **used)
-            sizes = [cast("SparkRelation", each).size for each in relations.values()]
+        small = {name for name, each in used.items() if each.is_small}
+        with spark_errors("understand a query"):
+            text = spark_query(sql, lambda name: self._view(used[name]), used, type_of, small)
+            found, view = self._meaning.sql(text)
+            sizes = [each.size for each in used.values()]
             known = None if None in sizes else sum(size or 0 for size in sizes)
             in_ranges = None
             if isinstance(sql, exp.Select) and sql.args.get("order") is not None:
                 in_ranges = partial(self._in_ranges, sql, relations)
-            return SparkRelation(found, size=known, in_ranges=in_ranges)
+            return SparkRelation(found, view=view, size=known, in_ranges=in_ranges)
 
     def _in_ranges(
         self, sql: exp.Select, relations: Mapping[str, Relation], parts: int
@@ -185,10 +181,24 @@ class SparkEngine:
         frame = self.query(bare, **relations).frame
         return frame.repartitionByRange(parts, *names), names
 
+    @property
+    def _meaning(self) -> SessionCopy:
+        """The copy of the user's session in which queries of ours are analysed."""
+        with self._copying:
+            if self._copy is None:
+                self._copy = copy_session(self.spark, MEANING)
+                self._cleaning.callback(self._copy.close)
+            return self._copy
+
+    def _view(self, relation: SparkRelation) -> str:
+        if relation.view is None:
+            relation.view = self._meaning.view(relation.frame)
+        return relation.view
+
     def keep(self, relation: Relation) -> SparkRelation:
         """Compute rows once: even random ones are the same ever after, or the job fails."""
-        with self._acting(relation, "compute rows") as frame:
-            kept = frame.localCheckpoint(eager=True)
+        with spark_errors("compute rows"):
+            kept = cast("SparkRelation", relation).frame.localCheckpoint(eager=True)
         is_small = False
         if not self._connect:
             self._cleaning.callback(_release, kept)
@@ -197,7 +207,8 @@ class SparkEngine:
 
     def collect(self, relation: Relation) -> pa.Table:
         """Return rows as Arrow."""
-        with self._acting(relation, "compute rows") as frame:
+        frame = cast("SparkRelation", relation).frame
+        with spark_errors("compute rows"):
             table = frame.toArrow()
         return table.cast(_arrow_schema(frame))
 
@@ -217,7 +228,8 @@ class SparkEngine:
                 packed = pa.array([sink.getvalue().to_pybytes()], pa.binary())
                 yield pa.record_batch({"batch": packed})
 
-        with self._acting(relation, "compute rows") as frame:
+        frame = cast("SparkRelation", relation).frame
+        with spark_errors("compute rows"):
             schema = _arrow_schema(frame)
             packed = frame.mapInArrow(pack, "batch binary").toLocalIterator()
 
@@ -242,34 +254,10 @@ class SparkEngine:
         columns = [exp.column(exp.to_identifier(each, quoted=True)) for each in relation.columns]
         named = [exp.alias_(key.copy(), name, quoted=True) for name, key in keys.items()]
         keyed = self.query(exp.select(*columns, *named).from_("r"), r=relation)
-        with self._acting(keyed, "compute ranks") as frame:
+        frame = keyed.frame
+        with spark_errors("compute ranks"):
             bounds = self.keep(SparkRelation(range_bounds(frame, list(keys), bits)))
             return SparkRelation(in_ranges(frame, bounds.frame, list(keys), bits), size=keyed.size)
-
-    def keep_changes(self, changes: Relation) -> tuple[Relation, dict[int, int]]:
-        """Compute changes once, and count them."""
-        kept = self.keep(changes)
-        return kept, rows_by_file(self, kept)
-
-    def looked_up(
-        self, places: Relation, source: Relation, number: str, columns: Mapping[str, str]
-    ) -> Relation | None:
-        """Tell that it joins them: no row is here."""
-        return None
-
-    def unmatched(self, source: Relation, matched: Relation, number: str) -> Relation | None:
-        """Tell that it joins them: no row is here."""
-        return None
-
-    def revises(self, files: LiveFiles, plan: WritePlan) -> bool:
-        """Tell that it does not: executors write rows, wherever they are from."""
-        return False
-
-    def revise(
-        self, files: LiveFiles, places: Sequence[int], changes: Relation, plan: WritePlan
-    ) -> list[list[AddFile] | None]:
-        """Leave every file to be written another way."""
-        return [None] * len(places)
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
         """Write rows as Parquet files with statistics.
@@ -281,26 +269,26 @@ class SparkEngine:
             try:
                 return write_batches(self.collect(relation).to_reader(), plan)
             except TxnLogEngineError as error:
-                if _TOO_LARGE not in str(error):  # rows that fail here fail there as well
+                if not is_too_large(error.__cause__):  # rows that fail here fail there as well
                     raise
                 telemetry.log(_log, logging.INFO, "rows written by executors", reason=str(error))
         with (
             telemetry.span("write", location=plan.location),
-            self._acting(relation, f"write to {plan.location}") as frame,
+            spark_errors(f"write to {plan.location}"),
         ):
             ours = cast("SparkRelation", relation)
             files = wanted_files(plan, ours.size)
-            parted, keys = frame, list[str]()
+            parted, keys = ours.frame, list[str]()
             if files is not None and ours.in_ranges is not None:
                 parted, keys = ours.in_ranges(files)
             elif files is not None:
-                parted = frame.coalesce(files)
+                parted = ours.frame.coalesce(files)
             return write_files(self.spark, parted, plan, self._config.storage, keys)
 
     def _are_few(self, relation: Relation) -> bool:
         """Tell whether Spark is sure, before it computes any rows, that there are only a few.
 
-        Who says how rows are to be parted gets the files that come of it.
+        Rows that a user repartitioned are written by executors, one file for each partition.
         """
         if self._connect:
             return False
@@ -310,31 +298,9 @@ class SparkEngine:
         wide = any(field.dataType.typeName() in _WIDE for field in frame.schema.fields)
         if not most.isDefined() or int(most.get()) > (_FEW_WIDE_ROWS if wide else _FEW_ROWS):
             return False
-        return not any(name in str(plan.toString()) for name in ("Repartition", "Rebalance"))
-
-    @contextmanager
-    def _acting(self, relation: Relation, doing: str) -> Iterator[DataFrame]:
-        """Run something that computes rows.
-
-        Connect looks at a whole query again whenever it runs, so it needs our settings then.
-        """
-        ours = cast("SparkRelation", relation)
-        meaning = MEANING if self._connect and not ours.is_foreign else {}
-        with spark_errors(doing), settings(self.spark, meaning):
-            yield ours.frame
-
-    def _settled(self, relation: Relation) -> DataFrame:
-        """Return rows whose meaning our settings do not change any more.
-
-        Classic Spark has settled it when a DataFrame is made. Connect does so when it runs:
-        there, rows of a user in a session with other settings are computed first.
-        """
-        ours = cast("SparkRelation", relation)
-        if self._connect and ours.is_foreign and deviations(self.spark, MEANING):
-            with spark_errors("compute rows"):
-                ours.frame = ours.frame.localCheckpoint(eager=True)
-            ours.is_foreign = False
-        return ours.frame
+        patterns = frame._sc._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+        parted = (patterns.REPARTITION_OPERATION(), patterns.REBALANCE_PARTITIONS())
+        return not any(plan.containsPattern(each) for each in parted)
 
 
 def _held(reader: pa.RecordBatchReader) -> pa.Table:

@@ -38,7 +38,7 @@ from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema import StructField, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -80,7 +80,7 @@ class IndexedScan:
 
 
 def indexed_frame(
-    spark: SparkSession, scan: IndexedScan, schema: Any, options: dict[str, str]
+    spark: SparkSession, scan: IndexedScan, schema: Any, options: Mapping[str, str]
 ) -> DataFrame:
     """Return the rows of files under physical names, partition columns as `partition_name`.
 
@@ -99,7 +99,7 @@ def indexed_frame(
         jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json()),
         jvm.scala.Option.empty(),
         sources.parquet.ParquetFileFormat(),
-        to_scala_map(jvm, options),
+        to_scala_map(jvm, dict(options)),
         session._jsparkSession,
     )
     return DataFrame(session._jsparkSession.baseRelationToDataFrame(relation), spark)

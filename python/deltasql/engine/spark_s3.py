@@ -1,9 +1,9 @@
-"""Let Spark reach the buckets of tables with the options that reach them from here.
+"""Options by which Spark reaches the buckets of tables as this process does.
 
-Hadoop's S3 client takes settings for a bucket alone. They are set in the session, on classic Spark
-and on Connect alike, and stay there: rows are read whenever a user asks for them. What a session
-was started with for a bucket (`spark.hadoop.fs.s3a.bucket.…`) is left as it is. A bucket has one
-set of credentials in a session: Hadoop keeps the client that it opened with the first.
+Hadoop's S3 client takes options for a bucket alone. They are options of one read or write, never
+settings of the session. Options that the session has for a bucket (`fs.s3a.bucket.…`, also with
+`spark.hadoop.` in front) win. A bucket has one set of credentials in a process: Hadoop keeps the
+client that it opened with the first.
 """
 
 from __future__ import annotations
@@ -40,41 +40,46 @@ _CREDENTIALS = ("access.key", "secret.key", "session.token", _PROVIDER)
 _SECRETS = ("access.key", "secret.key", "session.token")
 _PROVIDERS = "org.apache.hadoop.fs.s3a"
 _TRUE = ("1", "true", "on", "yes", "y")
-_told: set[str] = set()
-"""Buckets of which it was said that they got other credentials."""
+_first: dict[str, int] = {}
+"""The hash of the credentials that a bucket was first reached with."""
+_warned: set[str] = set()
+"""Buckets of which a warning about other credentials was logged."""
 
 
-def reach(spark: SparkSession, location: str, storage: StorageSettings) -> None:
-    """Give the session the options of a location; elsewhere than in S3 nothing is done."""
-    if not location.startswith(_SCHEMES):
-        return
-    wanted = hadoop_settings(storage.plain_options(location))
+def bucket_options(spark: SparkSession, location: str, storage: StorageSettings) -> dict[str, str]:
+    """Return the options of a read or write at a location; none elsewhere than in S3."""
+    wanted = {}
+    if location.startswith(_SCHEMES):
+        wanted = hadoop_settings(storage.plain_options(location))
+    if not wanted:
+        return {}
     prefix = f"fs.s3a.bucket.{_bucket(location)}"
+    known = spark.conf.getAll
     own = {
         name
         for name in (*_CREDENTIALS, *wanted)
-        if wanted and spark.conf.get(f"spark.hadoop.{prefix}.{name}", None) is not None
+        if not known.keys().isdisjoint((f"{prefix}.{name}", f"spark.hadoop.{prefix}.{name}"))
     }
     # Half of one key and half of another open nothing.
     kept = own.union(_CREDENTIALS) if own.intersection(_CREDENTIALS) else own
-    ours = {f"{prefix}.{name}": value for name, value in wanted.items() if name not in kept}
-    keys = [f"{prefix}.{name}" for name in _SECRETS if f"{prefix}.{name}" in ours]
-    if any(spark.conf.get(key, None) not in (None, ours[key]) for key in keys):
-        _tell(_bucket(location))
-    for key, value in ours.items():
-        spark.conf.set(key, value)
+    ours = {name: value for name, value in wanted.items() if name not in kept}
+    secrets = hash(tuple(ours.get(name) for name in _SECRETS))
+    if _first.setdefault(_bucket(location), secrets) != secrets:
+        _warn(_bucket(location))
+    return {f"{prefix}.{name}": value for name, value in ours.items()}
 
 
-def reach_files(spark: SparkSession, files: LiveFiles) -> None:
-    """Give the session the options of all buckets that files of a table are in."""
-    reach(spark, files.location, files.settings)
-    own = _bucket(files.location)
+def files_options(spark: SparkSession, files: LiveFiles) -> dict[str, str]:
+    """Return the options of a read from all buckets that files of a table are in."""
     paths = files.listed["path"]
     # The others are below the table's own location.
     elsewhere = paths.filter(pc.match_substring_regex(paths, "^s3a?://")).to_pylist()
-    for each in {path[: path.find("/", path.find("//") + 2)] for path in elsewhere}:
-        if _bucket(each) != own:
-            reach(spark, each, files.settings)
+    places = {path[: path.find("/", path.find("//") + 2)] for path in elsewhere}
+    found: dict[str, str] = {}
+    for bucket, place in {_bucket(each): each for each in (*places, files.location)}.items():
+        if bucket:
+            found.update(bucket_options(spark, place, files.settings))
+    return found
 
 
 def hadoop_settings(options: Mapping[str, str]) -> dict[str, str]:
@@ -99,15 +104,15 @@ def hadoop_settings(options: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _tell(bucket: str) -> None:
-    """Say once that a bucket has other credentials now than it had."""
-    if bucket in _told:
+def _warn(bucket: str) -> None:
+    """Log once that a bucket is reached with other credentials than before."""
+    if bucket in _warned:
         return
-    _told.add(bucket)
+    _warned.add(bucket)
     telemetry.log(
         _log,
         logging.WARNING,
-        "a bucket got other credentials in this Spark session, which may go on with the first ones",
+        "a bucket got other credentials, but Spark may continue to use the first ones",
         bucket=bucket,
     )
 

@@ -1,44 +1,19 @@
-"""What depends on the session of a Spark user: its kind, its settings, its errors."""
+"""What depends on the session of a Spark user: its kind and its errors."""
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-MEANING = {
-    # A value that does not fit is an error, never a null.
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.caseSensitive": "false",
-    "spark.sql.parser.escapedStringLiterals": "false",
-    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
-    "spark.sql.timestampType": "TIMESTAMP_LTZ",
-}
-"""Settings by which a query of ours means the same in every session."""
-
-WRITING = {
-    # INT96 has neither an order nor statistics.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.writeLegacyFormat": "false",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.fieldId.write.enabled": "true",
-}
-"""Settings by which files are written as Delta wants them."""
-
 _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"  # the name of a condition of Spark
 _LOST_HELP = "An executor is gone with rows that are computed only once: run it again."
-_guard = threading.Lock()
-_held: dict[tuple[int, str], _Held] = {}
-"""What the settings of a session were, while several threads may have changed them."""
 
 
 def require_pyspark() -> None:
@@ -79,71 +54,15 @@ def is_same_session(one: Any, other: Any) -> bool:
 
 
 @contextmanager
-def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Set what the session has otherwise, and set it back when the last thread is done."""
-    held = []
-    try:
-        for name, value in wanted.items():
-            _hold(spark, name, value)
-            held.append(name)
-        yield
-    finally:
-        for name in held:
-            _let_go(spark, name)
-
-
-def deviations(spark: SparkSession, wanted: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that a session has otherwise, with its own values."""
-    with _guard:
-        kept = {name: _held[id(spark), name].own for name in wanted if (id(spark), name) in _held}
-    found = {name: kept.get(name) or str(spark.conf.get(name)) for name in wanted}
-    return {name: value for name, value in found.items() if _differ(value, wanted[name])}
-
-
-@dataclass(slots=True)
-class _Held:
-    own: str
-    ours: str
-    users: int = 1
-
-
-def _hold(spark: SparkSession, name: str, value: str) -> None:
-    with _guard:
-        known = _held.get((id(spark), name))
-        if known is not None:
-            known.users += 1
-            return
-        own = str(spark.conf.get(name))
-        if _differ(own, value):
-            spark.conf.set(name, value)
-        _held[id(spark), name] = _Held(own, value)
-
-
-def _let_go(spark: SparkSession, name: str) -> None:
-    with _guard:
-        known = _held[id(spark), name]
-        known.users -= 1
-        if not known.users:
-            del _held[id(spark), name]
-            if _differ(known.own, known.ours):
-                spark.conf.set(name, known.own)
-
-
-def _differ(one: str, other: str) -> bool:
-    return one.casefold() != other.casefold()
-
-
-@contextmanager
 def spark_errors(doing: str) -> Iterator[None]:
     """Raise what Spark reports as an error of ours, with Spark's own words and the cause."""
     try:
         yield
     except failures() as error:
-        told = reason(error)
         raise TxnLogEngineError(
-            f"Spark could not {doing}: {told}",
+            f"Spark could not {doing}: {reason(error)}",
             engine="spark",
-            help=_LOST_HELP if _LOST in told else "",
+            help=_LOST_HELP if _LOST in conditions(error) else "",
         ) from error
 
 
@@ -160,12 +79,50 @@ def failures() -> tuple[type[Exception], ...]:
 
 def reason(error: Any) -> str:
     """Return the line of an error that tells most: Spark wraps the first one several times."""
-    cause = getattr(error, "java_exception", None)
-    telling = cause
-    while cause is not None:
-        if cause.getMessage():  # a stream that ended says nothing of the worker that died
-            telling = cause
-        cause = cause.getCause()
+    telling = None
+    for cause in _causes(getattr(error, "java_exception", None)):
+        # A stream that ended says nothing of the worker that died.
+        telling = cause if telling is None or cause.getMessage() else telling
     text = str(telling.toString() if telling is not None else error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
+
+
+def conditions(error: Any) -> list[str | None]:
+    """Return the names that Spark has for an error and its causes; None for one without a name."""
+    from pyspark.errors import PySparkException
+
+    first = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if first is None:
+        return [error.getCondition() if isinstance(error, PySparkException) else None]
+    from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    names = gateway.jvm.org.apache.spark.api.python.PythonErrorUtils
+    return [
+        names.getCondition(cause)
+        if is_instance_of(gateway, cause, "org.apache.spark.SparkThrowable")
+        else None
+        for cause in _causes(first)
+    ]
+
+
+def is_too_large(error: Any) -> bool:
+    """Tell whether the driver refused to take rows that are too many for it.
+
+    Spark has no name for it (`spark.driver.maxResultSize`). When a task fails, its own error is
+    among the causes; here there are only errors of the driver, which gave the stage up.
+    """
+    causes = _causes(getattr(error, "java_exception", None))
+    kinds = {str(cause.getClass().getName()) for cause in causes}
+    return kinds == {"org.apache.spark.SparkException"} and not any(conditions(error))
+
+
+def _causes(error: Any) -> list[Any]:
+    """Return an exception of the JVM and its causes, the first one last."""
+    found = []
+    while error is not None:
+        found.append(error)
+        error = error.getCause()
+    return found

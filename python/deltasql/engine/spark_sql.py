@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from deltasql.model.schema import DataType
 
-_PREFIX = "r_"
 # Spark's TIMESTAMP is what a session says it is; these two are not.
 _MOMENTS = {
     exp.DType.TIMESTAMPTZ: exp.DType.TIMESTAMPLTZ,
@@ -23,20 +22,23 @@ _MOMENTS = {
 
 def spark_query(
     query: exp.Query,
+    view_of: Callable[[str], str],
     relations: Collection[str],
     type_of: Callable[[str, str], DataType | None] | None = None,
     small: Collection[str] = (),
 ) -> str:
-    """Return the text of a query for `SparkSession.sql`, relations as its parameters.
+    """Return the text of a query for `SparkSession.sql`.
 
-    `type_of` tells the type of a relation's column. `small` relations are sent to every executor
-    when they are joined to others.
+    `view_of` returns the view that has the rows of a relation, `type_of` the type of a relation's
+    column. `small` relations are sent to every executor when they are joined to others.
 
     >>> from sqlglot import parse_one
-    >>> spark_query(parse_one("SELECT a.x, '{' FROM a, b AS c"), ["a", "b"])
-    "SELECT `a`.`x`, '{{' FROM {r_a} AS `a`, {r_b} AS `c`"
-    >>> spark_query(parse_one("SELECT a.x FROM a JOIN b ON a.x = b.x"), ["a", "b"], small=["b"])
-    'SELECT /*+ BROADCAST(`b`) */ `a`.`x` FROM {r_a} AS `a` JOIN {r_b} AS `b` ON `a`.`x` = `b`.`x`'
+    >>> query, views = parse_one("SELECT a.x FROM a, b AS c"), {"a": "v", "b": "g.w"}
+    >>> spark_query(query, views.get, views)
+    'SELECT `a`.`x` FROM `v` AS `a`, `g`.`w` AS `c`'
+    >>> query = parse_one("SELECT a.x FROM a JOIN b ON a.x = b.x")
+    >>> spark_query(query, views.get, views, small=["b"])
+    'SELECT /*+ BROADCAST(`b`) */ `a`.`x` FROM `v` AS `a` JOIN `g`.`w` AS `b` ON `a`.`x` = `b`.`x`'
     """
     tree = query.copy()
     if type_of is not None:
@@ -46,21 +48,17 @@ def spark_query(
             # Spark would bring all rows to one place for it.
             window.replace(exp.Anonymous(this="monotonically_increasing_id"))
     _send_small(tree, small)
-    stands: dict[str, str] = {}
     for table in list(tree.find_all(exp.Table)):
         if table.name not in relations or table.db:
             continue
-        mark = f"__deltasql_{len(stands)}__"
-        stands[f"`{mark}`"] = parameter(table.name)
         if not table.alias:
             table.set("alias", exp.TableAlias(this=table.this.copy()))
-        table.set("this", exp.to_identifier(mark, quoted=True))
+        view = exp.to_table(view_of(table.name))
+        table.set("this", view.this)
+        table.set("db", view.args.get("db"))
     for kind in tree.find_all(exp.DataType):
         kind.set("this", _MOMENTS.get(kind.this, kind.this))
-    text = tree.sql(dialect="spark", identify=True).replace("{", "{{").replace("}", "}}")
-    for mark, name in stands.items():
-        text = text.replace(mark, f"{{{name}}}")
-    return text
+    return tree.sql(dialect="spark", identify=True)
 
 
 def _name_casts(
@@ -94,8 +92,3 @@ def _send_small(tree: exp.Query, small: Collection[str]) -> None:
 def _numbers_in_no_order(window: exp.Window) -> bool:
     parts = ("partition_by", "order", "spec")
     return isinstance(window.this, exp.RowNumber) and not any(window.args.get(p) for p in parts)
-
-
-def parameter(relation: str) -> str:
-    """Return the name under which a relation is handed to `SparkSession.sql`."""
-    return f"{_PREFIX}{relation}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -21,9 +22,10 @@ from deltasql.engine.footer_stats import footer_statistics
 from deltasql.engine.parquet_options import ParquetOptions, parse_size
 from deltasql.engine.partitions import partition_folder
 from deltasql.engine.spark_columns import has_stand_in, partition_of, stored_frame
-from deltasql.engine.spark_s3 import reach
+from deltasql.engine.spark_isolation import WRITING, copy_session
+from deltasql.engine.spark_s3 import bucket_options
 from deltasql.engine.spark_schema import quoted, spark_path
-from deltasql.engine.spark_session import WRITING, settings, spark_errors
+from deltasql.engine.spark_session import spark_errors
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.actions import AddFile
 from deltasql.model.schema import column_mapping_mode
@@ -72,7 +74,6 @@ def write_files(
 
     `keys` are columns more than the table has: the rows of a file are sorted by them.
     """
-    reach(spark, plan.location, storage)
     folder = f"{plan.folder}{uuid.uuid4().hex[:12]}"
     plan.intend([f"{folder}/"])
     stored = stored_frame(frame, plan, keys)
@@ -82,10 +83,14 @@ def write_files(
     if keys:
         # Spark sorts by the folders, and leaves out a sort that does not begin with them.
         stored = stored.sortWithinPartitions(*map(quoted, partitions), *keys).drop(*keys)
-    options = {**_FIXED, **_parquet_options(plan, shape)}
+    reaching = bucket_options(spark, plan.location, storage)
+    options = {**_FIXED, **_parquet_options(plan, shape), **reaching}
     target = f"{spark_path(spark, root_address(plan.location))}/{folder}"
-    with spark_errors(f"write to {plan.location}"), settings(spark, WRITING):
-        writer = stored.write.mode("error").options(**options)
+    with (
+        spark_errors(f"write to {plan.location}"),
+        closing(copy_session(spark, WRITING)) as copy,
+    ):
+        writer = copy.bring(stored).write.mode("error").options(**options)
         (writer.partitionBy(*partitions) if partitions else writer).parquet(target)
     found, rest = _listed(plan, folder)
     files = [_Written.of(info, folder, plan) for info in found]

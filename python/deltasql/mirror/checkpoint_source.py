@@ -14,7 +14,7 @@ from deltasql.exceptions import VersionNotFoundError
 from deltasql.mirror.checkpoint_rows import REMOVES_PAGE
 from deltasql.model.clock import now_ms
 from deltasql.model.properties import TableProperties
-from deltasql.snapshot.files import from_arrow
+from deltasql.snapshot.files import read_files
 from deltasql.store.records import Head, domain_from_row, load_dv, txn_from_row
 
 if TYPE_CHECKING:
@@ -68,11 +68,14 @@ class CheckpointSource:
         at = {"table_id": self.table_id, "version": self.version}
         for first in range(1, end, FILES_PER_READ):
             span = {"first_file_id": first, "next_file_id": min(first + FILES_PER_READ, end)}
-            found = self.store.arrow("files_plain", **at, **span)
-            if pc.max(found["has_more"]).as_py():
-                found = from_arrow(self.store.arrow("files_all", **at, **span), "files_all")
-            elif found.num_rows:
-                found = _with_nothing_more(found.cast(_PLAIN))
+            if span["next_file_id"] - first < self.store.dialect.bulk_files:
+                found = read_files(self.store, "files_all", **at, **span)
+            else:
+                found = self.store.arrow("files_plain", **at, **span)
+                if pc.max(found["has_more"]).as_py():
+                    found = read_files(self.store, "files_all", **at, **span)
+                elif found.num_rows:
+                    found = _with_nothing_more(found.cast(_PLAIN))
             if found.num_rows:
                 yield found
 

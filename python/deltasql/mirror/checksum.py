@@ -22,8 +22,6 @@ from deltasql.store.records import Head, VersionRow, domain_from_row, txn_from_r
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deltasql.mirror.foreseen import Foreseen
-    from deltasql.mirror.log_files import CommitFile
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
@@ -56,18 +54,15 @@ def write_checksum(
     data: bytes | None = None,
     *,
     replaces_nothing: bool = False,
-    foreseen: Foreseen | None = None,
 ) -> Totals:
     """Write the checksum of a published version; `data` are the bytes of its commit file.
 
     `replaces_nothing` says that the commit adds no file which was there already; otherwise SQL
-    is asked. `foreseen` has the totals, and perhaps the file, where they were made before.
+    is asked.
     """
     key = (table.table_id, storage.location)
     before = _recall(store, key)
-    if foreseen is not None and foreseen.totals is not None:
-        totals = foreseen.totals
-    elif before is not None and before.version == version:
+    if before is not None and before.version == version:
         totals = before
     else:
         commit, added = _read(store, table, version, data or storage.read(commit_file(version)))
@@ -77,27 +72,12 @@ def write_checksum(
         if not replaces_nothing or commit.removes:
             ended = _ended(store, table, version)
         totals = before.after(commit, added, ended)
-    staged = None if foreseen is None else foreseen.checksum
-    if staged is None or not staged.put_if_absent():
-        name, text = checksum_file(version), totals.to_json()
-        # A new name costs less than a replacement; what is there may be of a rejected commit.
-        if not storage.put_if_absent(name, text):
-            storage.put(name, text)
+    name, text = checksum_file(version), totals.to_json()
+    # A new name costs less than a replacement; what is there may be of a rejected commit.
+    if not storage.put_if_absent(name, text):
+        storage.put(name, text)
     _remember(store, key, totals)
     return totals
-
-
-def foreseen_totals(
-    store: Store, table: TableRow, location: str, file: CommitFile
-) -> Totals | None:
-    """Return what a version adds up to if that takes no question to SQL, else None."""
-    before = _recall(store, (table.table_id, location))
-    if before is None or before.version != file.version - 1 or not file.replaces_nothing:
-        return None
-    if len(file.data) > LONGEST_PARSE:
-        return None
-    commit, added = _read(store, table, file.version, file.data)
-    return None if commit.removes else before.after(commit, added, (0, 0))
 
 
 def totals_at(store: Store, table: TableRow, version: int) -> Totals:

@@ -13,7 +13,6 @@ from deltasql.mirror.cleanup import clean_log
 
 if TYPE_CHECKING:
     from deltasql.config import Config
-    from deltasql.mirror.foreseen import Foreseen
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
@@ -43,7 +42,6 @@ def maintain(
     config: Config,
     data: bytes | None = None,
     replaces_nothing: bool = False,
-    foreseen: Foreseen | None = None,
     last: int | None = None,
     wish: PostCommit = DEFAULT,
     mends: bool = False,
@@ -52,20 +50,14 @@ def maintain(
 
     Every part of it is optional to Delta and can be done again: a reader does with the commit
     files alone. `data` are the bytes of the commit file, read if they are not given;
-    `replaces_nothing` and `foreseen` as in `write_checksum`. `last` is the end of a span that is
-    published in one go: of the checkpoints that are due in it, readers need only the newest.
+    `replaces_nothing` is as in `write_checksum`. `last` is the end of a span that is published in
+    one go: of the checkpoints that are due in it, readers need only the newest.
     `wish` is what the commit itself asks for. `mends` also looks whether what was to be written
     for versions before was.
     """
     try:
         totals = write_checksum(
-            store,
-            table,
-            storage,
-            version,
-            data,
-            replaces_nothing=replaces_nothing,
-            foreseen=foreseen,
+            store, table, storage, version, data, replaces_nothing=replaces_nothing
         )
         configuration = totals.facts.configuration
         is_wanted = wish.create_checkpoint and is_due(

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Protocol
 from deltasql import telemetry
 from deltasql.exceptions import MirrorDivergedError, TxnLogError
 from deltasql.mirror import status
-from deltasql.mirror.foreseen import Foreseen, foresee
 from deltasql.mirror.log_files import (
     CommitFile,
     commit_files_between,
@@ -100,25 +99,19 @@ class Publisher:
         version: int,
         commit: Commit | None = None,
         *,
-        foreseen: Foreseen | None = None,
-        further: int | None = None,
         wishes: Mapping[int, PostCommit] = NO_WISHES,
     ) -> Reached:
         """Publish a table up to this version at every target; never raises what can be repeated.
 
-        `wishes` say for versions what is to be done after them, where it is not the usual.
-        `foreseen` is what `foresee` made of the commit, `further` how many targets there were
-        beside the table's own log.
+        `commit` is that version, where it is in memory. `wishes` say for versions what is to be
+        done after them, where it is not the usual.
         """
-        if foreseen is not None:
-            file: CommitFile | None = foreseen.file
-        else:
-            file = None if commit is None else self._encoded(commit)
+        file = None if commit is None else self._encoded(commit)
         failure: BaseException | None = None
         others_wait: int | None = None
         with telemetry.span("publish", table=table.full_name), telemetry.timed("mirror_latency_ms"):
             try:
-                others_wait = self._publish_next(table, version, file, wishes, foreseen, further)
+                others_wait = self._publish_next(table, version, file, wishes)
             except self.failures as error:
                 failure = error
             if others_wait == 0:
@@ -177,8 +170,6 @@ class Publisher:
         version: int,
         file: CommitFile | None,
         wishes: Mapping[int, PostCommit],
-        foreseen: Foreseen | None,
-        further: int | None,
     ) -> int | None:
         """Publish a commit from memory; returns how many other targets there are.
 
@@ -195,45 +186,18 @@ class Publisher:
             elif mark.written < version - 1:
                 return None
             else:
-                staged = None if foreseen is None else foreseen.commit
-                is_new = put_commit(storage, table, file, staged)
+                is_new = put_commit(storage, table, file)
                 mark.written = version
         if is_new:
-            self._maintain(table, storage, file, wishes, foreseen=foreseen)
+            self._maintain(table, storage, file, wishes)
         with lock:
-            if mark.recorded < version and further == 0 and self._hand_over_record(table, mark):
-                mark.recorded, mark.further_targets = mark.written, 0
-            elif mark.recorded < version:
+            if mark.recorded < version:
                 further = self._record(table, OWN, mark.recorded, mark.written)
                 if further is None:
                     self._marks.pop(table.table_id, None)
                     return None
                 mark.recorded, mark.further_targets = mark.written, further
         return mark.further_targets
-
-    def _hand_over_record(self, table: TableRow, mark: _Mark) -> bool:
-        """Leave it to the server to note what is published: nobody needs its answer now."""
-
-        def told(moved: bool) -> None:
-            # By now others may have published, taken versions back, or shut the target: ask SQL.
-            if not moved and self._marks.get(table.table_id) is mark:
-                self._marks.pop(table.table_id, None)
-
-        is_sent = status.hand_over_published(
-            self._store, table.table_id, after=mark.recorded, last=mark.written, told=told
-        )
-        if is_sent:
-            reached("recorded")
-        return is_sent
-
-    def foresee(self, commit: Commit) -> Foreseen | None:
-        """Make the files of a commit that is being ratified; never fails, never asks SQL."""
-        with suppress(Exception):
-            file = self._encoded(commit)
-            if file is not None:
-                storage = self._storage(commit.table.location)
-                return foresee(self._store, commit.table, storage, file)
-        return None
 
     def _encoded(self, commit: Commit) -> CommitFile | None:
         try:
@@ -350,7 +314,6 @@ class Publisher:
         file: CommitFile,
         wishes: Mapping[int, PostCommit],
         last: int | None = None,
-        foreseen: Foreseen | None = None,
     ) -> None:
         key = (table.table_id, storage.location)
         # A process that publishes a span does not know how the one before it ended.
@@ -363,7 +326,6 @@ class Publisher:
             config=self._config,
             data=file.data,
             replaces_nothing=file.replaces_nothing,
-            foreseen=foreseen,
             last=last,
             wish=wishes.get(file.version, DEFAULT),
             mends=mends,

@@ -12,22 +12,14 @@ from deltasql.phases import reached
 if TYPE_CHECKING:
     from deltasql.mirror.log_files import CommitFile
     from deltasql.storage import Storage
-    from deltasql.storage.base import StagedFile
     from deltasql.store.records import TableRow
 
 
-def put_commit(
-    storage: Storage, table: TableRow, file: CommitFile, staged: StagedFile | None = None
-) -> bool:
-    """Put one commit file; False when it is there with these bytes, an error with other ones.
-
-    `staged` is that file, if it lacks nothing but its name.
-    """
+def put_commit(storage: Storage, table: TableRow, file: CommitFile) -> bool:
+    """Put one commit file; False when it is there with these bytes, an error with other ones."""
     name = commit_file(file.version)
     reached("publishing")
-    is_new = None if staged is None else staged.put_if_absent()
-    if is_new is None:
-        is_new = storage.put_if_absent(name, file.data)
+    is_new = storage.put_if_absent(name, file.data)
     found = file.data if is_new else storage.read(name)
     if found != file.data and _is_torn(found, file.data):
         # A power loss left the name without all of its content: nobody else's commit is lost.

@@ -24,7 +24,6 @@ from deltasql.mirror.targets import (
 from deltasql.model.clock import from_ms, now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
 
     from deltasql.config import MirrorSettings
@@ -135,7 +134,14 @@ def record_published(
 
     None when nothing was moved: another process did it, took versions back, or shut the target.
     """
-    params = _published(table_id, target, after, first, last)
+    params: dict[str, Any] = {
+        "table_id": table_id,
+        "target": target,
+        "after": after,
+        "first": first,
+        "last": last,
+        "now_ms": now_ms(),
+    }
     if store.dialect.name == "postgres":
         rows = store.query("record_published", **params)
     else:
@@ -144,31 +150,6 @@ def record_published(
             if rows:
                 session.execute("complete_versions", **params)
     return rows[0][0] if rows else None
-
-
-def hand_over_published(
-    store: Store, table_id: int, *, after: int, last: int, told: Callable[[bool], None]
-) -> bool:
-    """Let a server note what is in a table's own log; `told` later learns whether it did so.
-
-    False where that is not to be had.
-    """
-    return store.dialect.hand_over(
-        "record_published",
-        told=lambda rows: told(bool(rows)),
-        **_published(table_id, OWN, after, after + 1, last),
-    )
-
-
-def _published(table_id: int, target: str, after: int, first: int, last: int) -> dict[str, Any]:
-    return {
-        "table_id": table_id,
-        "target": target,
-        "after": after,
-        "first": first,
-        "last": last,
-        "now_ms": now_ms(),
-    }
 
 
 def record_failure(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import sqlglot
@@ -30,6 +31,8 @@ from deltasql.model.pruning import Compiler, column_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from sqlglot.dialects.dialect import Dialect
 
     from deltasql.model.literals import Node
     from deltasql.model.schema import LeafColumn, StructType
@@ -192,12 +195,25 @@ def _resolve(
     )
 
 
+def parse_expression(text: str, dialect: type[Dialect]) -> exp.Expr:
+    """Parse one SQL expression; a text that was parsed before is only copied.
+
+    An operation asks for one text several times: to find files, to find rows, for the history.
+    """
+    return _parsed(text, dialect).copy()
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str, dialect: type[Dialect]) -> exp.Expr:
+    return sqlglot.parse_one(text, read=dialect, into=exp.Condition)
+
+
 def _parse(text: str, schema: StructType) -> exp.Expr:
     parsed, failed = None, None
     # A backslash may be a letter or an escape.
     for dialect in (DataFusionDialect, PredicateDialect):
         try:
-            parsed = sqlglot.parse_one(text, read=dialect, into=exp.Condition)
+            parsed = parse_expression(text, dialect)
             break
         except SqlglotError as error:
             failed = failed or error
@@ -228,17 +244,17 @@ def _double_quoted_text(node: exp.Expr, text: str, schema: StructType) -> exp.Ex
 
 
 def parser_message(text: str, error: SqlglotError) -> str:
-    """Say where a text stops to be SQL, in deltalake's words.
+    """Say where a text stops being SQL.
 
     >>> try:
     ...     sqlglot.parse_one("id >", read=PredicateDialect)
     ... except SqlglotError as error:
     ...     parser_message("id >", error)
-    "sql parser error: Expected: an expression, found: EOF in 'id >', line 1 column 4"
+    "sql parser error: Expected: an expression, found: EOF after > in 'id >', line 1 column 4"
     """
     first = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
-    is_token = "Unexpected token" in first.get("description", "")
-    found = first["highlight"] if is_token or first.get("end_context", "").strip() else "EOF"
+    last = first.get("highlight", "")
+    found = last if first.get("end_context", "").strip() else f"EOF after {last}" if last else "EOF"
     at = f", line {first['line']} column {first['col']}" if first.get("line") else ""
     return f"sql parser error: Expected: an expression, found: {found} in {text!r}{at}"
 

@@ -18,6 +18,7 @@ import difflib
 import json
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltasql.exceptions import TxnLogSchemaError
@@ -119,6 +120,12 @@ class StructType:
                 help='Wrap the columns in {"type":"struct","fields":[…]}.',
             )
         return parsed
+
+
+@lru_cache(maxsize=64)
+def schema_of(text: str) -> StructType:
+    """Parse a `schemaString`; the schema of a table is asked for in every step of an operation."""
+    return StructType.from_json(text)
 
 
 DataType: TypeAlias = "str | StructType | ArrayType | MapType"

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.engine.base import CHANGE_TYPE
-from deltasql.operations.change_data import change_type, keeps_change_data, write_change_data
+from deltasql.operations.change_data import change_type, write_change_data
 from deltasql.operations.checks import checked, rules_of
-from deltasql.operations.sql_types import column, identifier
+from deltasql.operations.queries import alias, case, equal, select, union
+from deltasql.operations.sql_types import column
 
 if TYPE_CHECKING:
     from deltasql.engine.base import Relation, WriteOptions
@@ -25,7 +26,7 @@ COPIED, UPDATED, DELETED, INSERTED = range(4)
 
 def action_of(number: int) -> exp.Expr:
     """Return an action as it is in the column ACTION."""
-    return exp.Literal.number(number)
+    return exp.Literal(this=str(number), is_string=False)
 
 
 def has_action(*numbers: int, relation: str | None = None) -> exp.Expr:
@@ -40,8 +41,7 @@ def checked_rows(target: Target, rows: Relation) -> Relation:
     if not rules_of(target):
         return rows
     kept = target.engine.keep(rows)
-    names = [column(name) for name in target.schema.names]
-    new = exp.select(*names).from_(exp.to_table("r")).where(has_action(UPDATED, INSERTED))
+    new = select(*_columns(target), source="r", where=has_action(UPDATED, INSERTED))
     checked(target, target.engine.query(new, r=kept))
     return kept
 
@@ -49,43 +49,48 @@ def checked_rows(target: Target, rows: Relation) -> Relation:
 def write_new_rows(target: Target, rows: Relation, options: WriteOptions | None) -> list[AddFile]:
     """Write rows that are all new; change data tells of them only where it tells of others."""
     final = checked_rows(target, rows)
-    names = [column(name) for name in target.schema.names]
-    query = exp.select(*names).from_(exp.to_table("r"))
+    query = select(*_columns(target), source="r")
     added = target.engine.write(target.engine.query(query, r=final), target.plan(options))
     if target.staged.cdc:
-        told = exp.select(*names, change_type("insert")).from_(exp.to_table("r"))
+        told = select(*_columns(target), change_type("insert"), source="r")
         write_change_data(target, target.engine.query(told, r=final), options)
     return added
 
 
 def write_changed_rows(
-    target: Target, before: Relation, after: Relation, options: WriteOptions | None
+    target: Target, before: Relation | None, after: Relation, options: WriteOptions | None
 ) -> list[AddFile]:
-    """Write what is left, and the change data of a table that keeps it."""
+    """Write what is left, and the change data of a table that keeps it, which needs `before`."""
     engine = target.engine
-    names = [column(name) for name in target.schema.names]
-    left = exp.select(*names).from_(exp.to_table("r")).where(exp.not_(has_action(DELETED)))
-    if not keeps_change_data(target):
+    left = select(*_columns(target), source="r", where=exp.Not(this=has_action(DELETED)))
+    if before is None:
         return engine.write(engine.query(left, r=after), target.plan(options))
     final = engine.keep(after)
     added = engine.write(engine.query(left, r=final), target.plan(options))
-    old = exp.select(*names, _kind({UPDATED: "update_preimage", DELETED: "delete"})).from_(
-        exp.to_table("b")
+    old = select(
+        *_columns(target),
+        _kind({UPDATED: "update_preimage", DELETED: "delete"}),
+        source="b",
+        where=has_action(UPDATED, DELETED),
     )
-    new = exp.select(*names, _kind({UPDATED: "update_postimage", INSERTED: "insert"})).from_(
-        exp.to_table("a")
+    new = select(
+        *_columns(target),
+        _kind({UPDATED: "update_postimage", INSERTED: "insert"}),
+        source="a",
+        where=has_action(UPDATED, INSERTED),
     )
-    changes = exp.union(
-        old.where(has_action(UPDATED, DELETED)),
-        new.where(has_action(UPDATED, INSERTED)),
-        distinct=False,
-    )
+    changes = union(old, new)
     write_change_data(target, engine.query(changes, b=before, a=final), options)
     return added
 
 
 def _kind(kinds: dict[int, str]) -> exp.Expr:
-    case = exp.case(column(ACTION))
-    for number, kind in kinds.items():
-        case = case.when(action_of(number), exp.Literal.string(kind))
-    return exp.alias_(case, identifier(CHANGE_TYPE))
+    named = [
+        (equal(column(ACTION), action_of(number)), exp.Literal.string(kind))
+        for number, kind in kinds.items()
+    ]
+    return alias(case(named), CHANGE_TYPE)
+
+
+def _columns(target: Target) -> list[exp.Column]:
+    return [column(name) for name in target.schema.names]

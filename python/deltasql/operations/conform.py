@@ -13,10 +13,25 @@ from deltasql.exceptions.prefixes import ARROW_ERROR
 from deltasql.model.schema import StructType, type_name
 from deltasql.model.schema_convert import schema_to_arrow
 from deltasql.model.schema_rules import validate_schema
-from deltasql.operations.arrow_words import arrow_name, failed_cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+
+_NAMES = {
+    "bool": "Boolean",
+    "float": "Float32",
+    "halffloat": "Float16",
+    "double": "Float64",
+    "string": "Utf8",
+    "large_string": "LargeUtf8",
+    "string_view": "Utf8View",
+    "binary": "Binary",
+    "large_binary": "LargeBinary",
+    "binary_view": "BinaryView",
+    "date32[day]": "Date32",
+    "date64[ms]": "Date64",
+    "null": "Null",
+}
 
 
 @lru_cache(maxsize=256)
@@ -98,24 +113,40 @@ def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         raise _mismatch(name, column.type, wanted) from error
     except pa.ArrowInvalid as error:
         raise TxnLogSchemaError(
-            failed_cast(_first_failure(column, wanted) or error, wanted),
+            f"Cast error: {_failed_cast(column, wanted)}",
             column=name,
             prefix=ARROW_ERROR,
             help=f"Column {name!r} is {wanted}: cast or clean the values before writing.",
         ) from error
 
 
-def _first_failure(column: pa.Array, wanted: pa.DataType) -> pa.ArrowInvalid | None:
-    """Return the error of the first value that cannot be cast; Arrow tells of the last one."""
-    good, bad, found = 0, len(column), None
+def _failed_cast(column: pa.Array, wanted: pa.DataType) -> str:
+    """Say which value is the first that cannot be cast; Arrow's own message names the last one."""
+    good, bad = 0, len(column)
     while bad - good > 1:
         middle = (good + bad) // 2
         try:
-            _cast(column.slice(good, middle - good), wanted)
+            _cast(_part(column, good, middle), wanted)
             good = middle
-        except pa.ArrowInvalid as error:
-            bad, found = middle, error
-    return found
+        except pa.ArrowInvalid:
+            bad = middle
+    try:
+        value = column[good].as_py()
+    except (OverflowError, ValueError):  # a moment that Python's calendar does not have
+        value = column[good].value
+    if isinstance(value, str):
+        return f"Cannot cast string {value!r} to value of {arrow_name(wanted)} type"
+    shown = "NaN" if value != value else value
+    return f"Can't cast value {shown} to type {arrow_name(wanted)}"
+
+
+def _part(column: pa.Array, start: int, end: int) -> pa.Array:
+    types = pa.types
+    views = types.is_list_view(column.type) or types.is_large_list_view(column.type)
+    if types.is_nested(column.type) and not views:
+        # Arrow casts all values of a sliced list, also those outside of the slice.
+        return column.take(pa.array(range(start, end)))
+    return column.slice(start, end - start)
 
 
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -204,6 +235,32 @@ def _mismatch(name: str, given: pa.DataType, wanted: pa.DataType) -> TxnLogSchem
         column=name,
         help="Cast the data to the table's type before writing.",
     )
+
+
+def arrow_name(kind: pa.DataType) -> str:
+    """Return the name that a type has in deltalake's messages.
+
+    >>> arrow_name(pa.struct([("a", pa.int64()), pa.field("b", pa.string(), nullable=False)]))
+    'Struct("a": Int64, "b": non-null Utf8)'
+    """
+    types = pa.types
+    if types.is_integer(kind):
+        return str(kind).replace("uint", "UInt").replace("int", "Int")
+    if types.is_decimal(kind):
+        return f"Decimal{kind.bit_width}({kind.precision}, {kind.scale})"
+    if types.is_timestamp(kind):
+        zone = "" if kind.tz is None else f', "{kind.tz}"'
+        return f"Timestamp({kind.unit.replace('u', 'µ')}{zone})"
+    if types.is_struct(kind):
+        members = (f'"{field.name}": {_member(field)}' for field in kind)
+        return f"Struct({', '.join(members)})"
+    if types.is_list(kind):
+        return f"List({_member(kind.value_field)})"
+    return _NAMES.get(str(kind), str(kind))
+
+
+def _member(field: pa.Field) -> str:
+    return arrow_name(field.type) if field.nullable else f"non-null {arrow_name(field.type)}"
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
-from deltasql.engine.changes import rows_by_file
 from deltasql.operations.change_data import (
     change_type,
     keeps_change_data,
@@ -16,7 +13,7 @@ from deltasql.operations.change_data import (
 from deltasql.operations.expressions import Flavour, Scope, parse_condition
 from deltasql.operations.info import tell
 from deltasql.operations.normal_form import normal
-from deltasql.operations.revision import dropped_rows, revised_files
+from deltasql.operations.queries import select
 from deltasql.operations.sql_types import column, is_not_true
 from deltasql.operations.target import names_table
 from deltasql.operations.touched import (
@@ -25,12 +22,14 @@ from deltasql.operations.touched import (
     counted_rows,
     file_rows,
     in_partitions,
+    rows_by_file,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from sqlglot import exp
 
-    from deltasql.engine.base import Relation, WriteOptions, WritePlan
+    from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.target import Target
 
@@ -100,14 +99,8 @@ def _remove_rows(
     metrics: dict[str, int],
     clock: Stopwatch,
 ) -> None:
-    engine, plan = target.engine, target.plan(options)
-    live = target.live(files)
-    scan = engine.scan(live, positions=True)
-    dropped: Relation | None = None
-    if engine.revises(live, plan):
-        dropped, matched = dropped_rows(target, scan, condition)
-    else:
-        matched = rows_by_file(engine, scan, condition)
+    scan = target.engine.scan(target.live(files), positions=True)
+    matched = rows_by_file(target.engine, scan, condition)
     touched = chosen(files, matched)
     deleted = [matched[place] for place in sorted(matched)]
     metrics["scan_time_ms"] = clock.lap_ms()
@@ -116,16 +109,7 @@ def _remove_rows(
     rows = counted_rows(target, touched)
     partly = [place for place, count in enumerate(deleted) if count < rows[place]]
     if partly:
-        added: list[AddFile] = []
-        rest = partly
-        if dropped is not None:
-            places = sorted(matched)
-            added, left = revised_files(
-                target, chosen(touched, partly), [places[n] for n in partly], dropped, plan
-            )
-            rest = [partly[number] for number in left]
-        if rest:
-            added += _written_anew(target, chosen(touched, rest), condition, plan)
+        added = _written_anew(target, chosen(touched, partly), condition, options)
         if keeps_change_data(target):
             _tell_changes(target, touched, condition, options)
         target.add(added)
@@ -140,18 +124,18 @@ def _remove_rows(
 
 
 def _written_anew(
-    target: Target, files: pa.Table, condition: exp.Expr, plan: WritePlan
+    target: Target, files: pa.Table, condition: exp.Expr, options: WriteOptions | None
 ) -> list[AddFile]:
     engine = target.engine
     columns = [column(name, "t") for name in target.schema.names]
-    kept = exp.select(*columns).from_(exp.to_table("t")).where(is_not_true(condition))
-    return engine.write(engine.query(kept, t=engine.scan(target.live(files))), plan)
+    kept = select(*columns, source="t", where=is_not_true(condition))
+    return engine.write(engine.query(kept, t=engine.scan(target.live(files))), target.plan(options))
 
 
 def _tell_changes(
     target: Target, touched: pa.Table, condition: exp.Expr, options: WriteOptions | None
 ) -> None:
     columns = [column(name, "t") for name in target.schema.names]
-    gone = exp.select(*columns, change_type("delete")).from_(exp.to_table("t")).where(condition)
+    gone = select(*columns, change_type("delete"), source="t", where=condition.copy())
     scan = target.engine.scan(target.live(touched))
     write_change_data(target, target.engine.query(gone, t=scan), options)

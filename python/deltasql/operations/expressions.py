@@ -12,14 +12,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import AMBIGUOUS_ERROR, FIELD_ERROR, PARSER_ERROR, PLANNING_ERROR
-from deltasql.model.predicate import DataFusionDialect, PredicateDialect, parser_message
+from deltasql.model.predicate import (
+    DataFusionDialect,
+    PredicateDialect,
+    parse_expression,
+    parser_message,
+)
 from deltasql.model.pruning import column_path
 from deltasql.model.schema import DataType, LeafColumn, StructType, nearest, resolve_column
 from deltasql.operations.datafusion_words import (
@@ -123,7 +127,12 @@ def scalar(
         raise TxnLogSchemaError(
             f"the expression {text!r} has a query in it", help="Join before, or list the values."
         )
-    return _meaning(_with_types(_resolve(parsed, within, text)), flavour)
+    resolved = _resolve(parsed, within, text)
+    kind = resolved.meta.get("delta_type")
+    if isinstance(resolved, exp.Column) and kind is not None:  # as every value of UPDATE SET * is
+        resolved.type = sql_type(kind)
+        return resolved
+    return _meaning(_with_types(resolved), flavour)
 
 
 def parse_condition(
@@ -152,21 +161,13 @@ def parse_condition(
 def parse(text: str, *, escapes: bool = False) -> exp.Expr:
     """Parse one SQL expression, whatever its columns are; `escapes` are those by backslashes."""
     try:
-        statements = sqlglot.parse(text, read=PredicateDialect if escapes else DataFusionDialect)
+        return parse_expression(text, PredicateDialect if escapes else DataFusionDialect)
     except SqlglotError as error:
         raise TxnLogSchemaError(
             parser_message(text, error),
             prefix=PARSER_ERROR,
             help="Write one SQL expression such as: amount * 2, or: day >= '2024-05-01'.",
         ) from error
-    parsed = statements[0] if len(statements) == 1 else None
-    if parsed is None or isinstance(parsed, exp.Alias | exp.DDL | exp.DML | exp.Command):
-        raise TxnLogSchemaError(
-            f"sql parser error: Expected: an expression, found: {text or 'EOF'}",
-            prefix=PARSER_ERROR,
-            help="Write one SQL expression, without AS, statements or semicolons.",
-        )
-    return parsed
 
 
 def assigned_column(name: str, scope: Scope) -> LeafColumn | None:
@@ -321,6 +322,6 @@ def _escape(like: exp.Expr) -> None:
 
 def _path_of(name: str) -> list[str]:
     try:
-        return column_path(sqlglot.parse_one(name, read=PredicateDialect)) or [name]
+        return column_path(parse_expression(name, PredicateDialect)) or [name]
     except SqlglotError:
         return [name]

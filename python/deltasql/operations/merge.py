@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.engine.base import FILE, ROW
-from deltasql.engine.memory import give_back_memory
 from deltasql.exceptions import MergeAmbiguityError
 from deltasql.exceptions.prefixes import MERGE_ERROR
 from deltasql.operations.info import tell
@@ -30,6 +29,7 @@ from deltasql.operations.merge_rows import (
     matches,
 )
 from deltasql.operations.merge_write import MergeResult
+from deltasql.operations.queries import number, select, subquery
 from deltasql.operations.sql_types import column
 from deltasql.operations.target import names_table
 from deltasql.operations.touched import Stopwatch, chosen, counted_rows
@@ -80,7 +80,6 @@ def stage_merge(
 ) -> dict[str, int]:
     """Stage a merge and return deltalake's metrics."""
     clock, metrics = Stopwatch(), _Metrics()
-    give_back_memory()  # what it took to load libraries, and what the program freed
     evolved = spec.merge_schema and evolve_schema(target, source_schema, spec)
     plan = resolve_merge(target.schema, source_schema, spec)
     work = _Merge(target, plan, spec, target.engine.numbered(source, NUMBER), metrics, options)
@@ -148,28 +147,28 @@ class _Merge:
     def _pairs(self, scan: Relation) -> Relation:
         plan = self.plan
         if not plan.matched and not plan.not_matched_by_source:
-            return matched_sources(self.engine, plan, scan, self.source)
-        only_changes = not plan.not_matched and not plan.not_matched_by_source
-        return matches(self.engine, plan, scan, self.source, only_changes=only_changes)
+            query = matched_sources(plan)
+        else:
+            only_changes = not plan.not_matched and not plan.not_matched_by_source
+            query = matches(plan, only_changes=only_changes)
+        return self.engine.keep(self.engine.query(query, t=scan, s=self.source))
 
     def _decide(self, files: pa.Table, scan: Relation, pairs: Relation) -> list[int]:
         """Count what happens to the rows of each file; return the places of those that change."""
-        plan, metrics = self.plan, self.metrics
+        plan, metrics, engine = self.plan, self.metrics, self.engine
         if not plan.matched and not plan.not_matched_by_source:
             return []
-        decided = decisions(self.engine, pairs)
-        if not plan.wants_every_pair:
-            decided = self.engine.keep(decided)
-        counts = by_file(self.engine, decided)
+        counts = self._counted(decisions(), m=pairs)
         several = any(most > 1 for *_, most in counts)
         if several and not self.spec.deletes_whatever_matches:
-            raise self._ambiguous(files, decided)
-        if plan.wants_every_pair:  # then those of one pair each are the pairs themselves
-            decided = self.engine.keep(decided) if several else pairs
-        self.decided = decided
+            raise self._ambiguous(files, pairs)
+        # If each row has one pair and each pair a clause, the pairs are the decisions.
+        if plan.wants_every_pair and not several:
+            self.decided = pairs
+        else:
+            self.decided = engine.keep(engine.query(decisions(), m=pairs))
         if plan.not_matched_by_source:
-            alone = left_alone(self.engine, plan.not_matched_by_source, scan, decided)
-            counts += by_file(self.engine, alone)
+            counts += self._counted(left_alone(plan.not_matched_by_source), t=scan, d=self.decided)
         by_branch: Counter[int] = Counter()
         for _, branch, rows, _ in counts:
             by_branch[branch] += rows
@@ -177,6 +176,11 @@ class _Merge:
         metrics.num_target_rows_updated = sum(by_branch[number] for number in updates)
         metrics.num_target_rows_deleted = sum(by_branch[number] for number in deletes)
         return sorted({file for file, *_ in counts})
+
+    def _counted(self, rows: exp.Select, **relations: Relation) -> list[tuple[int, int, int, int]]:
+        """Count rows by file and clause: (file, clause, rows, most source rows for one)."""
+        found = self.engine.collect(self.engine.query(by_file(rows), **relations))
+        return list(zip(*(found.column(place).to_pylist() for place in range(4)), strict=True))
 
     def _count_output(self, touched: pa.Table, added: list[AddFile]) -> None:
         metrics = self.metrics
@@ -191,10 +195,16 @@ class _Merge:
         kept = metrics.num_target_rows_copied + metrics.num_target_rows_updated
         metrics.num_target_rows_inserted = metrics.num_output_rows - kept
 
-    def _ambiguous(self, files: pa.Table, decided: Relation) -> MergeAmbiguityError:
-        query = exp.select(column(FILE), column(ROW)).from_(exp.to_table("d")).limit(1)
-        several = exp.GT(this=column(MATCHES), expression=exp.Literal.number(1))
-        found = self.engine.collect(self.engine.query(query.where(several), d=decided))
+    def _ambiguous(self, files: pa.Table, pairs: Relation) -> MergeAmbiguityError:
+        several = exp.GT(this=column(MATCHES), expression=number(1))
+        query = select(
+            column(FILE),
+            column(ROW),
+            source=subquery(decisions(), "d"),
+            where=several,
+            limit=1,
+        )
+        found = self.engine.collect(self.engine.query(query, m=pairs))
         path = files["path"][found[FILE][0].as_py()].as_py()
         row = found[ROW][0].as_py()
         return MergeAmbiguityError(

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from deltasql.model.filters import filters_to_condition
-from deltasql.model.predicate import DataFusionDialect
 from deltasql.model.schema import decimal_type
 from deltasql.operations.expressions import columns_of, conjuncts
 from deltasql.operations.merge_plan import SOURCE, TARGET, MergePlan
-from deltasql.operations.sql_types import identifier
+from deltasql.operations.queries import alias, all_of, count_rows, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,12 +44,13 @@ class SourceFacts:
 def source_facts(engine: Engine, plan: MergePlan, source: Relation) -> SourceFacts:
     """Look at the rows of the source once."""
     keys = list(_keys(plan.on))
-    query = exp.select(exp.alias_(exp.Count(this=exp.Star()), identifier("rows")))
-    for place, key in enumerate(keys):
-        for name, bound in (("low", exp.Min), ("high", exp.Max)):
-            value = bound(this=key.value.copy())
-            query = query.select(exp.alias_(value, identifier(f"{name}{place}")))
-    [found] = engine.collect(engine.query(query.from_(exp.to_table(SOURCE)), s=source)).to_pylist()
+    bounds = [
+        alias(bound(this=key.value.copy()), f"{name}{place}")
+        for place, key in enumerate(keys)
+        for name, bound in (("low", exp.Min), ("high", exp.Max))
+    ]
+    query = select(alias(count_rows(), "rows"), *bounds, source=SOURCE)
+    [found] = engine.collect(engine.query(query, s=source)).to_pylist()
     ranges = [(key, found[f"low{n}"], found[f"high{n}"]) for n, key in enumerate(keys)]
     return SourceFacts(found["rows"], ranges)
 
@@ -67,7 +67,7 @@ def matching_predicate(
     conditions += _key_conditions(target, source, facts)
     if not conditions:
         return None
-    return target.predicate(exp.and_(*conditions).sql(dialect=DataFusionDialect))
+    return target.predicate(all_of(*conditions))
 
 
 def _key_conditions(target: Target, source: Relation, facts: SourceFacts) -> Iterator[exp.Expr]:
@@ -84,8 +84,9 @@ def _key_conditions(target: Target, source: Relation, facts: SourceFacts) -> Ite
 
 
 def _distinct(target: Target, key: _Key, source: Relation) -> list[Any] | None:
-    query = exp.select(exp.alias_(key.value.copy(), identifier("value"))).distinct()
-    query = query.from_(exp.to_table(SOURCE)).limit(_LISTED + 1)
+    query = select(
+        alias(key.value.copy(), "value"), source=SOURCE, distinct=True, limit=_LISTED + 1
+    )
     found = target.engine.collect(target.engine.query(query, s=source))["value"].to_pylist()
     return None if len(found) > _LISTED else [value for value in found if value is not None]
 

@@ -8,31 +8,24 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
-from sqlglot import exp
-
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import AMBIGUOUS_ERROR
 from deltasql.model.column_mapping import with_new_columns_mapped
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema import StructField, StructType
 from deltasql.operations.assignments import Assignments, assignments
-from deltasql.operations.expressions import (
-    Flavour,
-    Scope,
-    conjuncts,
-    parse_condition,
-    set_name,
-)
+from deltasql.operations.expressions import Flavour, Scope, parse_condition, set_name
 from deltasql.operations.normal_form import normal, normal_part
 from deltasql.operations.schema_merge import merge_schemas
 
 if TYPE_CHECKING:
+    from sqlglot import exp
+
     from deltasql.operations.target import Target
 
 TARGET, SOURCE = "t", "s"
 """The two sides in every query of a merge."""
 Kind = Literal["update", "delete", "insert"]
-_EXACT = {"byte", "short", "integer", "long", "string", "date", "timestamp", "timestamp_ntz"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,28 +105,10 @@ class MergePlan:
         every = (*self.matched, *self.not_matched, *self.not_matched_by_source)
         return {branch.number for branch in every if branch.kind == kind}
 
-    def changed_columns(self) -> set[str]:
-        """Return the columns that clauses for rows that match set."""
-        return {path[0] for branch in self.matched for path in branch.assigned}
-
     @property
     def wants_every_pair(self) -> bool:
         """Whether a clause applies to each pair of rows that match."""
         return any(branch.condition is None for branch in self.matched)
-
-    def copied_keys(self, branch: Branch) -> set[str]:
-        """Return the columns that get the very value by which their row was found."""
-        found = set()
-        for part in conjuncts(self.on):
-            if isinstance(part, exp.EQ):
-                for mine, other in ((part.this, part.expression), (part.expression, part.this)):
-                    column, value = mine.unnest(), other.unnest()
-                    if not isinstance(column, exp.Column) or column.table != TARGET:
-                        continue
-                    set_to = branch.assigned.get((column.name,))
-                    if set_to is not None and set_to.value == value and _are_alike(column, value):
-                        found.add(column.name)
-        return found
 
 
 def evolve_schema(target: Target, source: StructType, spec: MergeSpec) -> bool:
@@ -206,12 +181,6 @@ def _aliases(spec: MergeSpec) -> dict[str, str]:
             help="Give source and target an alias each.",
         )
     return {spec.target_alias or "target": TARGET, spec.source_alias or "source": SOURCE}
-
-
-def _are_alike(one: exp.Expr, other: exp.Expr) -> bool:
-    """Tell whether two values that are equal are the same in each bit."""
-    kind = one.meta.get("delta_type")
-    return kind == other.meta.get("delta_type") and isinstance(kind, str) and kind in _EXACT
 
 
 def _listed(clauses: Sequence[Clause], escapes: bool) -> str:

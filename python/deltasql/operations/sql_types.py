@@ -135,7 +135,9 @@ def conformed(
             made = conformed(inner, kind, member.type, safe=safe)
             members.append(exp.PropertyEQ(this=identifier(member.name), expression=made))
         missing = exp.Is(this=value.copy(), expression=exp.null())
-        return exp.case().when(missing, exp.null()).else_(exp.Struct(expressions=members))
+        return exp.Case(
+            ifs=[exp.If(this=missing, true=exp.null())], default=exp.Struct(expressions=members)
+        )
     if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
         if sql_type(given) != sql_type(wanted):
             item = exp.to_identifier("item")
@@ -162,7 +164,7 @@ def in_utc(text: str) -> str | None:
 
 def identifier(name: str) -> exp.Identifier:
     """Return a name that is taken as it is written."""
-    return exp.to_identifier(name, quoted=True)
+    return exp.Identifier(this=name, quoted=True)
 
 
 def column(name: str, relation: str | None = None) -> exp.Column:
@@ -171,7 +173,9 @@ def column(name: str, relation: str | None = None) -> exp.Column:
     >>> column("the id", "t").sql(dialect="spark")
     '`t`.`the id`'
     """
-    return exp.column(identifier(name), table=None if relation is None else identifier(relation))
+    if relation is None:
+        return exp.Column(this=identifier(name))
+    return exp.Column(this=identifier(name), table=identifier(relation))
 
 
 def field_of(path: Sequence[str], relation: str | None = None) -> exp.Expr:
@@ -189,12 +193,12 @@ def typed_null(data_type: DataType) -> exp.Expr:
 
 def is_true(condition: exp.Expr) -> exp.Expr:
     """Return whether a condition holds: null means no."""
-    return exp.func("COALESCE", condition.copy(), exp.false())
+    return exp.Coalesce(this=condition.copy(), expressions=[exp.false()])
 
 
 def is_not_true(condition: exp.Expr) -> exp.Expr:
     """Return whether a condition is false or null."""
-    return exp.not_(is_true(condition))
+    return exp.Not(this=is_true(condition))
 
 
 def _member(value: exp.Expr, name: str) -> exp.Expr:

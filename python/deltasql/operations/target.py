@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import lru_cache, partial, wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from deltasql.model.actions import RemoveFile
 from deltasql.model.clustering import DOMAIN, FEATURE, check_clustered, clustered_by
 from deltasql.model.file_stats import read_stats
 from deltasql.model.protocol import writer_features
-from deltasql.model.schema import StructType, column_mapping_mode
+from deltasql.model.schema import column_mapping_mode, schema_of
 from deltasql.phases import reached
 from deltasql.snapshot.files import SCHEMAS, from_arrow, to_arrow
 from deltasql.storage import open_storage
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Engine
     from deltasql.model.actions import AddFile, Metadata, Protocol
     from deltasql.model.predicate import Predicate
+    from deltasql.model.schema import StructType
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
 
@@ -97,7 +98,7 @@ class Target:
 
     @property
     def schema(self) -> StructType:
-        return _schema(self.metadata.schema_string)
+        return schema_of(self.metadata.schema_string)
 
     @property
     def configuration(self) -> Mapping[str, str]:
@@ -237,11 +238,6 @@ class Target:
         if protocol is not None and protocol != self.protocol:
             self.staged.protocol = protocol
         self.follows()
-
-
-@lru_cache(maxsize=64)
-def _schema(text: str) -> StructType:
-    return StructType.from_json(text)
 
 
 def names_table(

@@ -7,17 +7,21 @@ import time
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from sqlglot import exp
 
 from deltasql.engine.base import FILE
-from deltasql.engine.changes import rows_by_file
 from deltasql.operations.expressions import Flavour, Scope, parse_condition
+from deltasql.operations.queries import alias, count_rows, select
 from deltasql.operations.sql_types import column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from sqlglot import exp
+
+    from deltasql.engine.base import Engine, Relation
     from deltasql.operations.target import Target
+
+_COUNT = "__deltasql_count"
 
 
 class Stopwatch:
@@ -58,6 +62,21 @@ def counted_rows(target: Target, files: pa.Table) -> list[int]:
     return [counts[place] if count is None else count for place, count in enumerate(known)]
 
 
+def rows_by_file(
+    engine: Engine, rows: Relation, condition: exp.Expr | None = None
+) -> dict[int, int]:
+    """Count rows with positions by file, those that meet a condition, which calls them `t`."""
+    query = select(
+        column(FILE),
+        alias(count_rows(), _COUNT),
+        source="t",
+        where=None if condition is None else condition.copy(),
+        group_by=[column(FILE)],
+    )
+    found = engine.collect(engine.query(query, t=rows))
+    return dict(zip(found[FILE].to_pylist(), found[_COUNT].to_pylist(), strict=True))
+
+
 def in_partitions(
     target: Target, files: pa.Table, predicate: str, flavour: Flavour = "datafusion"
 ) -> pa.Table:
@@ -67,7 +86,7 @@ def in_partitions(
     places = pa.array(range(len(files)), pa.int64())
     listed = target.engine.rows(pa.table({**values, FILE: places}))
     condition = parse_condition(predicate, Scope.of(target.schema, "t"), flavour=flavour)
-    query = exp.select(column(FILE)).from_(exp.to_table("t")).where(condition)
+    query = select(column(FILE), source="t", where=condition)
     return chosen(
         files, target.engine.collect(target.engine.query(query, t=listed))[FILE].to_pylist()
     )

@@ -11,7 +11,6 @@ import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.engine.arrow import batches
-from deltasql.engine.changes import rows_by_file
 from deltasql.engine.choose import is_spark_frame
 from deltasql.engine.parquet import write_batches
 from deltasql.exceptions import TxnLogConfigError
@@ -39,7 +38,7 @@ from deltasql.operations.normal_form import normal
 from deltasql.operations.schema_merge import nullable
 from deltasql.operations.sql_types import cast_to, column, is_not_true, is_true
 from deltasql.operations.target import names_table
-from deltasql.operations.touched import chosen, counted_rows, in_partitions
+from deltasql.operations.touched import chosen, counted_rows, in_partitions, rows_by_file
 from deltasql.operations.write_schema import follow_schema, refuse_other_partitions
 
 if TYPE_CHECKING:

@@ -5,21 +5,17 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from deltasql.snapshot.files import SCHEMAS, from_arrow, from_rows, to_arrow
+from deltasql.snapshot.files import SCHEMAS, Columns, read_files
 
 if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
 
-Columns = Literal["files_all", "files_brief", "files_to_read"]
 # A refresh appends a chunk; so many of them are joined into one now and then.
 _MAX_CHUNKS = 64
-# From this many files on, Arrow beats rows. PostgreSQL packs a list of paths itself; for the other
-# columns its driver takes a connection of its own, and reads the types of all that there is.
-_BULK_FILES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +78,14 @@ class FileCache:
 
 def _fetch(snapshot: Snapshot, columns: Columns, *, first_file_id: int) -> pa.Table:
     """Fetch the files of a snapshot from one on."""
-    asked = {
-        "table_id": snapshot.table.table_id,
-        "version": snapshot.version,
-        "first_file_id": first_file_id,
-        "next_file_id": snapshot.next_file_id,
-    }
-    if snapshot.next_file_id - first_file_id > _BULK_FILES:
-        return from_arrow(snapshot.store.arrow(columns, **asked), columns)
-    return to_arrow(from_rows(snapshot.store.query(columns, **asked), columns))
+    return read_files(
+        snapshot.store,
+        columns,
+        table_id=snapshot.table.table_id,
+        version=snapshot.version,
+        first_file_id=first_file_id,
+        next_file_id=snapshot.next_file_id,
+    )
 
 
 def _refresh(snapshot: Snapshot, columns: Columns, entry: _Entry) -> pa.Table:

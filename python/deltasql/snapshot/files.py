@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -10,7 +10,9 @@ from deltasql import _core
 
 if TYPE_CHECKING:
     from deltasql.store.dialect import Row
+    from deltasql.store.store import Store
 
+Columns = Literal["files_all", "files_brief", "files_to_read"]
 _BRIEF = {
     "file_id": "int64",
     "path": "string",
@@ -52,6 +54,27 @@ SCHEMAS = {
     statement: pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
     for statement, columns in COLUMNS.items()
 }
+
+
+def read_files(
+    store: Store,
+    columns: Columns,
+    *,
+    table_id: int,
+    version: int,
+    first_file_id: int,
+    next_file_id: int,
+) -> pa.Table:
+    """Read the files of a version whose ids are in a range: a few as rows, many as Arrow."""
+    asked = {
+        "table_id": table_id,
+        "version": version,
+        "first_file_id": first_file_id,
+        "next_file_id": next_file_id,
+    }
+    if next_file_id - first_file_id < store.dialect.bulk_files:
+        return to_arrow(from_rows(store.query(columns, **asked), columns))
+    return from_arrow(store.arrow(columns, **asked), columns)
 
 
 def from_arrow(table: pa.Table, statement: str) -> pa.Table:

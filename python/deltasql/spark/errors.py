@@ -14,6 +14,7 @@ from pyspark.errors import (
     UnsupportedOperationException,
 )
 from pyspark.errors.exceptions import base
+from sqlglot.errors import SqlglotError
 
 from deltasql.exceptions import (
     CommitConflictError,
@@ -68,7 +69,6 @@ _CONDITIONS: tuple[tuple[type[TxnLogError], str], ...] = (
     (ProtocolChangedError, "DELTA_PROTOCOL_CHANGED"),
     (VersionTakenError, "DELTA_CONCURRENT_WRITE"),
 )
-_UNREADABLE = "sql parser error"
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def _kind(error: TxnLogError) -> type[PySparkException] | None:
         for each in type(cause).__mro__:
             if each.__module__ == base.__name__:
                 return each
-    if isinstance(error, TxnLogSchemaError) and error.message.startswith(_UNREADABLE):
+    if isinstance(cause, SqlglotError):
         return ParseException
     return next((kind for ours, kind in _KINDS if isinstance(error, ours)), None)
 

@@ -11,7 +11,7 @@ from deltasql.api.catalog import Catalog
 from deltasql.api.connect import shared
 from deltasql.config import Config
 from deltasql.engine.addresses import root_address
-from deltasql.engine.spark_s3 import reach
+from deltasql.engine.spark_s3 import bucket_options
 from deltasql.engine.spark_schema import quoted, spark_path
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.spark.read import read_snapshot
@@ -48,13 +48,17 @@ def mirror_spark(
 
     Where delta-spark is configured in the session, or with `using_delta=True`, they become tables
     `USING delta` over the published logs instead, `crm.sales` or in `database`, and follow every
-    commit by themselves.
+    commit by themselves. Only then are settings of the session changed: for tables in S3 it gets
+    the options of their buckets (`fs.s3a.bucket.…`) that it does not have yet.
     """
     opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
     chosen = opened.tables() if tables is None else [opened.table(name) for name in tables]
     if has_delta(spark) if using_delta is None else using_delta:
         for each in chosen:
-            reach(spark, each.location, opened.config.storage)
+            # The tables are read later, by delta-spark, with what the session has for a bucket.
+            options = bucket_options(spark, each.location, opened.config.storage)
+            for name, value in options.items():
+                spark.conf.set(name, value)
         return {each.full_name: _define(spark, each, database) for each in chosen}
     if database is not None:
         raise TxnLogConfigError(

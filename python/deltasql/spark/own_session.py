@@ -32,7 +32,8 @@ def own_session() -> Iterator[None]:
         "spark.ui.showConsoleProgress", "false"
     )
     session = known or _started(builder)
-    _use_this_python(session)
+    if known is None:
+        _use_this_python(session)
     try:
         yield
     finally:

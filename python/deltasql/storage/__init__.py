@@ -6,7 +6,8 @@ What every storage promises:
 - `put` and `writer` replace a file whole or not at all: nobody reads half of it.
 - A missing file is a `FileNotFoundError`, anything else a `TxnLogStorageError`; neither ever
   shows a secret.
-- A storage may be shared by threads, and used in a forked child.
+- A storage may be shared by threads. One on local disk may be used in a forked child, one in an
+  object store only if no request was made before the fork.
 
 >>> import tempfile
 >>> folder = tempfile.TemporaryDirectory()

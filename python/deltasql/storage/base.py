@@ -37,13 +37,6 @@ class Sink(Protocol):
         """Return how many bytes were written."""
 
 
-class StagedFile(Protocol):
-    """A whole file that has no name yet; it is gone when nobody holds it any more."""
-
-    def put_if_absent(self) -> bool | None:
-        """Give it its name; False when that is taken, None when it must be put as others are."""
-
-
 @runtime_checkable
 class Storage(Protocol):
     """The files below one location."""
@@ -58,9 +51,6 @@ class Storage(Protocol):
         When an answer of an object store is lost, the file found may be our own: compare. One that
         is `durable` never appears in part, and survives a loss of power from then on.
         """
-
-    def stage(self, name: str, data: bytes) -> StagedFile | None:
-        """Write a file that gets its name later, or never; None where that cannot be had."""
 
     def flush(self, names: Iterable[str]) -> None:
         """Let files that are there survive a loss of power; those that are gone are fine."""

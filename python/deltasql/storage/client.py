@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
-import threading
 from typing import TYPE_CHECKING, Any
 
 from deltasql import telemetry
 from deltasql.exceptions import TxnLogConfigError
-from deltasql.storage.driver import driver, generation
+from deltasql.storage.driver import check_fork, driver
 from deltasql.storage.faults import summary
 from deltasql.storage.options import retry_options, split_options
 
@@ -18,43 +16,30 @@ if TYPE_CHECKING:
     from deltasql.storage.location import Location
 
 _log = logging.getLogger(__name__)
-_guard = threading.Lock()
 _clients: dict[object, Client] = {}
 
 
 class Client:
-    """A connection to one bucket, made anew in a forked child."""
+    """A connection to one bucket, made when it is first needed."""
 
     def __init__(self, root: str, options: dict[str, str], settings: StorageSettings) -> None:
         self.root = root
         self.retries = settings.retries
         self._config, self._connection = split_options(options, settings)
         self._retry = retry_options(options, settings)
-        self._guard = threading.Lock()
-        self._made: tuple[int, Any] | None = None
-        self._dead: list[Any] = []
+        self._store: Any = None
 
     def __repr__(self) -> str:
         return f"Client({self.root!r})"
 
     @property
     def store(self) -> Any:
-        """The driver's handle of the bucket, usable in this process."""
-        made = self._made
-        if made is not None and made[0] == generation():
-            return made[1]
-        with self._guard:
-            made = self._made
-            if made is not None and made[0] == generation():
-                return made[1]
-            if made is not None:
-                self._dead.append(made[1])  # freeing it would wait for threads that are gone
-            self._made = (generation(), self._make())
-            return self._made[1]
-
-    def reset_lock(self) -> None:
-        """Forget that another thread was in here when this process was forked."""
-        self._guard = threading.Lock()
+        """The driver's handle of the bucket, for one request."""
+        check_fork()
+        # Without a lock, which a fork could leave locked: a second handle does no harm.
+        if self._store is None:
+            self._store = self._make()
+        return self._store
 
     def _make(self) -> Any:
         api = driver()
@@ -102,17 +87,4 @@ def client_for(place: Location, settings: StorageSettings) -> Client:
     options = settings.plain_options(place.text)
     key = (place.root, settings.timeout_s, settings.retries, frozenset(options.items()))
     found = _clients.get(key)
-    if found is None:
-        with _guard:
-            found = _clients.setdefault(key, Client(place.root, options, settings))
-    return found
-
-
-def _after_fork() -> None:
-    global _guard
-    _guard = threading.Lock()
-    for client in _clients.values():
-        client.reset_lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+    return found or _clients.setdefault(key, Client(place.root, options, settings))

@@ -16,23 +16,19 @@ from deltasql.exceptions import TxnLogStorageError
 from deltasql.storage.base import (
     FileInfo,
     Sink,
-    StagedFile,
     Storage,
     checked,
     folder_of,
     stream_from,
 )
 from deltasql.storage.local_files import (
-    Unnamed,
     drop_aside,
     flush_named,
     flush_path,
     link_new,
     open_aside,
-    open_unnamed,
     sink_to,
     take_place,
-    write_all,
     write_new,
 )
 from deltasql.storage.local_walk import walk
@@ -80,17 +76,6 @@ class LocalStorage:
         with self._told("put_if_absent", name):
             os.makedirs(os.path.dirname(target), exist_ok=True)
             return link_new(target, data, durable=durable)
-
-    def stage(self, name: str, data: bytes) -> StagedFile | None:
-        """Write a file that gets its name later, or never; None where that cannot be had."""
-        target = self._path(name, "stage")
-        with suppress(OSError):  # whoever puts the file instead is told what is wrong
-            file = open_unnamed(os.path.dirname(target))
-            if file is not None:
-                staged = Unnamed(file, target)
-                write_all(file, data)
-                return staged
-        return None
 
     def flush(self, names: Iterable[str]) -> None:
         """Let files that are there survive a loss of power; those that are gone are fine."""

@@ -17,26 +17,6 @@ _KNOWS_NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 _BUFFER = 64 * 1024
 
 
-class Unnamed:
-    """A whole file without a name; it is gone with this object unless it got one."""
-
-    __slots__ = ("_file", "_target")
-
-    def __init__(self, file: int, target: str) -> None:
-        self._file, self._target = file, target
-
-    def put_if_absent(self) -> bool | None:
-        """Give the file its name; False when that is taken, None when it cannot be done."""
-        try:
-            return _link(self._file, self._target)
-        except OSError:
-            return None
-
-    def __del__(self) -> None:
-        with suppress(OSError):
-            os.close(self._file)
-
-
 class _Descriptor:
     """A file that is open, as Arrow calls it: what is written is written whole."""
 

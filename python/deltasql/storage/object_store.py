@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.storage.base import FileInfo, Sink, Storage, checked, folder_of, stream_from
 from deltasql.storage.client import Client, client_for
-from deltasql.storage.driver import driver
+from deltasql.storage.driver import check_fork, driver
 from deltasql.storage.faults import told
 from deltasql.storage.location import Location, data_name
 from deltasql.storage.streams import PIECE, PIECES, ObjectReader, ObjectSink
@@ -81,9 +81,6 @@ class ObjectStorage:
             _wait(attempt)
         raise AssertionError("unreachable")
 
-    def stage(self, name: str, data: bytes) -> None:
-        """Return None: what an object store takes has a name from the start."""
-
     def flush(self, names: Iterable[str]) -> None:
         """Do nothing: what an object store has taken is safe."""
 
@@ -104,9 +101,11 @@ class ObjectStorage:
         except BaseException as error:
             # Gives the pieces up; if that fails too, the reason for it is what counts.
             with suppress(driver().exceptions.BaseError, OSError):
+                check_fork()
                 upload.__exit__(type(error), error, error.__traceback__)
             raise
         with self._told("writer", name):
+            check_fork()
             upload.__exit__(None, None, None)
 
     def read(self, name: str) -> bytes:
@@ -142,6 +141,7 @@ class ObjectStorage:
                         raise self._unsorted(prefix)
                     last = name
                     yield FileInfo(name, each["size"], _milliseconds(each["last_modified"]))
+                check_fork()  # the next page is another request
 
     def folders(self, prefix: str = "") -> Sequence[str]:
         """Return the folders right below a folder, each with a slash at its end, sorted."""

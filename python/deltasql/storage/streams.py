@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from deltasql.storage.driver import driver
+from deltasql.storage.driver import check_fork, driver
 from deltasql.storage.faults import told
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class ObjectSink(io.RawIOBase):
         """Append bytes."""
         piece = bytes(data)
         with told(*self._place):
+            check_fork()
             self._upload.write(piece)
         self._written += len(piece)
         return len(piece)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from deltasql.store.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from deltasql.store.dialect import Row, Session
@@ -48,19 +47,6 @@ class Plan:
     removed_ids: list[int] = field(default_factory=list)
     new_columns: list[Row] = field(default_factory=list)
     ended_columns: list[int] = field(default_factory=list)
-
-
-@contextmanager
-def without_garbage_collection(rows: int) -> Iterator[None]:
-    """Hold Python's collector back while very many rows live: it would walk them all, often."""
-    if rows < BULK_ROWS or not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def live_name(namespace: str, name: str) -> str:

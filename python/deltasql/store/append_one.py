@@ -82,10 +82,7 @@ def plan_one(one: OneFile, known: dict[str, int]) -> OneFilePlan | None:
 
 
 def append_in_one_statement(
-    session: Session,
-    plan: OneFilePlan,
-    sending: Callable[[], None],
-    meanwhile: Callable[[], None] | None = None,
+    session: Session, plan: OneFilePlan, sending: Callable[[], None]
 ) -> Appended | None:
     """Send one statement that locks the head, checks it, and writes everything."""
     bounds = [
@@ -108,5 +105,5 @@ def append_in_one_statement(
         "bounds": dump(bounds),
     }
     sending()
-    rows = session.query("append_one_file", **params, meanwhile=meanwhile)
+    rows = session.query("append_one_file", **params)
     return Appended(*rows[0]) if rows else None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
     import pyarrow as pa
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from deltasql.store.append_one import OneFilePlan
 
 Row = tuple[Any, ...]
-Told = Callable[[list[Row] | None], None]
-"""Gets the rows that a statement answered, or None when it was refused."""
 
 
 class Fault(enum.Enum):
@@ -68,22 +65,16 @@ class Appended(NamedTuple):
 
     version: int
     committed_at_ms: int
-    further_targets: int | None = None
-    """How many targets the table has beside its own log; None where that was not looked up."""
 
 
 class AppendOne(Protocol):
     """Append one file; None when the head is not as known.
 
-    `sending` is called before anything is written, `meanwhile` while a server works on it.
+    `sending` is called before anything is written.
     """
 
     def __call__(
-        self,
-        session: Session,
-        plan: OneFilePlan,
-        sending: Callable[[], None],
-        meanwhile: Callable[[], None] | None = None,
+        self, session: Session, plan: OneFilePlan, sending: Callable[[], None]
     ) -> Appended | None: ...
 
 
@@ -94,6 +85,8 @@ class Dialect(Protocol):
     types: dict[str, str]
     is_full: bool
     """Whether a commit waits for the disk."""
+    bulk_files: int
+    """From how many files on `arrow` is faster than `query`."""
 
     @property
     def append_one(self) -> AppendOne | None:
@@ -101,13 +94,6 @@ class Dialect(Protocol):
 
     def session(self) -> AbstractContextManager[Session]:
         """Borrow a connection from the pool."""
-
-    def hand_over(self, name: str, /, *, told: Told | None = None, **params: Any) -> bool:
-        """Give a statement to a server that runs it meanwhile; False where that is not to be had.
-
-        It runs before anything that is sent later by the same thread. `told`, which must not
-        fail, gets its rows when its answer is taken, and None when it was refused or lost.
-        """
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         """Run a bulk read and return its rows as Arrow."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltasql.exceptions import MissingDriverError, StoreClosedError, StoreUnavailableError
-from deltasql.store.dialect import AppendOne, Fault, Row, Session, Told
+from deltasql.store.dialect import AppendOne, Fault, Row, Session
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.statements import (
     LIST_PARAMETER,
@@ -143,6 +143,7 @@ class DuckdbDialect:
     name = "duckdb"
     types = TYPES
     is_full = True
+    bulk_files = 1_000
     append_one: AppendOne | None = None
 
     def __init__(self, path: Path | None, config: Config) -> None:
@@ -180,9 +181,6 @@ class DuckdbDialect:
         finally:
             session.rollback()
             session._connection.close()
-
-    def hand_over(self, name: str, /, *, told: Told | None = None, **params: Any) -> bool:
-        return False  # there is nobody who would go on with it
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         with self.session() as session:

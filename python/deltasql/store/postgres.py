@@ -18,7 +18,7 @@ from deltasql.exceptions import MissingDriverError, StoreUnavailableError
 from deltasql.store.adbc import AdbcReader
 from deltasql.store.adbc import errors as adbc_errors
 from deltasql.store.append_one import append_in_one_statement
-from deltasql.store.dialect import Fault, Row, Session, Told
+from deltasql.store.dialect import Fault, Row, Session
 from deltasql.store.statements import (
     LIST_PARAMETER,
     PARAMETER,
@@ -31,9 +31,7 @@ try:
     import psycopg
     from psycopg.conninfo import make_conninfo
 
-    from deltasql.store.postgres_packed import is_plain, packed_form, read_packed
     from deltasql.store.postgres_pool import Connection, PostgresPool
-    from deltasql.store.postgres_wire import BRISK, ask
 except ImportError as error:
     raise MissingDriverError(
         "PostgreSQL needs the packages psycopg and psycopg-pool",
@@ -41,9 +39,8 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
-    from types import TracebackType
 
     import pyarrow as pa
 
@@ -74,8 +71,6 @@ TYPES = {
 _COPY_FROM = 64  # rows from which COPY beats one INSERT with many rows
 _RETRY = {"40001", "40P01", "55P03"}
 _LOST = {"57P01", "57P02", "57P03", "57P05"}
-# What is packed is a value of at most a gigabyte: texts of megabytes each are read row by row.
-_TOO_LONG = {"54000", "XX000", "53200"}
 
 
 class PostgresSession:
@@ -85,20 +80,19 @@ class PostgresSession:
         self._connection = connection
         self._batch: _Batch | None = None
 
-    def query(
-        self, name: str, /, *, meanwhile: Callable[[], None] | None = None, **params: Any
-    ) -> list[Row]:
-        """Run a query; `meanwhile` is called while the server works on one of the brisk ones."""
-        if name in BRISK and self._batch is None:
-            return ask(self._connection, name, params, meanwhile)
-        return self._connection.execute(named_text(name), params).fetchall()
+    def query(self, name: str, /, **params: Any) -> list[Row]:
+        return self._run(name, params).fetchall()
 
     def execute(self, name: str, /, **params: Any) -> int:
         if self._batch is not None:
-            text, names = _positional(name)
+            text, names = numbered(name)
             self._batch.add(_target(name), text, [params[each] for each in names])
             return -1  # not known before the batch ends
-        return self._connection.execute(named_text(name), params).rowcount
+        return self._run(name, params).rowcount
+
+    def _run(self, name: str, params: dict[str, Any]) -> psycopg.Cursor[Row]:
+        text, names = numbered(name)
+        return self._connection.execute(text, [params[each] for each in names])
 
     def insert(self, name: str, rows: Sequence[Row]) -> None:
         if len(rows) >= _COPY_FROM and self._batch is None:  # COPY cannot travel in a pipeline
@@ -106,12 +100,12 @@ class PostgresSession:
                 for row in rows:
                     copy.write_row(row)
             return
-        text = insert_many(name, "postgres", len(rows), "%s")
+        text = _insert(name, len(rows))
         flat = [value for row in rows for value in row]
         if self._batch is not None:
             self._batch.add(_target(name), text, flat)
         else:
-            self._connection.execute(cast("Any", text), flat)
+            self._connection.execute(text, flat)
 
     def insert_files(
         self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
@@ -141,10 +135,8 @@ class PostgresSession:
         self._connection.execute("COMMIT")
 
     def rollback(self) -> None:
-        if self._connection.closed:
-            return
-        if self._connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-            self._connection.execute("ROLLBACK")
+        if not self._connection.closed:
+            self._connection.rollback()
 
     def script(self, text: str) -> None:
         self._connection.execute(cast("Any", text))
@@ -165,50 +157,19 @@ class _Batch:
     """Statements joined into few: one that writes to several tables costs little more than one."""
 
     def __init__(self) -> None:
-        self._groups: list[tuple[list[str], list[Any], set[str]]] = []
+        self._groups: list[dict[str, tuple[str, list[Any]]]] = []
 
     def add(self, table: str, text: str, params: list[Any]) -> None:
         # Parts of one statement do not see each other's rows, so a table comes once in each.
-        if not self._groups or table in self._groups[-1][2]:
-            self._groups.append(([], [], set()))
-        texts, values, tables = self._groups[-1]
-        texts.append(text)
-        values += params
-        tables.add(table)
+        if not self._groups or table in self._groups[-1]:
+            self._groups.append({})
+        self._groups[-1][table] = (text, params)
 
     def send(self, connection: Connection) -> None:
-        for texts, values, _ in self._groups:
-            # The driver would parse the placeholders of so long a text anew each time: number them.
-            psycopg.RawCursor(connection).execute(_joined(tuple(texts)), values)
+        for group in self._groups:
+            text = _joined(tuple((text, len(params)) for text, params in group.values()))
+            connection.execute(text, [each for _, params in group.values() for each in params])
         self._groups = []
-
-
-class _Borrowing:
-    """The block of `session`; what it leaves open is rolled back."""
-
-    __slots__ = ("_connection", "_lending", "_session")
-
-    def __init__(self, lending: AbstractContextManager[Connection]) -> None:
-        self._lending = lending
-
-    def __enter__(self) -> PostgresSession:
-        self._connection = self._lending.__enter__()
-        self._session = PostgresSession(self._connection)
-        return self._session
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            self._session.rollback()
-        except psycopg.Error:
-            if kind is None:  # else the error that is being raised says what went wrong
-                raise
-        finally:
-            self._lending.__exit__(kind, error, traceback)
 
 
 class PostgresDialect:
@@ -217,6 +178,8 @@ class PostgresDialect:
     name = "postgres"
     types = TYPES
     is_full = True
+    # The first bulk read opens a connection of ADBC's own, which takes 40 to 60 ms.
+    bulk_files = 10_000
     append_one = staticmethod(append_in_one_statement)
 
     def __init__(self, conninfo: str, config: Config, *, pool_size: int | None = None) -> None:
@@ -226,17 +189,12 @@ class PostgresDialect:
         self._arrow_connection: Any = None
         self._arrow_pid = os.getpid()
 
-    def session(self) -> AbstractContextManager[PostgresSession]:
-        return _Borrowing(self._pool.lend())
-
-    def hand_over(self, name: str, /, *, told: Told | None = None, **params: Any) -> bool:
-        return self._pool.hand_over(name, params, told)
+    @contextmanager
+    def session(self) -> Iterator[PostgresSession]:
+        with self._pool.lend() as connection:
+            yield PostgresSession(connection)
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
-        form = packed_form(name, params)
-        packed = None if form is None else self._packed(form, params)
-        if packed is not None:
-            return packed
         text = statement(name, "postgres")
         text = LIST_PARAMETER.sub(lambda m: _int_list(params.pop(m[1])), text)
         # The driver binds by position only; every parameter of a bulk read is an integer.
@@ -255,19 +213,6 @@ class PostgresDialect:
                 if not reused:
                     raise
             return self._fetch_arrow(text)  # the connection may have died since it was last used
-
-    def _packed(self, name: str, params: dict[str, Any]) -> pa.Table | None:
-        """Read whole columns through the connection at hand, where it changes no encoding."""
-        try:
-            with self._pool.lend() as connection:
-                return read_packed(connection, name, params) if is_plain(connection) else None
-        except psycopg.Error as error:
-            if error.sqlstate in _TOO_LONG:
-                return None
-            if self.classify(error) is not Fault.LOST:
-                raise
-        with self._pool.lend() as connection:  # it may have died since it was last used
-            return read_packed(connection, name, params) if is_plain(connection) else None
 
     def _fetch_arrow(self, text: str) -> pa.Table:
         import adbc_driver_postgresql  # needed by bulk reads only
@@ -322,25 +267,32 @@ _inherited: list[object] = []
 
 
 @cache
-def named_text(name: str) -> Any:
-    """Return a block as psycopg takes it, with its parameters by name."""
-    text = statement(name, "postgres").replace("%", "%%")
-    return PARAMETER.sub(r"%(\1)s", LIST_PARAMETER.sub(r"= ANY(%(\1)s)", text))
+def numbered(name: str) -> tuple[Any, tuple[str, ...]]:
+    """Return a block with its parameters as `$1`, `$2`, and their names in that order."""
+    text = LIST_PARAMETER.sub(r"= ANY($\1)", statement(name, "postgres"))
+    names = tuple(dict.fromkeys(PARAMETER.findall(text)))
+    return PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text), names
 
 
 @cache
-def _positional(name: str) -> tuple[str, tuple[str, ...]]:
-    text = LIST_PARAMETER.sub(r"= ANY($\1)", statement(name, "postgres").replace("%", "%%"))
-    return PARAMETER.sub("%s", text), tuple(PARAMETER.findall(text))
-
-
-@cache
-def _joined(texts: tuple[str, ...]) -> Any:
-    *before, last = texts
-    parts = ", ".join(f"part_{number} AS ({text})" for number, text in enumerate(before))
+def _insert(name: str, rows: int) -> Any:
+    """Return an insert of several rows, with its values as `$1`, `$2` and so on."""
     numbers = itertools.count(1)
-    text = f"WITH {parts} {last}" if parts else last
-    return re.sub("%s", lambda _: f"${next(numbers)}", text).replace("%%", "%")
+    text = insert_many(name, "postgres", rows, "$value")
+    return PARAMETER.sub(lambda _: f"${next(numbers)}", text)
+
+
+@cache
+def _joined(parts: tuple[tuple[str, int], ...]) -> Any:
+    """Return one statement for several, given as (text, number of parameters)."""
+    texts, before = [], 0
+    for text, count in parts:
+        shifted = PARAMETER.sub(lambda match, by=before: f"${int(match[1]) + by}", text)  # type: ignore[misc]
+        texts.append(shifted)
+        before += count
+    *others, last = texts
+    named = ", ".join(f"part_{number} AS ({text})" for number, text in enumerate(others))
+    return f"WITH {named} {last}" if named else last
 
 
 @cache
@@ -377,6 +329,7 @@ def conninfo(uri: DeltaSqlUri, config: Config) -> str:
         # Without one, an address that does not answer would hold us for minutes.
         "connect_timeout": uri.connect_timeout or max(2, round(config.pool.timeout_s)),
         "application_name": uri.application_name or config.store.application_name,
+        "client_encoding": "UTF8",  # paths may have any character, whatever PGCLIENTENCODING says
     }
     options = [f"-csearch_path={uri.search_path}"] if uri.search_path else []
     if config.store.statement_timeout_ms:

@@ -11,7 +11,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from deltasql.exceptions import StoreBusyError
 from deltasql.store.dialect import Fault, Row
-from deltasql.store.postgres import conninfo, named_text
+from deltasql.store.postgres import conninfo, numbered
 
 if TYPE_CHECKING:
     from deltasql.config import Config
@@ -55,7 +55,8 @@ class AsyncPostgres:
         pool = await self._open()
         try:
             async with pool.connection() as connection:
-                cursor = await connection.execute(named_text(name), params)
+                text, names = numbered(name)
+                cursor = await connection.execute(text, [params[each] for each in names])
                 return await cursor.fetchall()
         except PoolTimeout as error:
             raise StoreBusyError(
@@ -70,7 +71,7 @@ class AsyncPostgres:
                 pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
                     self._conninfo,
                     connection_class=AsyncConnection,
-                    kwargs={"autocommit": True},
+                    kwargs={"autocommit": True, "cursor_factory": psycopg.AsyncRawCursor},
                     min_size=min(settings.min_size, self._max_size),
                     max_size=self._max_size,
                     timeout=settings.timeout_s,

@@ -9,17 +9,16 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import StoreBusyError, StoreUnavailableError
-from deltasql.store.dialect import Fault, Row, Session, Told, chunks
+from deltasql.store.dialect import Fault, Row, Session, chunks
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.pool import Pool
 from deltasql.store.sqlite_append import append_in_turn
 from deltasql.store.sqlite_arrow import read_arrow
-from deltasql.store.sqlite_gate import Gate
-from deltasql.store.sqlite_patience import IMPATIENT, is_busy, patient
+from deltasql.store.sqlite_queue import WriteQueue
 from deltasql.store.statements import LIST_PARAMETER, PARAMETER, insert_some, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
     from types import TracebackType
@@ -48,9 +47,6 @@ TYPES = {
     "(table_id, removed_version) WHERE removed_version IS NOT NULL;",
 }
 
-# A page that many commits changed is written back once: four times the usual number, 16 MB of
-# log, is still found through one table of its index.
-_CHECKPOINT_PAGES = "PRAGMA wal_autocheckpoint = 4000"
 # SQLite allows 32,766 parameters per statement; a smaller number keeps statements cached.
 _LIST_CHUNK = 500
 
@@ -60,38 +56,34 @@ class SqliteSession:
 
     _has_turn = False
 
-    def __init__(self, connection: sqlite3.Connection, gate: Gate, timeout_ms: int) -> None:
-        self._connection, self._gate, self._timeout_ms = connection, gate, timeout_ms
+    def __init__(self, connection: sqlite3.Connection, queue: WriteQueue) -> None:
+        self._connection, self._queue = connection, queue
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
         listed = _list_parameter(name)
         if listed is None:
             bound = _as_json(params) if _takes_json(name) else params
-            return self._run(_text(name), bound).fetchall()
+            return self._connection.execute(_text(name), bound).fetchall()
         rows: list[Row] = []
         for part in chunks(params.pop(listed), _LIST_CHUNK):
-            rows += self._run(*_expand(name, listed, part, params)).fetchall()
+            rows += self._connection.execute(*_expand(name, listed, part, params)).fetchall()
         return rows
 
     def execute(self, name: str, /, **params: Any) -> int:
         listed = _list_parameter(name)
         if listed is None:
             bound = _as_json(params) if _takes_json(name) else params
-            return self._run(_text(name), bound).rowcount
+            return self._connection.execute(_text(name), bound).rowcount
         changed = 0
         for part in chunks(params.pop(listed), _LIST_CHUNK):
-            changed += self._run(*_expand(name, listed, part, params)).rowcount
+            changed += self._connection.execute(*_expand(name, listed, part, params)).rowcount
         return changed
-
-    def run(self, text: str, values: Sequence[Any]) -> None:
-        """Run a statement that is no block of ours, but made of one."""
-        self._run(text, values)
 
     def insert(self, name: str, rows: Sequence[Row]) -> None:
         if len(rows) == 1:
-            self._run(_positional(name), rows[0])
+            self._connection.execute(_positional(name), rows[0])
         else:
-            self._run_each(_positional(name), rows)
+            self._connection.executemany(_positional(name), rows)
 
     def insert_files(
         self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
@@ -100,17 +92,19 @@ class SqliteSession:
         columns = tuple(files.filled_columns())
         text = insert_some("insert_add_file", "sqlite", columns, "?")
         rows = files.plain_rows(table_id, partition_ids, version, columns)
-        self._run_each(text, rows)
+        self._connection.executemany(text, rows)
 
     def insert_log(self, name: str, rows: LogRows) -> None:
         columns = tuple(rows.filled_columns())
         if columns:
             text = insert_some(name, "sqlite", columns, "?")
-            self._run_each(text, rows.plain_rows(columns))
+            self._connection.executemany(text, rows.plain_rows(columns))
 
     def begin(self) -> None:
         self._has_turn = True  # noted first: an interrupt may come as soon as it has it
-        self._gate.enter(self._connection)
+        self._queue.acquire()
+        # IMMEDIATE: upgrading a read lock later fails without waiting.
+        self._connection.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
         self._connection.execute("COMMIT")
@@ -125,7 +119,7 @@ class SqliteSession:
 
     def _leave(self) -> None:
         if self._has_turn:
-            self._gate.leave()
+            self._queue.release()
             self._has_turn = False
 
     def __del__(self) -> None:
@@ -137,39 +131,22 @@ class SqliteSession:
     def script(self, text: str) -> None:
         for part in text.split(";\n"):
             if part.strip():
-                self._run(part)
+                self._connection.execute(part)
 
     def batch(self) -> AbstractContextManager[None]:
         return nullcontext()
-
-    def _run(self, text: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> sqlite3.Cursor:
-        try:
-            return self._connection.execute(text, values)
-        except sqlite3.OperationalError as error:
-            if self._has_turn or not is_busy(error):
-                raise
-        with patient(self._connection, self._timeout_ms):
-            return self._connection.execute(text, values)
-
-    def _run_each(self, text: str, rows: Iterable[Row]) -> None:
-        # Outside a transaction each row is one: it is not to be run again from the first.
-        waiting = nullcontext() if self._has_turn else patient(self._connection, self._timeout_ms)
-        with waiting:
-            self._connection.executemany(text, rows)
 
 
 class _Borrowed:
     """A session for the length of a block; what it did not commit is rolled back."""
 
-    __slots__ = ("_gate", "_lent", "_session", "_timeout_ms")
+    __slots__ = ("_lent", "_queue", "_session")
 
-    def __init__(
-        self, lent: AbstractContextManager[sqlite3.Connection], gate: Gate, timeout_ms: int
-    ) -> None:
-        self._lent, self._gate, self._timeout_ms = lent, gate, timeout_ms
+    def __init__(self, lent: AbstractContextManager[sqlite3.Connection], queue: WriteQueue) -> None:
+        self._lent, self._queue = lent, queue
 
     def __enter__(self) -> SqliteSession:
-        self._session = SqliteSession(self._lent.__enter__(), self._gate, self._timeout_ms)
+        self._session = SqliteSession(self._lent.__enter__(), self._queue)
         return self._session
 
     def __exit__(
@@ -191,12 +168,13 @@ class SqliteDialect:
 
     name = "sqlite"
     types = TYPES
+    bulk_files = 1_000
     append_one = staticmethod(append_in_turn)
 
     def __init__(self, path: Path, config: Config) -> None:
         self._path, self._config = path, config
         self.is_full = config.store.synchronous == "full"
-        self._gate = Gate(str(path), config.store.busy_timeout_ms / 1000)
+        self._queue = WriteQueue(str(path), config.store.busy_timeout_ms / 1000)
         path.parent.mkdir(parents=True, exist_ok=True)
         pool = config.pool
         self._pool: Pool[sqlite3.Connection] = Pool(
@@ -222,10 +200,8 @@ class SqliteDialect:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(_SYNCHRONOUS[store.synchronous])
             connection.execute("PRAGMA cache_size = -65536")
-            connection.execute(_CHECKPOINT_PAGES)
-            connection.execute(IMPATIENT)
         except sqlite3.Error as error:
-            if is_busy(error):
+            if self.classify(error) is Fault.RETRY:
                 raise StoreBusyError(
                     f"another program had all of the SQLite database {str(self._path)!r} for "
                     f"{store.busy_timeout_ms} ms",
@@ -238,10 +214,7 @@ class SqliteDialect:
         return connection
 
     def session(self) -> AbstractContextManager[SqliteSession]:
-        return _Borrowed(self._pool.lend(), self._gate, self._config.store.busy_timeout_ms)
-
-    def hand_over(self, name: str, /, *, told: Told | None = None, **params: Any) -> bool:
-        return False  # there is nobody who would go on with it
+        return _Borrowed(self._pool.lend(), self._queue)
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         listed = _list_parameter(name)
@@ -276,7 +249,7 @@ class SqliteDialect:
 
     def close(self) -> None:
         self._pool.close()
-        self._gate.close()
+        self._queue.close()
 
 
 _SYNCHRONOUS = {

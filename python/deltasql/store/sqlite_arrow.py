@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltasql import _core
-from deltasql.store.sqlite_patience import patient
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,8 +33,7 @@ def read_arrow(
             return _table(library.read(str(path), text, busy_timeout_ms))
         except OSError:
             pass  # the module reads it, or says in its own kinds of errors why it cannot
-    with patient(connection, busy_timeout_ms):
-        return _table(_rows(connection, text))
+    return _table(_rows(connection, text))
 
 
 def _rows(connection: sqlite3.Connection, text: str) -> _core.ArrowRows:

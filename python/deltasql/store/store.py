@@ -47,10 +47,6 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 
-# Paths of a note whose answer nobody waits for: it fits into the socket, which nobody reads yet.
-_HANDED_OVER = 100
-
-
 def open_store(uri: DeltaSqlUri, config: Config, *, migrate: bool = True) -> Store:
     """Connect to the database a URI names and bring its schema up to date."""
     store = Store(_dialect(uri, config))
@@ -288,24 +284,18 @@ class Store:
         """Whether a blind append of one file has a way of its own."""
         return self.dialect.append_one is not None
 
-    def append_one_file(
-        self,
-        one: OneFile,
-        sending: Callable[[], None],
-        meanwhile: Callable[[], None] | None = None,
-    ) -> Appended | None:
+    def append_one_file(self, one: OneFile, sending: Callable[[], None]) -> Appended | None:
         """Ratify a blind append of one file by the short way, where the database has one.
 
-        Calls `sending` before anything is written, and `meanwhile`, which must not fail, while
-        a server works on it. None when nothing was done: the table is no longer as it is
-        remembered.
+        Calls `sending` before anything is written. None when nothing was done: the table is no
+        longer as it is remembered.
         """
         plan = plan_one(one, self._partitions.get(one.table.table_id, {}))
         append_one = self.dialect.append_one
         if plan is None or append_one is None:
             return None
         with self.session() as session:
-            return append_one(session, plan, sending, meanwhile)
+            return append_one(session, plan, sending)
 
     def append_commits(self, session: Session, commits: Sequence[Commit], *, careful: bool) -> None:
         """Write every commit and COMMIT: after this returns they are ratified.
@@ -314,12 +304,11 @@ class Store:
         to a unique index where the database has one.
         """
         known = {c.table.table_id: self._partitions.get(c.table.table_id, {}) for c in commits}
-        with append.without_garbage_collection(sum(len(c.adds) for c in commits)):
-            plans = [
-                append.prepare(session, commit, known[commit.table.table_id], careful=careful)
-                for commit in commits
-            ]
-            append.write(session, plans)
+        plans = [
+            append.prepare(session, commit, known[commit.table.table_id], careful=careful)
+            for commit in commits
+        ]
+        append.write(session, plans)
         for plan in plans:
             self._learn(plan)
 
@@ -334,11 +323,8 @@ class Store:
         """Note files before they are written, so that one without a commit is known as such."""
         # A note that is lost with the power leaves a file that only a full vacuum finds.
         if paths and self.dialect.name == "postgres":
-            noted: dict[str, Any] = {"txn_id": txn_id, "table_id": table_id, "now_ms": now_ms()}
-            noted["paths"] = list(paths)
-            is_short = len(paths) <= _HANDED_OVER
-            if not (is_short and self.dialect.hand_over("note_staged_files", **noted)):
-                self.query("note_staged_files", **noted)
+            intents: dict[str, Any] = {"txn_id": txn_id, "table_id": table_id, "now_ms": now_ms()}
+            self.query("note_staged_files", **intents, paths=list(paths))
         elif paths:
             rows = [(txn_id, table_id, path, now_ms()) for path in paths]
             with self.relaxed() as session:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from deltasql.api.inspect.doctor import DoctorReport
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.every_database
+
 ROWS = pa.table({"id": [1, 2, 3]})
 
 

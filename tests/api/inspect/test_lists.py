@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.api.inspect.page import Page
 
+pytestmark = pytest.mark.every_database
+
 
 def test_tables_come_in_pages_by_namespace_and_name(catalog: Catalog) -> None:
     names = ["a.z", "b.a", "b.b", "m", "z.a"]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog import Catalog
 
+pytestmark = pytest.mark.every_database
+
 
 def test_a_table_is_told_in_one_line(sales: Catalog) -> None:
     found = sales.inspect.table("sales")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import reduce
+from itertools import accumulate
 from statistics import median_low
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -168,7 +170,8 @@ class Measured:
     def histogram(self) -> tuple[SizeBucket, ...]:
         """Count files by their size."""
         sizes = self.live["size"]
-        places = np.searchsorted(_BOUNDS, sizes.to_numpy(), side="right") - 1
+        reached = (pc.cast(pc.greater_equal(sizes, low), pa.int64()) for low in _BOUNDS[1:])
+        places = reduce(pc.add, reached)
         classes = pa.table({"place": places, "size": sizes}).group_by("place")
         sums = classes.aggregate([("size", "count"), ("size", "sum")]).to_pylist()
         found = {row["place"]: (row["size_count"], row["size_sum"]) for row in sums}
@@ -297,15 +300,15 @@ def label_of(values: Mapping[str, str | None]) -> str:
 def _unpacked(files: pa.Table) -> pa.Table:
     """Take the numbers of `files_measured` apart."""
     whole = files.cast(pa.schema([(name, pa.int64()) for name in files.column_names]))
-    place, life = whole["place"].to_numpy(), whole["life"].to_numpy()
+    place, life = whole["place"], whole["life"]
     return pa.table(
         {
-            "partition_id": place >> 1,
+            "partition_id": pc.shift_right(place, 1),
             "size": whole["size"],
             "num_records": whole["num_records"],
-            "added_version": life >> 32,
-            "removed_version": (life & 0xFFFFFFFF) - 1,
-            "has_vector": place & 1,
+            "added_version": pc.shift_right(life, 32),
+            "removed_version": pc.subtract(pc.bit_wise_and(life, 0xFFFFFFFF), 1),
+            "has_vector": pc.bit_wise_and(place, 1),
         }
     )
 
@@ -330,12 +333,13 @@ def _by_day(
         return {}
     days = sorted(spans)
     first = spans[days[0]][1]
-    lasts = np.maximum.accumulate([spans[day][2] for day in days])
+    lasts = list(accumulate((spans[day][2] for day in days), max))
     chosen = files.filter(pc.greater_equal(files[column], first))
-    chosen = chosen.filter(pc.less_equal(chosen[column], int(lasts[-1])))
-    places = np.searchsorted(lasts, chosen[column].to_numpy())
+    chosen = chosen.filter(pc.less_equal(chosen[column], lasts[-1]))
+    versions = chosen[column].combine_chunks().dictionary_encode()
+    of_versions = [days[bisect_left(lasts, version)] for version in versions.dictionary.to_pylist()]
     sums = (
-        chosen.append_column("day", pa.array(np.array(days)[places], pa.int64()))
+        chosen.append_column("day", pa.array(of_versions, pa.int64()).take(versions.indices))
         .append_column("unknown", pc.cast(pc.less(chosen["num_records"], 0), pa.int64()))
         .group_by("day")
         .aggregate([("size", "count"), ("size", "sum"), ("num_records", "sum"), ("unknown", "sum")])

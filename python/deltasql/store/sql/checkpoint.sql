@@ -21,20 +21,6 @@ FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version}
 ORDER BY f.file_id;
 
--- name: packed_files_plain [postgres]
--- `files_plain` as whole columns, see postgres_packed.py; aggregates take the files in the order of the subquery.
-SELECT packed.* FROM generate_series($first_file_id, $next_file_id - 1, 2048) AS page (first), LATERAL (
-  SELECT count(*) AS files, string_agg(int4send(octet_length(f.path)), '') AS path_lengths, string_agg(f.path, '') AS path,
-    string_agg(int8send(f.partition_id), '') AS partition_id, string_agg(int8send(f.size), '') AS size,
-    string_agg(int8send(f.modification_time), '') AS modification_time,
-    string_agg(int4send(octet_length(coalesce(f.stats, ''))), '') AS stats_lengths,
-    string_agg(coalesce(f.stats, ''), '') AS stats,
-    string_agg(int8send({use:has_more}), '') AS has_more
-  FROM (SELECT f.* FROM dl_add_files f
-    WHERE f.table_id = $table_id AND f.file_id >= page.first AND f.file_id < least(page.first + 2048, $next_file_id)
-      AND {use:live_at_version}
-    ORDER BY f.file_id) f) packed;
-
 -- name: added_keys
 SELECT f.path_key, f.added_version FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id

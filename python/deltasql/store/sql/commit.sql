@@ -170,5 +170,4 @@ WITH held AS (
     CASE WHEN $in_commit_timestamps THEN m.committed_at_ms END, $info_extra, m.next_file_id
   FROM moved m
 )
-SELECT m.version, m.committed_at_ms, g.further_targets
-FROM moved m LEFT JOIN dl_mirror_targets g ON g.table_id = m.table_id AND g.target = 'table';
+SELECT m.version, m.committed_at_ms FROM moved m;

@@ -141,34 +141,6 @@ FROM dl_add_files f
 WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version}
 ORDER BY f.file_id;
 
--- name: packed_files_brief [postgres]
--- `files_brief` as whole columns, see postgres_packed.py; aggregates take the files in the order of the subquery.
-SELECT packed.* FROM generate_series($first_file_id, $next_file_id - 1, 8192) AS page (first), LATERAL (
-  SELECT count(*) AS files, string_agg(int8send(f.file_id), '') AS file_id,
-    string_agg(int4send(octet_length(f.path)), '') AS path_lengths, string_agg(f.path, '') AS path,
-    string_agg(int8send(f.partition_id), '') AS partition_id, string_agg(int8send(f.size), '') AS size,
-    string_agg(int8send(f.modification_time), '') AS modification_time,
-    string_agg(int8send(coalesce(f.num_records, -9223372036854775808)), '') AS num_records,
-    string_agg(int8send(f.added_version), '') AS added_version
-  FROM (SELECT f.* FROM dl_add_files f
-    WHERE f.table_id = $table_id AND f.file_id >= page.first AND f.file_id < least(page.first + 8192, $next_file_id)
-      AND {use:live_at_version}
-    ORDER BY f.file_id) f) packed;
-
--- name: packed_files_to_read [postgres]
--- `files_to_read` as whole columns.
-SELECT packed.* FROM generate_series($first_file_id, $next_file_id - 1, 8192) AS page (first), LATERAL (
-  SELECT count(*) AS files, string_agg(int8send(f.file_id), '') AS file_id,
-    string_agg(int4send(octet_length(f.path)), '') AS path_lengths, string_agg(f.path, '') AS path,
-    string_agg(int8send(f.partition_id), '') AS partition_id, string_agg(int8send(f.size), '') AS size,
-    string_agg(int8send(f.modification_time), '') AS modification_time,
-    string_agg(int4send(coalesce(octet_length(f.deletion_vector), 0)), '') AS deletion_vector_lengths,
-    coalesce(string_agg(f.deletion_vector, ''), '') AS deletion_vector
-  FROM (SELECT f.* FROM dl_add_files f
-    WHERE f.table_id = $table_id AND f.file_id >= page.first AND f.file_id < least(page.first + 8192, $next_file_id)
-      AND {use:live_at_version}
-    ORDER BY f.file_id) f) packed;
-
 -- name: files_in_partitions
 SELECT {use:file_columns}
 FROM dl_add_files f

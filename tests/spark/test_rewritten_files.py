@@ -1,4 +1,4 @@
-"""Files put together from pieces of others are files like any other, for every reader."""
+"""Every reader gets the same rows of files that delete, update and merge rewrote."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from deltasql.engine import parquet_options, revisable
+from deltasql.engine import parquet_options
 from tests.oracles.fixed_set import READERS
 from tests.oracles.readers import DeltaSpark, Place
 from tests.oracles.states import arrow_rows
@@ -50,13 +50,12 @@ def table(rows: range) -> pa.Table:
 
 
 @pytest.fixture
-def _revised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revisable, "_LEAST_BYTES", 0)
+def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_options, "_ROW_GROUP", GROUP)
 
 
-@pytest.mark.usefixtures("_revised")
-def test_every_reader_gets_the_rows_of_revised_files(spark: SparkSession, lake: Catalog) -> None:
+@pytest.mark.usefixtures("_small_row_groups")
+def test_every_reader_gets_the_rows_of_rewritten_files(spark: SparkSession, lake: Catalog) -> None:
     first = table(range(2 * ROWS))
     kept = {row["id"]: row for row in first.to_pylist()}
     states = [dict(kept)]
@@ -84,5 +83,3 @@ def test_every_reader_gets_the_rows_of_revised_files(spark: SparkSession, lake: 
         for name, reader in READERS.items():
             assert reader().rows(place, version) == expected, (version, name)
         assert DeltaSpark(spark).rows(place, version) == expected, version
-    # New rows of the merge have a file of their own: the two others were revised one by one.
-    assert len(lake.table("t").snapshot().files()) == 3

@@ -1,4 +1,4 @@
-"""Statements outside a turn wait for a file that somebody else has, as long as they were told."""
+"""Another program has the SQLite file: statements wait up to the timeout, and the error says so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import deltasql
 from deltasql.exceptions import StoreBusyError
 from deltasql.store import sqlite_arrow
 from deltasql.store.sqlite import SqliteSession
-from deltasql.store.sqlite_gate import Gate
+from deltasql.store.sqlite_queue import WriteQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,14 +37,16 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def connected(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
+def connected(path: Path, timeout_ms: int = 0) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, timeout=timeout_ms / 1000
+    )
 
 
 @contextmanager
 def session_on(path: Path, timeout_ms: int) -> Iterator[SqliteSession]:
-    with closing(connected(path)) as connection:
-        yield SqliteSession(connection, Gate(str(path), timeout_ms / 1000), timeout_ms)
+    with closing(connected(path, timeout_ms)) as connection:
+        yield SqliteSession(connection, WriteQueue(str(path), timeout_ms / 1000))
 
 
 @contextmanager
@@ -59,7 +61,7 @@ def taken(path: Path, what: str) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def taken_for_a_moment(path: Path, what: str) -> Iterator[None]:
+def taken_briefly(path: Path, what: str) -> Iterator[None]:
     with taken(path, what) as other:
         giving_back = threading.Timer(0.3, other.close)
         giving_back.start()
@@ -85,20 +87,33 @@ def insert_many(session: SqliteSession) -> int:
     return 0
 
 
-STATEMENTS = [("all", read), ("write", delete), ("write", insert), ("write", insert_many)]
+def begin(session: SqliteSession) -> int:
+    try:
+        session.begin()
+    finally:
+        session.rollback()
+    return 0
+
+
+STATEMENTS = [
+    ("all", read),
+    ("write", delete),
+    ("write", insert),
+    ("write", insert_many),
+    ("write", begin),
+]
 
 
 @pytest.mark.parametrize(("what", "use"), STATEMENTS)
-def test_who_finds_the_file_taken_waits_for_it(
+def test_statement_waits_for_another_program(
     path: Path, what: str, use: Callable[[SqliteSession], int]
 ) -> None:
-    with session_on(path, LONG_MS) as session, taken_for_a_moment(path, what):
+    with session_on(path, LONG_MS) as session, taken_briefly(path, what):
         assert use(session) == 0
-        assert session._connection.execute("PRAGMA busy_timeout").fetchone() == (0,)
 
 
 @pytest.mark.parametrize(("what", "use"), STATEMENTS)
-def test_who_waited_long_enough_gets_sqlites_own_error(
+def test_statement_that_waited_for_the_timeout_fails_with_sqlites_error(
     path: Path, what: str, use: Callable[[SqliteSession], int]
 ) -> None:
     with (
@@ -109,21 +124,21 @@ def test_who_waited_long_enough_gets_sqlites_own_error(
         use(session)
 
 
-def test_rows_that_wait_are_each_written_once(path: Path) -> None:
+def test_rows_that_wait_are_written_once(path: Path) -> None:
     """Outside a transaction each row is one of its own, and the first may be in already."""
-    with session_on(path, LONG_MS) as session, taken_for_a_moment(path, "write"):
+    with session_on(path, LONG_MS) as session, taken_briefly(path, "write"):
         insert_many(session)
         found = session._connection.execute("SELECT path FROM dl_staged_files ORDER BY path")
         assert found.fetchall() == [("a",), ("b",)]
 
 
-def test_other_errors_are_told_at_once(path: Path) -> None:
+def test_other_errors_are_raised_at_once(path: Path) -> None:
     with session_on(path, LONG_MS) as session, pytest.raises(sqlite3.OperationalError, match="dl_"):
         session.query("applied_migrations")
 
 
 @pytest.mark.parametrize("timeout_ms", [0, SHORT_MS])
-def test_catalog_that_another_program_has_is_busy_not_unavailable(
+def test_opening_a_catalog_that_another_program_locked_is_store_busy(
     sqlite_uri: DeltaSqlUri, timeout_ms: int
 ) -> None:
     deltasql.connect(sqlite_uri).close()
@@ -134,9 +149,9 @@ def test_catalog_that_another_program_has_is_busy_not_unavailable(
         deltasql.connect(sqlite_uri, store={"busy_timeout_ms": timeout_ms})
 
 
-def test_bulk_read_by_the_module_waits_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bulk_read_through_the_module_waits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_arrow, "_library", lambda: None)
-    with closing(connected(path)) as connection, taken_for_a_moment(path, "all"):
+    with closing(connected(path, LONG_MS)) as connection, taken_briefly(path, "all"):
         found = sqlite_arrow.read_arrow(
             connection, path, "SELECT path FROM dl_staged_files", busy_timeout_ms=LONG_MS
         )

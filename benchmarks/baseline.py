@@ -1,0 +1,65 @@
+"""The release that figures "before" are measured on, built from its commit outside this tree.
+
+`make baseline` (`python -m benchmarks.baseline`) checks the commit out into a worktree in the
+user's cache folder, builds its wheel there, unpacks it, and removes the worktree. `PYTHONPATH` set
+to `site()` then imports the baseline with the dependencies of this environment.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VERSION = "0.1.0"
+COMMIT = "107527057a1afce6d74cb970f577cb986d2c70be"
+
+
+def folder() -> Path:
+    """Return the folder of the baseline: its wheel and the unpacked package."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "deltasql" / f"baseline-{COMMIT[:12]}"
+
+
+def site() -> Path:
+    """Return the folder to put on PYTHONPATH, built if it is missing."""
+    unpacked = folder() / "site"
+    if not unpacked.exists():
+        build()
+    return unpacked
+
+
+def build() -> Path:
+    """Build the wheel from a worktree of the commit and unpack it; return the wheel."""
+    home = folder()
+    tree, wheels = home / "tree", home / "wheels"
+    home.mkdir(parents=True, exist_ok=True)
+    known = ["git", "cat-file", "-e", f"{COMMIT}^{{commit}}"]
+    if subprocess.run(known, cwd=ROOT, stderr=subprocess.DEVNULL).returncode != 0:
+        sys.exit(f"commit {COMMIT} is not in this clone: fetch its history (git fetch --unshallow)")
+    if not tree.exists():
+        _git("worktree", "add", "--detach", "--force", str(tree), COMMIT)
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "maturin", "build", "--release", "--out", str(wheels)],
+            cwd=tree,
+            env={**os.environ, "CARGO_TARGET_DIR": str(home / "target")},
+            check=True,
+        )
+    finally:
+        _git("worktree", "remove", "--force", str(tree))
+    (wheel,) = wheels.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(home / "site")
+    return wheel
+
+
+def _git(*words: str) -> None:
+    subprocess.run(["git", *words], cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    print(build())

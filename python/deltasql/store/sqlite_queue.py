@@ -1,0 +1,160 @@
+"""The queue of writers to one SQLite file: fair among processes, bounded in time.
+
+SQLite lets one connection write at a time. Its own wait, `busy_timeout`, sleeps up to 100 ms
+between attempts, so the process that just wrote gets the lock again and the others starve. A
+writer here takes two `flock`s before `BEGIN IMMEDIATE`: first `<database>-queue`, which makes it
+the next writer, then `<database>-writer`, which it keeps until its transaction ends. It leaves
+the first lock as soon as it has the second. A process that commits again has to become the next
+writer again, so it cannot overtake one that waits.
+
+`flock` has no timeout, so both locks are polled. The kernel releases them when a process dies.
+Nothing but fairness depends on them: SQLite's own lock still decides who writes, also where the
+files cannot be created or locked, and for programs that do not know the queue.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from contextlib import suppress
+
+from deltasql.exceptions import StoreBusyError
+from deltasql.store import fork
+from deltasql.store.file_lock import try_lock
+
+# Pauses between two attempts: of all who wait, and of the next writer, who wastes the time in
+# which nobody writes. A commit takes about 0.3 ms.
+_WAITING_PAUSE_S, _NEXT_PAUSE_S = 0.001, 0.0001
+# The next writer may be suspended: after this long, others do not wait for it any more.
+_OVERTAKE_AFTER_S = 0.5
+_LONGEST_NAME = 300
+
+
+class WriteQueue:
+    """The writers' queue of one database, shared by the threads of a process."""
+
+    def __init__(self, database: str, timeout_s: float) -> None:
+        self._database, self._timeout_s = database, timeout_s
+        self._next: int | None = None
+        self._writer: int | None = None
+        self._name = _process_name()
+        # Locks that know their thread: after Ctrl-C, `release` works wherever the interrupted
+        # `acquire` was. Two of them, as with the files: one alone lets a thread overtake others.
+        self._next_thread, self._thread = threading.RLock(), threading.RLock()
+        self._owner = 0
+        fork.watch(self)
+
+    def acquire(self) -> None:
+        """Wait to be the one writer; `release` must be called afterwards, also if this fails.
+
+        Raises:
+            StoreBusyError: Another process or thread did not let go within the timeout.
+        """
+        end = time.monotonic() + self._timeout_s
+        is_first = self._next_thread.acquire(timeout=self._timeout_s)
+        if not is_first or not self._thread.acquire(timeout=max(0, end - time.monotonic())):
+            raise self._busy()
+        self._next_thread.release()
+        self._owner = threading.get_ident()
+        try:
+            has_turn = self._take_turn(end)
+        except OSError:
+            return  # a read-only folder, or a file system without `flock`
+        if not has_turn:
+            raise self._busy()
+
+    def release(self) -> None:
+        """Let the next writer in; does nothing in a thread that has not acquired it."""
+        if self._owner == threading.get_ident():
+            for descriptor in (self._next, self._writer):
+                if descriptor is not None:
+                    _unlock(descriptor)
+            self._owner = 0
+        for lock in (self._next_thread, self._thread):
+            with suppress(RuntimeError):  # this thread does not have it
+                lock.release()
+
+    def close(self) -> None:
+        """Close the files, unless a thread is using them."""
+        if self._thread.acquire(blocking=False):
+            try:
+                self._close_files()
+            finally:
+                self._thread.release()
+
+    def before_fork(self) -> None:
+        """Nothing to do: the pool waits for transactions to end."""
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Start anew in a child: the locks, and the thread that may hold them, are its parent's."""
+        if in_child:
+            self._next_thread, self._thread = threading.RLock(), threading.RLock()
+            self._owner = 0
+            self._name = _process_name()
+            self._close_files()
+
+    def _take_turn(self, end: float) -> bool:
+        if self._next is None:
+            self._next = _open(f"{self._database}-queue")
+        if self._writer is None:
+            self._writer = _open(f"{self._database}-writer")
+        until = min(end, time.monotonic() + _OVERTAKE_AFTER_S)
+        _lock(self._next, until, _WAITING_PAUSE_S)
+        has_turn = _lock(self._writer, end, _NEXT_PAUSE_S)
+        _unlock(self._next)
+        if has_turn and os.pread(self._writer, len(self._name), 0) != self._name:
+            os.pwrite(self._writer, self._name, 0)
+        return has_turn
+
+    def _busy(self) -> StoreBusyError:
+        return StoreBusyError(
+            f"no turn to write to the SQLite database {self._database!r} within "
+            f"{self._timeout_s * 1000:.0f} ms: {self._holder()} has it",
+            help="Look whether that process is suspended or in a long transaction; then retry, "
+            "or raise store.busy_timeout_ms.",
+        )
+
+    def _holder(self) -> str:
+        """Return which process took the lock last, as it wrote into the file."""
+        try:
+            with open(f"{self._database}-writer", "rb") as file:
+                pid, _, host = file.read(_LONGEST_NAME).partition(b"\n")[0].partition(b" ")
+        except OSError:
+            return "another thread"
+        if not pid.isdigit():
+            return "another process"
+        return f"process {int(pid)} on {host.decode(errors='replace')}"
+
+    def _close_files(self) -> None:
+        descriptors = (self._next, self._writer)
+        self._next = self._writer = None
+        for descriptor in descriptors:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    __del__ = _close_files
+
+
+def _process_name() -> bytes:
+    return f"{os.getpid()} {os.uname().nodename}\n".encode()
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+
+def _lock(descriptor: int, end: float, pause_s: float) -> bool:
+    """Lock an open file; False when somebody else still has the lock at the end."""
+    while not try_lock(descriptor):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(pause_s)
+    return True
+
+
+def _unlock(descriptor: int) -> None:
+    # Not by closing: a process forked meanwhile has the same open file, and would keep the lock.
+    with suppress(OSError):  # a file system without `flock`
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -1,0 +1,186 @@
+"""Which tests `make test` runs, and the table at its end that says what it ran and left out.
+
+A test with a parameter that names a database (the fixture `backend` has it) has one case for each
+database. `make test` runs
+
+- every case of the folders in `EVERY_DATABASE` and of tests marked `every_database`;
+- the case on SQLite of all other tests, and of tests marked `one_database`;
+- nothing that is marked `everything("reason")`.
+
+`make test-everything` sets DELTASQL_EVERYTHING and runs all cases.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
+EVERYTHING = bool(os.environ.get("DELTASQL_EVERYTHING"))
+DATABASES = ("sqlite", "postgres", "duckdb")
+# Tests of what reads and writes the database, or holds a promise about it.
+EVERY_DATABASE = (
+    "tests/commit",
+    "tests/faults",
+    "tests/history",
+    "tests/migrate",
+    "tests/mirror",
+    "tests/snapshot",
+    "tests/soak",
+    "tests/store",
+)
+# The parameters that name a database; `reader` and `engine` name programs.
+_PARAMETERS = ("backend", "lake", "uri", "shared", "grown")
+_MARKS = ("every_database", "one_database")
+# Fixtures of one database, for tests that have no such parameter.
+_FIXTURES = {"postgres_uri": "postgres", "sqlite_uri": "sqlite"}
+_OTHER = "other"
+_COLUMNS = (*DATABASES, "stock", _OTHER)
+
+
+def database_of(item: pytest.Item) -> str:
+    """Return the database of a case, `stock` for deltalake alone, else `other`."""
+    chosen = _chosen(item)
+    if chosen is not None:
+        return chosen
+    fixtures = getattr(item, "fixturenames", ())
+    return next((name for fixture, name in _FIXTURES.items() if fixture in fixtures), _OTHER)
+
+
+def reason_to_leave_out(item: pytest.Item) -> str | None:
+    """Return why `make test` does not run a case, or None where it does."""
+    mark = item.get_closest_marker("everything")
+    if mark is not None:
+        if not mark.args:
+            raise pytest.UsageError(f"{item.nodeid}: `everything` needs a reason")
+        return str(mark.args[0])
+    chosen = _chosen(item)
+    if chosen is None or chosen == "sqlite" or chosen not in DATABASES:
+        return None
+    marks = (mark.name for mark in item.iter_markers())  # those of the test before its module's
+    wide = next((name == "every_database" for name in marks if name in _MARKS), None)
+    if wide or (wide is None and item.nodeid.startswith(EVERY_DATABASE)):
+        return None
+    return f"on {chosen}: such tests run on SQLite alone"
+
+
+def smoke(
+    values: Iterable[Any], chosen: Container[Any], reason: str, *, named: bool = False
+) -> list[Any]:
+    """Return parameters of which `make test` runs those that are chosen, by themselves or by name.
+
+    >>> [[mark.name for mark in each.marks] for each in smoke(["a", "b"], ["a"], "like a")]
+    [[], ['everything']]
+    """
+    mark = pytest.mark.everything(reason)
+    return [
+        pytest.param(value, marks=() if (value.__name__ if named else value) in chosen else mark)
+        for value in values
+    ]
+
+
+class Selection:
+    """The plugin: leaves cases out, counts the others and shows both."""
+
+    def __init__(self) -> None:
+        self.left_out: Counter[str] = Counter()
+        self.ran: Counter[tuple[str, str]] = Counter()
+        self.skipped: Counter[str] = Counter()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        for item in items:
+            item.user_properties.append(("database", database_of(item)))
+        if EVERYTHING or any("[" in each for each in config.args):  # one case, asked for by name
+            return
+        reasons = [(item, reason_to_leave_out(item)) for item in items]
+        kept = [item for item, reason in reasons if reason is None]
+        _check_that_a_case_is_left(items, kept)
+        config.hook.pytest_deselected(items=[item for item, reason in reasons if reason])
+        self.left_out.update(reason for _, reason in reasons if reason)
+        items[:] = kept
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or (report.when == "setup" and not report.passed):
+            if report.skipped and not hasattr(report, "wasxfail"):
+                self.skipped[str(report.longrepr[2])] += 1  # type: ignore[index]
+                return
+            database = dict(report.user_properties).get("database", _OTHER)
+            self.ran[_package(report.nodeid), str(database)] += 1
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["left_out"] = dict(self.left_out)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        # Every worker collects the same tests.
+        self.left_out |= Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self.ran:
+            terminalreporter.section("tests run, by package and database")
+            for line in self.table():
+                terminalreporter.write_line(line)
+
+    def table(self) -> list[str]:
+        """Return the lines of both tables."""
+        packages = sorted({package for package, _ in self.ran})
+        rows = [
+            (package, *(self.ran[package, column] for column in _COLUMNS)) for package in packages
+        ]
+        rows.append(("all", *(sum(row[n] for row in rows) for n in range(1, len(_COLUMNS) + 1))))
+        lines = [f"{'':24}" + "".join(f"{name:>10}" for name in (*_COLUMNS, "all"))]
+        for name, *counts in rows:
+            lines.append(f"{name:24}" + "".join(f"{n or '-':>10}" for n in (*counts, sum(counts))))
+        lines += [
+            "stock: deltalake alone. other: needs no database, or opens one without a parameter.",
+            "",
+        ]
+        left = sum(self.left_out.values())
+        if left:
+            lines.append(f"Left out: {left:,} cases, which `make test-everything` runs:")
+            lines += [f"{n:>7,}  {reason}" for reason, n in self.left_out.most_common()]
+        else:
+            lines.append("Left out: nothing.")
+        lines += [f"{n:>7,}  skipped: {reason}" for reason, n in self.skipped.most_common()]
+        return lines
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Selection(), "deltasql-selection")
+
+
+def _chosen(item: pytest.Item) -> str | None:
+    """Return the database, or `stock`, that a parameter of the case names."""
+    callspec = getattr(item, "callspec", None)
+    values = [callspec.params.get(name) for name in _PARAMETERS] if callspec else []
+    return next((value for value in values if value in (*DATABASES, "stock")), None)
+
+
+def _package(nodeid: str) -> str:
+    """Return the folder of a test: `tests/api`, `tests`, or `docstrings` of the package."""
+    parts = nodeid.partition("::")[0].split("/")[:-1]
+    return "docstrings" if parts[:1] == ["python"] else "/".join(parts[:2])
+
+
+def _check_that_a_case_is_left(items: list[pytest.Item], kept: list[pytest.Item]) -> None:
+    """A test of PostgreSQL alone in a folder of SQLite would never run."""
+    running = {_function(item) for item in kept}
+    for item in items:
+        if item.get_closest_marker("everything") is None and _function(item) not in running:
+            raise pytest.UsageError(
+                f"{_function(item)} would run on no database: mark it `every_database`, "
+                "or `everything` with a reason"
+            )
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]

@@ -1,0 +1,135 @@
+"""The Spark session of a user is the user's: no verb changes its settings, views or cached rows."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import deltasql.spark
+from deltasql.spark import DeltaTable
+from deltasql.spark.session import set_catalog
+from tests.spark.support import ODD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from deltasql import Catalog
+
+QUERY = """
+SELECT current_timezone(), CAST(TIMESTAMP '2024-05-01T23:00:00Z' AS STRING), CAST('x' AS INT),
+  '\\d', typeof(CAST('2024-05-01' AS TIMESTAMP))
+"""
+"""Its answer depends on the time zone, ANSI mode, escapes and the type of timestamps."""
+
+
+@pytest.fixture
+def mine(spark: SparkSession, lake: Catalog) -> SparkSession:
+    """A session with settings that differ from all of ours."""
+    session = spark.newSession()
+    for name, value in ODD.items():
+        session.conf.set(name, value)
+    set_catalog(session, lake)
+    return session
+
+
+class Watch:
+    """Queries a session again and again in a thread, and counts what differs from the start."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._look()  # delta-spark sets two settings when a session runs its first query
+        self._expected = self._look()
+        self._done, self._looked = threading.Event(), threading.Event()
+        self.looks = 0
+        self.deviations: Counter[str] = Counter()
+
+    def _look(self) -> dict[str, object]:
+        from pyspark.errors import PySparkException
+
+        found: dict[str, object] = dict(self._spark.conf.getAll)
+        found["views"] = sorted(each.name for each in self._spark.catalog.listTables())
+        try:
+            found["answer"] = tuple(self._spark.sql(QUERY).collect()[0])
+        except PySparkException as error:
+            found["answer"] = error.getCondition()
+        return found
+
+    def _loop(self) -> None:
+        while not self._done.is_set():
+            found = self._look()
+            names = found.keys() | self._expected.keys()
+            self.deviations.update(n for n in names if found.get(n) != self._expected.get(n))
+            self.looks += 1
+            self._looked.set()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._loop)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._done.set()
+            thread.join(60)
+        assert not thread.is_alive()
+
+    def beside(self, verb: Callable[[], object]) -> None:
+        """Run a verb while the session is watched, until at least one look has ended."""
+        self._looked.clear()
+        verb()
+        assert self._looked.wait(60)
+
+
+def test_queries_beside_every_verb_see_the_session_unchanged(
+    mine: SparkSession, lake: Catalog
+) -> None:
+    def rows(first: int, end: int) -> Any:
+        return mine.range(first, end, 1, 2).selectExpr(
+            "id", "id % 2 AS p", "TIMESTAMP '2024-05-01 08:00:00' AS at"
+        )
+
+    uri = lake.uri.with_table("t").to_string()
+    write = deltasql.spark.write
+    stream = deltasql.spark.stream_writer("t", app_id="s", catalog=lake)
+    watch = Watch(mine)
+    with watch.running():
+        watch.beside(lambda: write(rows(0, 2_000), uri, partition_by="p"))
+        table = DeltaTable.forName(mine, "t")
+        merger = table.alias("t").merge(rows(1_990, 2_010).alias("s"), "t.id = s.id")
+        verbs: list[Callable[[], object]] = [
+            lambda: write(rows(2_000, 2_005), uri),
+            lambda: write(rows(2_000, 2_005), uri, "overwrite", replace_where="id >= 2000"),
+            merger.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute,
+            lambda: table.update("id = 7", {"id": "-id"}),
+            lambda: table.delete("id = 8"),
+            lambda: deltasql.spark.read(mine, uri, predicate="at > '2024-04-30'").count(),
+            lambda: stream(rows(3_000, 3_005), 0),
+            table.optimize().executeCompaction,
+            lambda: table.optimize().executeZOrderBy("id"),
+            lambda: table.restoreToVersion(1),
+        ]
+        for verb in verbs:
+            watch.beside(verb)
+    assert watch.looks > len(verbs)
+    assert watch.deviations == Counter()
+    assert table.toDF().count() == 2_005
+
+
+def test_a_merge_leaves_the_cached_rows_of_its_source_cached(
+    mine: SparkSession, lake: Catalog
+) -> None:
+    deltasql.spark.write(mine.range(4), lake.uri.with_table("t").to_string())
+    source = mine.range(2, 6).selectExpr("id").persist()
+    try:
+        assert source.count() == 4
+        merger = DeltaTable.forName(mine, "t").alias("t").merge(source.alias("s"), "t.id = s.id")
+        merger.whenNotMatchedInsertAll().execute()
+        assert source.storageLevel.useMemory
+    finally:
+        source.unpersist()

@@ -1,0 +1,233 @@
+"""PostgreSQL through psycopg: values, errors, connections that are lost, shared or few."""
+
+from __future__ import annotations
+
+import os
+import resource
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from tests.commit.proxy import Proxy
+from tests.conftest import add_file
+
+import deltasql
+from deltasql.exceptions import StoreBusyError, StoreUnavailableError, TxnLogStoreError
+from deltasql.store.dialect import Fault
+from deltasql.store.postgres import conninfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+FUTURE_MS = 2**60
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture
+def catalog(postgres_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_catalog(postgres_uri, tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def admin(catalog: Catalog, postgres_uri: DeltaSqlUri) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of our own to the same schema."""
+    with psycopg.connect(conninfo(postgres_uri, catalog.config), autocommit=True) as opened:
+        yield opened
+
+
+def open_catalog(uri: DeltaSqlUri, folder: Path, **pool: float) -> Catalog:
+    return deltasql.connect(
+        uri, mirror={"mode": "off"}, table={"data_root": str(folder)}, pool=pool or {}
+    )
+
+
+def append(catalog: Catalog, path: str) -> None:
+    with catalog.begin() as tx:
+        tx.stage_table("t", [add_file(path)])
+
+
+def intents(catalog: Catalog) -> list[str]:
+    return sorted(path for _, _, path, _ in catalog.store.intents_before(FUTURE_MS))
+
+
+def test_intents_keep_every_path_as_it_is(catalog: Catalog) -> None:
+    paths = [
+        "/lake/plain",
+        '/lake/a "quoted" \\ name',
+        "/lake/{comma, brace}",
+        "NULL",
+        "",
+        "größe😀",
+    ]
+    catalog.store.record_intents("one", 1, paths)
+    assert intents(catalog) == sorted(paths)
+
+
+def test_many_intents_are_recorded_at_once(catalog: Catalog) -> None:
+    paths = [f"/lake/{'x' * 500}-{number}" for number in range(5_000)]
+    catalog.store.record_intents("one", 1, paths)
+    assert intents(catalog) == sorted(paths)
+
+
+def test_refused_intent_is_an_error_and_the_next_one_is_recorded(
+    catalog: Catalog, admin: psycopg.Connection[Any]
+) -> None:
+    with pytest.raises(TxnLogStoreError, match="NUL"):
+        catalog.store.record_intents("one", 1, ["/lake/a\0b"])
+    admin.execute("ALTER TABLE dl_staged_files RENAME TO elsewhere")
+    with pytest.raises(TxnLogStoreError, match="dl_staged_files"):
+        catalog.store.record_intents("one", 1, ["/lake/a"])
+    admin.execute("ALTER TABLE elsewhere RENAME TO dl_staged_files")
+    catalog.store.record_intents("one", 1, ["/lake/b"])
+    assert intents(catalog) == ["/lake/b"]
+
+
+def test_paths_do_not_depend_on_the_client_encoding(
+    catalog: Catalog, postgres_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_table("t", SCHEMA)
+    with catalog.begin() as tx:
+        tx.stage_table("t", [replace(add_file("a"), path="größe=😀,a")])
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    with open_catalog(postgres_uri, tmp_path) as other:
+        assert other.table("t").snapshot().scan().paths() == ["größe=😀,a"]
+
+
+def test_appends_go_on_after_a_rollback(catalog: Catalog) -> None:
+    """psycopg discards its prepared statements after a ROLLBACK."""
+    catalog.create_table("t", SCHEMA)
+    for number in range(4):
+        for again in range(3):
+            append(catalog, f"{number}-{again}")
+        for _ in range(3):
+            with catalog.store.session() as session:
+                session.begin()
+                session.query("list_tables", namespace=None, limit=10, after="")
+    assert catalog.table("t").version() == 12
+
+
+def test_appends_go_on_when_prepared_statements_are_gone(catalog: Catalog) -> None:
+    catalog.create_table("t", SCHEMA)
+    for number in range(4):
+        append(catalog, f"before-{number}")
+    with catalog.store.session() as session:
+        session.script("DEALLOCATE ALL")
+    append(catalog, "after")
+    assert catalog.table("t").version() == 5
+
+
+def test_connection_lost_in_a_session_is_classified_as_lost(
+    catalog: Catalog, admin: psycopg.Connection[Any]
+) -> None:
+    with catalog.store.session() as session:
+        connection: psycopg.Connection[Any] = session._connection  # type: ignore[attr-defined]
+        admin.execute("SELECT pg_terminate_backend(%s, 5000)", [connection.info.backend_pid])
+        with pytest.raises(psycopg.OperationalError) as lost:
+            session.query("applied_migrations")
+    assert catalog.store.classify(lost.value) is Fault.LOST
+    assert catalog.tables() == []
+
+
+def test_one_connection_serves_many_threads(postgres_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    with open_catalog(postgres_uri, tmp_path, max_size=1) as catalog:
+        catalog.create_table("t", SCHEMA)
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda number: append(catalog, str(number)), range(20)))
+        assert catalog.table("t").version() == 20
+        assert catalog.store.dialect.usage() == {"lent": 0, "idle": 1, "max": 1}
+
+
+def test_single_connection_that_is_lent_is_busy(postgres_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    with open_catalog(postgres_uri, tmp_path, max_size=1, timeout_s=0.1) as catalog:
+        with catalog.store.session(), pytest.raises(StoreBusyError, match=r"0\.1 s"):
+            catalog.tables()
+        assert catalog.tables() == []
+
+
+def test_closing_waits_for_nobody_and_closes_lent_connections_later(
+    postgres_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    catalog = open_catalog(postgres_uri, tmp_path)
+    with catalog.store.session() as session:
+        connection: psycopg.Connection[Any] = session._connection  # type: ignore[attr-defined]
+        catalog.close()
+        assert session.query("applied_migrations")
+    assert connection.closed
+
+
+def test_waiting_thread_is_told_that_the_store_is_closed(
+    postgres_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    catalog = open_catalog(postgres_uri, tmp_path, max_size=1)
+    with ThreadPoolExecutor(1) as thread, catalog.store.session():
+        waiting = thread.submit(catalog.tables)  # it waits, or finds the store closed at once
+        catalog.close()
+        with pytest.raises(deltasql.exceptions.StoreClosedError):
+            waiting.result(timeout=10)
+
+
+class LeftBlockError(Exception):
+    """Ends a block in a forked child."""
+
+
+def test_fork_inside_a_session_leaves_the_connection_to_the_parent(catalog: Catalog) -> None:
+    catalog.create_table("t", SCHEMA)
+    try:
+        with catalog.store.session() as session:
+            session.begin()
+            session.query("applied_migrations")
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    append(catalog, "child")
+                except BaseException:
+                    os._exit(1)
+                raise LeftBlockError  # must not end the parent's transaction
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            assert session.query("applied_migrations")
+            session.commit()
+    except LeftBlockError:
+        os._exit(0)
+    assert catalog.table("t").version() == 1
+
+
+def test_server_that_went_away_is_reported_and_found_again(
+    postgres_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    with Proxy() as proxy, open_catalog(proxy.uri(postgres_uri), tmp_path) as catalog:
+        assert catalog.tables() == []
+        proxy.refuse()
+        for _ in range(2):
+            with pytest.raises(StoreUnavailableError, match="cannot connect to PostgreSQL"):
+                catalog.tables()
+        proxy.accept()
+        assert catalog.tables() == []
+
+
+def test_socket_above_1023_works(postgres_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    """`select` would not take it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 4096:
+        pytest.skip("this machine allows no socket above 1,023")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+    low: list[int] = []
+    try:
+        while not low or low[-1] < 1024:  # the next socket is above all of them
+            low.append(os.open(os.devnull, os.O_RDONLY))
+        with open_catalog(postgres_uri, tmp_path) as catalog:
+            catalog.create_table("t", SCHEMA)
+            append(catalog, "a")
+            with catalog.store.session() as session:
+                assert session._connection.pgconn.socket >= 1024  # type: ignore[attr-defined]
+    finally:
+        for each in low:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,0 +1,314 @@
+"""The queue of writers to a SQLite file: fair, bounded, and nothing but fairness depends on it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import signal
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from tests.interrupts import interrupted
+
+import deltasql
+from deltasql.exceptions import StoreBusyError
+from deltasql.store import sqlite_queue
+from deltasql.store.file_lock import try_lock
+from deltasql.store.sqlite import SqliteDialect, SqliteSession, _Borrowed
+from deltasql.store.sqlite_queue import WriteQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.uri import DeltaSqlUri
+
+LONG_S, SHORT_S = 60.0, 0.05
+FORK = get_context("fork")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    return f"{tmp_path}/meta.db"
+
+
+def queue_on(database: str, timeout_s: float = LONG_S) -> WriteQueue:
+    """Return the queue as another process sees it: locks belong to the open files of one queue."""
+    return WriteQueue(database, timeout_s)
+
+
+@contextmanager
+def turn(queue: WriteQueue) -> Iterator[None]:
+    try:
+        queue.acquire()
+        yield
+    finally:
+        queue.release()
+
+
+def is_locked(path: str) -> bool:
+    with open(path, "ab") as file:
+        return not try_lock(file.fileno())
+
+
+def wait_until_locked(path: str) -> None:
+    while not is_locked(path):
+        pass
+
+
+def _hold(database: str, has_turn: Any, may_go: Any) -> None:
+    with turn(queue_on(database)):
+        has_turn.set()
+        may_go.wait(LONG_S)
+
+
+@contextmanager
+def held_by_process(database: str) -> Iterator[tuple[int, Any]]:
+    """Let another process have the turn; yields its pid, and the event that ends it."""
+    has_turn, may_go = FORK.Event(), FORK.Event()
+    process = FORK.Process(target=_hold, args=(database, has_turn, may_go))
+    process.start()
+    try:
+        assert has_turn.wait(LONG_S)
+        assert process.pid is not None
+        yield process.pid, may_go
+    finally:
+        process.kill()
+        process.join()
+
+
+def suspend(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    os.waitpid(pid, os.WUNTRACED)
+
+
+@pytest.mark.parametrize("others", ["process", "thread"])
+def test_writer_that_commits_again_does_not_overtake_a_waiting_one(
+    database: str, others: str
+) -> None:
+    """However short the pause between its transactions is."""
+    first, order = queue_on(database), []
+    second = first if others == "thread" else queue_on(database)
+
+    def write() -> None:
+        with turn(second):
+            order.append("waiting")
+
+    for _ in range(5):
+        with turn(first):
+            waiting = threading.Thread(target=write)
+            waiting.start()
+            if others == "process":
+                wait_until_locked(f"{database}-queue")
+            else:
+                while second._next_thread.acquire(blocking=False):
+                    second._next_thread.release()
+        with turn(first):
+            order.append("again")
+        waiting.join()
+    assert order == ["waiting", "again"] * 5
+
+
+def test_next_writer_leaves_the_queue_when_it_has_the_turn(database: str) -> None:
+    with turn(queue_on(database)):
+        assert is_locked(f"{database}-writer")
+        assert not is_locked(f"{database}-queue")
+    assert not is_locked(f"{database}-writer")
+
+
+def test_suspended_waiter_does_not_block_other_writers(database: str) -> None:
+    mine = queue_on(database)
+    with turn(mine):
+        process = FORK.Process(target=_hold, args=(database, FORK.Event(), FORK.Event()))
+        process.start()
+        wait_until_locked(f"{database}-queue")
+        assert process.pid is not None
+        suspend(process.pid)
+    try:
+        with turn(mine):
+            assert is_locked(f"{database}-queue")  # still its place in the queue
+    finally:
+        process.kill()
+        process.join()
+
+
+def test_timeout_error_names_the_process_that_holds_the_queue(database: str) -> None:
+    with held_by_process(database) as (pid, may_go):
+        suspend(pid)
+        named = rf"within 50 ms: process {pid} on {os.uname().nodename} has it"
+        with pytest.raises(StoreBusyError, match=named), turn(queue_on(database, SHORT_S)):
+            pass
+        assert not is_locked(f"{database}-queue")
+        os.kill(pid, signal.SIGCONT)
+        may_go.set()
+        with turn(queue_on(database)):
+            pass
+
+
+def test_killed_writer_does_not_block_other_writers(database: str) -> None:
+    with held_by_process(database) as (pid, _):
+        os.kill(pid, signal.SIGKILL)
+        with turn(queue_on(database)):
+            pass
+
+
+def test_thread_that_waits_too_long_for_another_gets_an_error(database: str) -> None:
+    queue = queue_on(database, SHORT_S)
+
+    def wait() -> None:
+        with turn(queue):
+            pass
+
+    named = f"process {os.getpid()} on"
+    with ThreadPoolExecutor(1) as other, turn(queue):
+        with pytest.raises(StoreBusyError, match=named):
+            other.submit(wait).result()
+        assert is_locked(f"{database}-writer")  # it is still ours
+    wait()
+
+
+def test_threads_wait_until_the_transaction_of_another_ends(database: str) -> None:
+    queue, order = queue_on(database), []
+    starting = threading.Barrier(2)
+
+    def write() -> None:
+        starting.wait(LONG_S)
+        with turn(queue):
+            order.append("second")
+
+    with ThreadPoolExecutor(1) as other:
+        with turn(queue):
+            waiting = other.submit(write)
+            starting.wait(LONG_S)
+            order.append("first")
+        waiting.result(LONG_S)
+    assert order == ["first", "second"]
+
+
+def test_forked_process_does_not_share_the_turn_of_its_parent(database: str) -> None:
+    queue = queue_on(database, SHORT_S)
+    with turn(queue):
+        assert _exit_code(_expect_timeout, queue, os.getpid()) == 0
+        assert is_locked(f"{database}-writer")
+    assert _exit_code(_take_turn, queue) == 0
+
+
+def _exit_code(work: Any, *args: Any) -> int | None:
+    child = FORK.Process(target=work, args=args)
+    child.start()
+    child.join(LONG_S)
+    return child.exitcode
+
+
+def _expect_timeout(queue: WriteQueue, holder: int) -> None:
+    with pytest.raises(StoreBusyError, match=f"process {holder} on"), turn(queue):
+        pass
+
+
+def _take_turn(queue: WriteQueue) -> None:
+    with turn(queue):
+        pass
+
+
+def test_closing_keeps_the_files_open_while_a_thread_writes(database: str) -> None:
+    """Another file may get the number of one that is closed."""
+    queue = queue_on(database)
+    with ThreadPoolExecutor(1) as other, turn(queue):
+        other.submit(queue.close).result()
+        assert queue._writer is not None
+    queue.close()
+    assert queue._writer is None
+    with turn(queue):
+        assert is_locked(f"{database}-writer")
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 32, b"12", b"\xff\xfe host\n"])
+def test_unreadable_name_in_the_file_still_gives_an_error(database: str, content: bytes) -> None:
+    path = Path(f"{database}-writer")
+    path.write_bytes(content)
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(StoreBusyError, match="process"), turn(queue_on(database, SHORT_S)):
+            pass
+
+
+def test_commit_succeeds_when_queue_file_cannot_be_created(sqlite_uri: DeltaSqlUri) -> None:
+    for kind in ("queue", "writer"):
+        Path(f"{sqlite_uri.database}-{kind}").mkdir(parents=True)
+    with deltasql.connect(sqlite_uri) as catalog:
+        catalog.create_table("sales", pa.schema([("id", pa.int64())]))
+        with catalog.begin() as tx:
+            tx.write("sales", pa.table({"id": [1]}))
+        assert tx.versions == {"sales": 1}
+
+
+def test_commit_succeeds_when_the_disk_has_no_room_for_the_holders_name(database: str) -> None:
+    assert _exit_code(_take_turn_without_room, database) == 0
+
+
+def _take_turn_without_room(database: str) -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    with turn(queue_on(database)):
+        assert is_locked(f"{database}-writer")
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback", "left", "failed"])
+def test_session_lets_the_next_thread_write_however_it_ends(
+    sqlite_uri: DeltaSqlUri, ends: str
+) -> None:
+    with deltasql.connect(sqlite_uri, store={"busy_timeout_ms": 20_000}) as catalog:
+        with (
+            contextlib.suppress(sqlite3.OperationalError),
+            catalog.store.session() as session,
+        ):
+            session.begin()
+            if ends == "failed":
+                session.script("NONSENSE")
+            elif ends != "left":
+                getattr(session, ends)()
+        with ThreadPoolExecutor(1) as other:
+            other.submit(catalog.create_namespace, "other").result(timeout=10)
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback", "left"])
+def test_interrupt_at_any_instant_lets_other_writers_go_on(
+    sqlite_uri: DeltaSqlUri, ends: str
+) -> None:
+    with (
+        deltasql.connect(sqlite_uri, store={"busy_timeout_ms": 60_000}) as catalog,
+        ThreadPoolExecutor(1) as other,
+    ):
+
+        def write() -> None:
+            with dialect.session() as session:
+                session.begin()
+                if ends != "left":
+                    getattr(session, ends)()
+
+        dialect = catalog.store.dialect
+        assert isinstance(dialect, SqliteDialect)
+        # Not where the queue of an earlier test is closed, whenever that is.
+        of_queue = (WriteQueue.acquire, WriteQueue.release, WriteQueue._take_turn)
+        functions = (sqlite_queue._lock, sqlite_queue._unlock, sqlite_queue._open, try_lock)
+        for at in itertools.count():
+            try:
+                with interrupted(at, *of_queue, *functions, SqliteSession, _Borrowed):  # type: ignore[arg-type]
+                    write()
+                break
+            except KeyboardInterrupt:
+                pass
+            other.submit(write).result(timeout=10)
+            write()
+            for kind in ("queue", "writer"):
+                assert not is_locked(f"{sqlite_uri.database}-{kind}")
+        assert at > 30

@@ -1,0 +1,75 @@
+"""What the package imports, pyproject.toml declares: a bare installation lacks nothing."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from typing import TYPE_CHECKING
+
+from tests.pages import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = ROOT / "python" / "deltasql"
+# Distributions that are not called like the module they install.
+DISTRIBUTIONS = {
+    "arro3": "arro3-core",
+    "opentelemetry": "opentelemetry-api",
+    "yaml": "pyyaml",
+}
+# Used where they are installed, and not missed elsewhere: dask brings fsspec, and pyspark brings
+# py4j unless it is a client of Spark Connect only.
+OPTIONAL = {"fsspec", "py4j"}
+FOR_DEVELOPERS = {"dev", "all"}
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared(*, for_developers: bool) -> set[str]:
+    """Return the distributions that pyproject.toml names, in the dependencies or in an extra."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    lines = list(project["dependencies"])
+    for extra, names in project["optional-dependencies"].items():
+        if for_developers or extra not in FOR_DEVELOPERS:
+            lines += names
+    return {normalized(match[0]) for line in lines if (match := re.match(r"[\w.-]+", line))}
+
+
+def imports(tree: ast.AST, *, typing_only: bool = False) -> Iterator[tuple[str, int, bool]]:
+    """Yield each absolute import: the module, its line, and whether only type checkers see it."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno, typing_only) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module or "", node.lineno, typing_only
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from imports(ast.Module(node.body, []), typing_only=True)
+            yield from imports(ast.Module(node.orelse, []), typing_only=typing_only)
+        else:
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+                name = node.args[0]
+                if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                    yield name.value, node.lineno, typing_only
+            yield from imports(node, typing_only=typing_only)
+
+
+def test_every_imported_package_is_declared() -> None:
+    """Also by late imports; what only type checkers import may be a tool of developers."""
+    for_users, for_all = declared(for_developers=False), declared(for_developers=True)
+    undeclared, found = [], set()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for module, line, typing_only in imports(ast.parse(path.read_text("utf-8"))):
+            top = module.partition(".")[0]
+            if top in {"deltasql", *OPTIONAL} or top in sys.stdlib_module_names:
+                continue
+            found.add(top)
+            allowed = for_all if typing_only else for_users
+            if normalized(DISTRIBUTIONS.get(top, top)) not in allowed:
+                undeclared.append(f"{path.relative_to(ROOT)}:{line} imports {top}")
+    assert {"pyarrow", "obstore", "psycopg_pool", "yaml"} <= found
+    assert not undeclared, "not declared in pyproject.toml:\n" + "\n".join(undeclared)
