@@ -8,7 +8,7 @@ condition is never taken from here.
 from __future__ import annotations
 
 import re
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -76,6 +76,7 @@ class _QuotedTwice(_History):
             return f'"{escaped}"'
 
 
+@lru_cache(maxsize=256)
 def normal(text: str, schema: StructType | None = None, *, escapes: bool = False) -> str:
     """Return a condition in the spelling that goes into the history of a table.
 
@@ -90,6 +91,7 @@ def normal(text: str, schema: StructType | None = None, *, escapes: bool = False
     return _simple(parsed, schema).sql(dialect=_QuotedTwice, normalize_functions="lower")
 
 
+@lru_cache(maxsize=256)
 def normal_part(text: str, alias: str) -> str | None:
     """Return the conditions that concern the columns of one alias alone, None without any.
 
