@@ -114,7 +114,7 @@ class DuckdbSession:
         ).fetchall()
         return dict(rows)
 
-    def begin(self) -> None:
+    def begin(self, *, is_bulk: bool = False) -> None:
         if self._path is not None:
             _check_room(self._path)
         self._connection.execute("BEGIN TRANSACTION")
