@@ -164,7 +164,8 @@ class PostgresSession:
             self.commit()
 
     def begin(self, *, is_bulk: bool = False) -> None:
-        with nullcontext() if self._batch is not None else self._connection.pipeline():
+        is_more = is_bulk or self._connection.state.is_pooled
+        with self._connection.pipeline() if is_more else nullcontext():
             self._begin(is_bulk=is_bulk)
 
     def _begin(self, *, is_bulk: bool = False) -> None:
@@ -198,7 +199,11 @@ class PostgresSession:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Send everything at the end in one round trip, each table's rows as one statement."""
+        """Send everything at the end in one round trip, each table's rows as one statement.
+
+        The end should be a COMMIT: psycopg ends a pipeline with a message after which the server
+        does not limit the time until the next statement.
+        """
         self._batch = _Batch()
         try:
             with self._connection.pipeline():

@@ -285,12 +285,10 @@ class Store:
         self, session: Session, table_ids: Sequence[int], *, is_bulk: bool = False
     ) -> dict[int, Head]:
         """Start the commit's transaction and lock the heads, in id order: none can deadlock."""
+        session.begin(is_bulk=is_bulk)
         if not table_ids:
-            session.begin(is_bulk=is_bulk)
             return {}
-        with session.batch():
-            session.begin(is_bulk=is_bulk)
-            rows = session.query("lock_heads", table_ids=sorted(table_ids))
+        rows = session.query("lock_heads", table_ids=sorted(table_ids))
         return {row[0]: Head(*row) for row in rows}
 
     @property
