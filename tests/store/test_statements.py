@@ -98,7 +98,6 @@ ONLY = {
     "head_as_known": {"sqlite"},
     "allow_pauses": {"postgres"},
     "apply_settings": {"postgres"},
-    "limit_statements": {"postgres"},
     "lock_holders": {"postgres"},
     "longest_transaction": {"postgres"},
     "note_staged_files": {"postgres"},

@@ -106,12 +106,11 @@ class PostgresSession:
         connection = self._connection
         if self._in_transaction or not connection.state.is_pooled:
             return connection.execute(text, params)
-        # Behind a pooler a statement needs a transaction, which sets what it needs: one round trip.
+        # Behind a pooler a statement needs a transaction, which sets what it needs.
         try:
-            with connection.pipeline():
-                self._begin()
-                cursor = connection.execute(text, params)
-                self.commit()
+            self.begin()
+            cursor = connection.execute(text, params)
+            self.commit()
         except BaseException:
             self.rollback()
             raise
@@ -164,20 +163,12 @@ class PostgresSession:
             self.commit()
 
     def begin(self, *, is_bulk: bool = False) -> None:
-        is_more = is_bulk or self._connection.state.is_pooled
-        with self._connection.pipeline() if is_more else nullcontext():
-            self._begin(is_bulk=is_bulk)
-
-    def _begin(self, *, is_bulk: bool = False) -> None:
         connection, state = self._connection, self._connection.state
         self._in_transaction = True
         connection.limit_s = state.limit_s(is_bulk=is_bulk)
-        connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-        if state.is_pooled:
-            connection.execute(*state.transaction_statement(is_bulk=is_bulk))
-        elif is_bulk:
-            limit = {"statement_timeout": state.bulk_timeout}
-            connection.execute(*numbered("limit_statements", limit))
+        text: Any = state.begin(is_bulk=is_bulk)
+        # Several statements in one text cannot be prepared.
+        connection.execute(text, prepare=False if ";" in text else None)
 
     def commit(self) -> None:
         if self._batch is not None:
@@ -206,7 +197,8 @@ class PostgresSession:
         """
         self._batch = _Batch()
         try:
-            with self._connection.pipeline():
+            is_pooled = self._connection.state.is_pooled  # see SessionState.use_settings
+            with nullcontext() if is_pooled else self._connection.pipeline():
                 yield
                 self._batch.send(self._connection)
         finally:
@@ -291,7 +283,8 @@ class PostgresDialect:
             reader = self._arrow_connection
             # In a transaction: its limits are its own, and behind a pooler its session is not.
             reader.read("BEGIN READ ONLY")
-            pid = reader.read(_bulk_settings(state))["pid"][0].as_py()
+            settings = f"{state.use_settings(is_bulk=True)}, pg_backend_pid() AS pid"
+            pid = reader.read(settings)["pid"][0].as_py()
             with _asking_later(state, lambda: holders.append(lock_holders(self._conninfo, pid))):
                 found = reader.read(text)
             reader.read("COMMIT")
@@ -346,19 +339,6 @@ class PostgresDialect:
 
 
 _inherited: list[object] = []
-
-
-def _bulk_settings(state: SessionState) -> str:
-    """Return `use_settings` with its values in the text, which is all that ADBC sends."""
-    text, values = state.transaction_statement(is_bulk=True)
-    return (
-        PARAMETER.sub(lambda match: _literal(values[int(match[1]) - 1]), text)
-        + ", pg_backend_pid() AS pid"
-    )
-
-
-def _literal(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 @contextmanager

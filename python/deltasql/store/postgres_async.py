@@ -70,13 +70,10 @@ class AsyncPostgres:
                 if connection.state is None or not connection.state.is_pooled:
                     cursor = await connection.execute(text, values)
                 else:
-                    async with connection.pipeline():
-                        await connection.execute("BEGIN")
-                        await connection.execute(
-                            *connection.state.transaction_statement(is_bulk=False)
-                        )
-                        cursor = await connection.execute(text, values)
-                        await connection.execute("COMMIT")
+                    begin: Any = connection.state.begin(is_bulk=False)
+                    await connection.execute(begin, prepare=False)
+                    cursor = await connection.execute(text, values)
+                    await connection.execute("COMMIT")
                 return await cursor.fetchall()
         except PoolTimeout as error:
             raise StoreBusyError(

@@ -19,7 +19,7 @@ from psycopg.types.numeric import Int8Dumper
 
 from deltasql.exceptions import StoreUnavailableError
 from deltasql.store.dialect import Row
-from deltasql.store.statements import numbered
+from deltasql.store.statements import PARAMETER, numbered, statement
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -127,15 +127,27 @@ class SessionState:
     idle_timeout: str
     bulk_timeout: str
 
-    def transaction_statement(self, *, is_bulk: bool) -> tuple[Any, list[Any]]:
-        """Return the statement that sets all of it for one transaction."""
-        params = {
+    def begin(self, *, is_bulk: bool) -> str:
+        """Return what begins a transaction, with settings of its own where it needs them."""
+        begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+        if not (is_bulk or self.is_pooled):
+            return begin
+        return f"{begin}; {self.use_settings(is_bulk=is_bulk)}"
+
+    def use_settings(self, *, is_bulk: bool) -> str:
+        """Return the statement that sets all of it for one transaction, without parameters.
+
+        So it travels with others in one round trip: psycopg's pipelines end with a message that
+        PgBouncer gives a server of its own, which it never gets back.
+        """
+        values = {
             "search_path": self.search_path,
             "lock_timeout": self.lock_timeout,
             "statement_timeout": self.bulk_timeout if is_bulk else self.statement_timeout,
             "idle_timeout": self.idle_timeout,
         }
-        return numbered("use_settings", params)
+        text = statement("use_settings", "postgres")
+        return PARAMETER.sub(lambda match: _literal(values[match[1]]), text)
 
     def limit_s(self, *, is_bulk: bool) -> float:
         """How long a statement may take; 0 is without a limit."""
@@ -256,6 +268,10 @@ def _holder(
     }
     known = ", ".join(f"{name} {fact}" for name, fact in facts.items() if fact)
     return f"session {pid} ({known}) holds the lock"
+
+
+def _literal(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 def _is_set(config: Config, key: str) -> bool:

@@ -66,8 +66,8 @@ def _numbered(name: str) -> tuple[str, tuple[str, ...]]:
 def numbered(name: str, params: Mapping[str, Any]) -> tuple[Any, list[Any]]:
     """Return a block with its parameters as `$1`, `$2`, and their values: PostgreSQL's own way.
 
-    >>> numbered("limit_statements", {"statement_timeout": "30s"})
-    ("SELECT set_config('statement_timeout', $1, TRUE)", ['30s'])
+    >>> numbered("clear_staged_files", {"txn_id": "one"})
+    ('DELETE FROM dl_staged_files WHERE txn_id = $1', ['one'])
     """
     text, names = _numbered(name)
     return text, [params[each] for each in names]

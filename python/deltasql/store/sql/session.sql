@@ -13,13 +13,10 @@ SELECT pg_backend_pid(), current_schema(), current_setting('search_path'), curre
 FROM (SELECT count(*) FROM applied) AS done;
 
 -- name: use_settings [postgres]
--- The same for one transaction: behind a pooler, the session belongs to others too.
+-- The same for one transaction: behind a pooler the session belongs to others too, and bulk work has a limit of its own.
 SELECT set_config('search_path', $search_path, TRUE), set_config('lock_timeout', $lock_timeout, TRUE),
   set_config('statement_timeout', $statement_timeout, TRUE),
   set_config('idle_in_transaction_session_timeout', $idle_timeout, TRUE);
-
--- name: limit_statements [postgres]
-SELECT set_config('statement_timeout', $statement_timeout, TRUE);
 
 -- name: allow_pauses [postgres]
 -- For who reads or writes the object store within a transaction, to hand a table over.
