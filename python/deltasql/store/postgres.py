@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 import threading
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -274,8 +274,7 @@ class PostgresDialect:
     def _fetch_arrow(self, text: str) -> pa.Table:
         import adbc_driver_postgresql  # needed by bulk reads only
 
-        with self._pool.lend() as connection:
-            state = connection.state
+        state = self._pool.state()
         holders: list[str | None] = []
         try:
             if self._arrow_connection is None:
@@ -291,7 +290,7 @@ class PostgresDialect:
             return found
         except adbc_errors() as error:
             # Kept open only while it works: the next read connects anew.
-            self._arrow_connection = None
+            self._close_arrow()
             if self.classify(error) is Fault.BUSY:
                 raise StoreBusyError(
                     "; ".join([f"postgres failed: {error}", *filter(None, holders)]),
@@ -333,9 +332,13 @@ class PostgresDialect:
 
     def close(self) -> None:
         self._pool.close()
-        if self._arrow_connection is not None and self._arrow_pid == os.getpid():
-            self._arrow_connection.close()
-        self._arrow_connection = None
+        self._close_arrow()
+
+    def _close_arrow(self) -> None:
+        connection, self._arrow_connection = self._arrow_connection, None
+        if connection is not None and self._arrow_pid == os.getpid():
+            with suppress(*adbc_errors()):
+                connection.close()
 
 
 _inherited: list[object] = []

@@ -12,6 +12,7 @@ import json
 import re
 import time
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -278,6 +279,7 @@ def _is_set(config: Config, key: str) -> bool:
     return key in config.store.model_fields_set
 
 
+@cache
 def _seconds(text: str) -> float:
     """Read a time as PostgreSQL shows it: 0, 500ms, 30s, 5min."""
     found = re.fullmatch(r"(\d+) ?(\w*)", text)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql.config.sections import PoolSettings
-    from deltasql.store.postgres_limits import SessionSettings
+    from deltasql.store.postgres_limits import SessionSettings, SessionState
 
 _CHECK_AFTER_IDLE_S = 1.0
 _OPTIONS: dict[str, Any] = {"autocommit": True, "cursor_factory": psycopg.RawCursor}
@@ -40,6 +40,7 @@ class PostgresPool:
     ) -> None:
         self._conninfo, self._settings, self._max_size = conninfo, settings, max_size
         self._session = session
+        self._state: SessionState | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._pool: ConnectionPool[Connection] | None = None
@@ -68,6 +69,13 @@ class PostgresPool:
         finally:
             if pid == os.getpid():  # else it was lent before a fork: it is the parent's
                 self._give_back(pool, connection)
+
+    def state(self) -> SessionState:
+        """Return what holds on connections of this pool, by the one that was made last."""
+        if self._state is None:
+            with self.lend() as connection:
+                self._state = connection.state
+        return self._state
 
     def usage(self) -> dict[str, int]:
         """Return how many connections are lent, idle, and allowed."""
@@ -176,7 +184,7 @@ class PostgresPool:
         try:
             with Connection.connect(self._conninfo, **_OPTIONS) as connection:
                 connection.set_up(self._session, self._conninfo)
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             raise StoreUnavailableError(
                 f"cannot connect to PostgreSQL: {str(error).strip()}",
                 help="Check that the server runs at this address, that the database is there, and "
@@ -187,3 +195,4 @@ class PostgresPool:
         self._connected = True
         connection.used_at = time.monotonic()
         connection.set_up(self._session, self._conninfo)
+        self._state = None if connection.problem is not None else connection.state
