@@ -43,7 +43,7 @@ class StoreSettings(Section):
         default=30_000,
         ge=0,
         le=3_600_000,
-        description="SQLite: how long to wait for another writer.",
+        description="SQLite and DuckDB: how long to wait for another writer.",
     )
     synchronous: Literal["full", "normal", "off"] = Field(
         default="full",
