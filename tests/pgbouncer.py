@@ -20,7 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.uri import DeltaSqlUri
+    from deltasql.uri import DeltaSqlUri, Pooler
 
 SETTINGS = """
 [databases]
@@ -41,20 +41,24 @@ logfile = {folder}/log
 class PgBouncer:
     """Where it listens."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, pooler: Pooler | None) -> None:
+        self._port, self._pooler = port, pooler
 
     def uri(self, uri: DeltaSqlUri, **changes: object) -> DeltaSqlUri:
         """The same catalog, by way of PgBouncer."""
-        changed = {"host": "127.0.0.1", "port": self._port, "sslmode": "disable", **changes}
+        place = {"host": "127.0.0.1", "port": self._port, "sslmode": "disable"}
+        changed = {**place, "pooler": self._pooler, **changes}
         return replace(uri, **changed)  # type: ignore[arg-type]
 
 
 @contextmanager
 def pgbouncer(
-    *, mode: str = "transaction", servers: int = 2, more: str = ""
+    *, mode: str = "transaction", pooler: Pooler | None = None, servers: int = 2, more: str = ""
 ) -> Iterator[PgBouncer]:
-    """Run PgBouncer for the length of a block; skip the test where it is not installed."""
+    """Run PgBouncer for the length of a block; skip the test where it is not installed.
+
+    `pooler` is what the URIs of catalogs say of it.
+    """
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         pytest.skip("PgBouncer is not installed: install the package pgbouncer")
@@ -83,7 +87,7 @@ def pgbouncer(
         )
         try:
             _wait_for(port, process)
-            yield PgBouncer(port)
+            yield PgBouncer(port, pooler)
         finally:
             process.terminate()
             process.wait(timeout=10)

@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deltasql import Catalog
-    from deltasql.uri import DeltaSqlUri
+    from deltasql.uri import DeltaSqlUri, Pooler
 
 SCHEMA = pa.schema([("id", pa.int64())])
 # What many set up, so that clients with options can connect: PgBouncer drops them.
 DROPPING = "ignore_startup_parameters = options,extra_float_digits"
+CASES: dict[str, tuple[str, Pooler | None]] = {
+    "found, refusing options": ("", None),
+    "told, dropping options": (DROPPING, "transaction"),
+}
 
 
-@pytest.fixture(scope="module", params=["", DROPPING], ids=["refusing options", "dropping options"])
+@pytest.fixture(scope="module", params=CASES)
 def bouncer(request: pytest.FixtureRequest) -> Iterator[PgBouncer]:
-    with pgbouncer(more=request.param) as running:
+    more, pooler = CASES[request.param]
+    with pgbouncer(more=more, pooler=pooler) as running:
         yield running
 
 
-@pytest.fixture(params=[None, "transaction"], ids=["found", "told"])
-def pooled(
-    bouncer: PgBouncer,
-    postgres_uri: DeltaSqlUri,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-) -> Iterator[Catalog]:
-    uri = bouncer.uri(postgres_uri, pooler=request.param)
+@pytest.fixture
+def pooled(bouncer: PgBouncer, postgres_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    uri = bouncer.uri(postgres_uri)
     with deltasql.connect(uri, table={"data_root": str(tmp_path / "lake")}) as catalog:
         yield catalog
 
@@ -151,8 +151,8 @@ def test_schema_that_is_not_there_is_reported_on_connect(
 def test_session_mode_is_used_like_the_server_itself(
     postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
-    with pgbouncer(mode="session") as running:
-        uri = running.uri(postgres_uri, pooler="none")
+    with pgbouncer(mode="session", pooler="none") as running:
+        uri = running.uri(postgres_uri)
         with deltasql.connect(uri, table={"data_root": str(tmp_path)}) as catalog:
             catalog.create_table("t", SCHEMA)
             for number in range(6):
