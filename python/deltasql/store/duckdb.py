@@ -212,7 +212,6 @@ class DuckdbDialect:
             raise StoreBusyError(
                 f"no turn to write to the DuckDB database within {self._busy_timeout_ms} ms: "
                 "another thread of this process has it",
-                backend=self.name,
             )
         try:
             yield

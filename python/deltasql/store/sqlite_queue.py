@@ -119,7 +119,6 @@ class WriteQueue:
         return StoreBusyError(
             f"no turn to write to the SQLite database {self._database!r} within "
             f"{self.timeout_s * 1000:.0f} ms: {holder or self._holder()} has it",
-            backend="sqlite",
             help="Look whether that process is suspended or in a long transaction; then retry, "
             "or raise store.busy_timeout_ms.",
         )
