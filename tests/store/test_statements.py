@@ -117,10 +117,10 @@ def dummy(parameter: str, number: int = 1) -> Any:
         return [1, 2]
     if parameter == "bounds":
         return '[{"id": 1, "low": "01", "high": null, "nulls": 0, "rows": 3}]'
-    if parameter in ("settings", "defaults"):
-        return '{"lock_timeout": "1s"}'
     if parameter == "search_path":
         return "pg_catalog"
+    if parameter.startswith("has_"):
+        return bool(number % 2)
     if parameter.endswith("_timeout"):
         return f"{number}s"
     if parameter == "keys":

@@ -106,18 +106,12 @@ class AsyncPostgres:
     async def _configure(self, connection: AsyncConnection) -> None:
         connection.adapters.register_dumper(int, Int8Dumper)
         session, pid = self._session, connection.info.backend_pid
-        row = await _one(connection, *session.first_statement(pid))
-        is_pooled = session.is_behind_pooler(row, pid)
-        if is_pooled and session.pooler == "auto":
-            row = await _one(connection, *session.local_statement())
+        rows = await (await connection.execute(*session.first_statement(pid))).fetchall()
+        is_pooled = session.pooler == "transaction" or not rows
+        if not rows:
+            rows = await (await connection.execute(*session.local_statement())).fetchall()
         connection.prepare_threshold = None if is_pooled else 2
         try:
-            connection.state = session.state(row, is_pooled=is_pooled)
+            connection.state = session.state(rows[0], is_pooled=is_pooled)
         except StoreUnavailableError as error:
             connection.problem = error
-
-
-async def _one(connection: AsyncConnection, text: Any, params: list[Any]) -> Row:
-    row = await (await connection.execute(text, params)).fetchone()
-    assert row is not None
-    return row

@@ -8,7 +8,6 @@ every transaction sets the same for itself (`use_settings`).
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from dataclasses import dataclass
@@ -32,6 +31,11 @@ _ASK_AFTER = 0.7
 # A server that has not ended a statement so long after its limit does not answer at all.
 _GRACE_S = 10.0
 _ASKING_S = 2
+_LIMITS = {
+    "lock_timeout": "lock_timeout_ms",
+    "statement_timeout": "statement_timeout_ms",
+    "idle_timeout": "idle_transaction_timeout_ms",
+}
 _UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -40,64 +44,40 @@ class SessionSettings:
     """What the connections of a catalog are to be given."""
 
     search_path: str | None
-    given: dict[str, str]
-    """Limits that somebody configured."""
-    defaults: dict[str, str]
-    """Limits of ours: those of the server, the database or the role count before them."""
+    values: dict[str, Any]
     bulk_timeout_ms: int
     pooler: Pooler
 
     @classmethod
     def of(cls, uri: DeltaSqlUri, config: Config) -> SessionSettings:
         store = config.store
-        limits = {
-            "lock_timeout": "lock_timeout_ms",
-            "statement_timeout": "statement_timeout_ms",
-            "idle_in_transaction_session_timeout": "idle_transaction_timeout_ms",
-        }
-        values = {name: str(getattr(store, key)) for name, key in limits.items()}
-        given = {name: values[name] for name, key in limits.items() if _is_set(config, key)}
-        return cls(
-            search_path=uri.search_path,
-            given=given | ({"search_path": uri.search_path} if uri.search_path else {}),
-            defaults={name: value for name, value in values.items() if name not in given},
-            bulk_timeout_ms=store.bulk_timeout_ms,
-            pooler=uri.pooler or store.pooler,
-        )
+        values: dict[str, Any] = {"search_path": uri.search_path}
+        for name, key in _LIMITS.items():
+            values[name] = str(getattr(store, key))
+            values[f"has_{name}"] = key in store.model_fields_set
+        pooler = uri.pooler or store.pooler
+        return cls(uri.search_path, values, store.bulk_timeout_ms, pooler)
 
     def first_statement(self, backend_pid: int) -> tuple[Any, list[Any]]:
-        """Return the statement for a new connection.
+        """Return the statement for a new connection; without a row, a pooler is in between.
 
-        The server sets nothing when its process is not the one that the client knows: then a
-        pooler is in between, and the session belongs to others too.
+        The server sets nothing when its process is not the one that the client knows: then the
+        session belongs to others too.
         """
-        if self.pooler == "transaction":
-            return self.local_statement()
         guard = backend_pid if self.pooler == "auto" else 0
-        return self._statement(is_local=False, backend_pid=guard)
+        return self._statement(is_local=self.pooler == "transaction", backend_pid=guard)
 
     def local_statement(self) -> tuple[Any, list[Any]]:
         """Return the statement for a connection behind a pooler: nothing is left set."""
         return self._statement(is_local=True, backend_pid=0)
 
-    def is_behind_pooler(self, row: Row, backend_pid: int) -> bool:
-        """Tell by the row of the first statement."""
-        if self.pooler == "auto":
-            return bool(row[0] != backend_pid)
-        return self.pooler == "transaction"
-
     def _statement(self, *, is_local: bool, backend_pid: int) -> tuple[Any, list[Any]]:
-        params = {
-            "settings": json.dumps(self.given),
-            "defaults": json.dumps(self.defaults),
-            "is_local": is_local,
-            "backend_pid": backend_pid,
-        }
-        return numbered("apply_settings", params)
+        also = {"is_local": is_local, "backend_pid": backend_pid}
+        return numbered("apply_settings", {**self.values, **also})
 
     def state(self, row: Row, *, is_pooled: bool) -> SessionState:
         """Return what holds on a connection, by the row of the last statement."""
-        _, schema, search_path, lock_timeout, statement_timeout, idle_timeout = row
+        schema, search_path, lock_timeout, statement_timeout, idle_timeout = row
         wanted = self.search_path
         if wanted is not None and (schema or "").lower() != wanted.lower():
             raise StoreUnavailableError(
@@ -182,14 +162,14 @@ class Connection(psycopg.Connection[Row]):
         # One width for every integer keeps one prepared statement per text.
         self.adapters.register_dumper(int, Int8Dumper)
         pid = self.info.backend_pid
-        row = self._one(*settings.first_statement(pid))
-        is_pooled = settings.is_behind_pooler(row, pid)
-        if is_pooled and settings.pooler == "auto":
-            row = self._one(*settings.local_statement())
+        rows = self.execute(*settings.first_statement(pid)).fetchall()
+        is_pooled = settings.pooler == "transaction" or not rows
+        if not rows:
+            rows = self.execute(*settings.local_statement()).fetchall()
         # Behind a pooler a prepared statement could be met by another client, or another's by us.
         self.prepare_threshold = None if is_pooled else 2
         try:
-            self.state = settings.state(row, is_pooled=is_pooled)
+            self.state = settings.state(rows[0], is_pooled=is_pooled)
         except StoreUnavailableError as error:
             self.problem = error
             return
@@ -231,11 +211,6 @@ class Connection(psycopg.Connection[Row]):
         pid = 0 if self.state.is_pooled else self.info.backend_pid
         return lock_holders(self.address, pid)
 
-    def _one(self, text: Any, params: list[Any]) -> Row:
-        row = self.execute(text, params).fetchone()
-        assert row is not None
-        return row
-
 
 def lock_holders(address: str, pid: int) -> str | None:
     """Say who holds what a session waits for, None when nobody does or it cannot be asked."""
@@ -273,10 +248,6 @@ def _holder(
 
 def _literal(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
-
-
-def _is_set(config: Config, key: str) -> bool:
-    return key in config.store.model_fields_set
 
 
 @cache

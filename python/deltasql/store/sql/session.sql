@@ -1,16 +1,19 @@
 -- name: apply_settings [postgres]
 -- Set what the connection is to have, and return what holds then. A default of ours counts where the server, the
--- database and the role set no limit. With a $backend_pid that is not this process nothing is set, see postgres_limits.py.
-WITH given AS (
-  SELECT s.key, s.value FROM json_each_text($settings::json) AS s
-  UNION ALL
-  SELECT d.key, d.value FROM json_each_text($defaults::json) AS d WHERE current_setting(d.key) = '0'
-), applied AS MATERIALIZED (
-  SELECT set_config(g.key, g.value, $is_local) FROM given g WHERE $backend_pid::bigint IN (0, pg_backend_pid())
-)
-SELECT pg_backend_pid(), current_schema(), current_setting('search_path'), current_setting('lock_timeout'),
+-- database and the role set no limit. With a $backend_pid that is not this process, nothing is set and no row comes back.
+SELECT current_schema(), current_setting('search_path'), current_setting('lock_timeout'),
   current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout')
-FROM (SELECT count(*) FROM applied) AS done;
+FROM (
+  SELECT set_config('search_path', coalesce($search_path, current_setting('search_path')), $is_local),
+    set_config('lock_timeout', CASE WHEN $has_lock_timeout OR current_setting('lock_timeout') = '0'
+      THEN $lock_timeout ELSE current_setting('lock_timeout') END, $is_local),
+    set_config('statement_timeout', CASE WHEN $has_statement_timeout OR current_setting('statement_timeout') = '0'
+      THEN $statement_timeout ELSE current_setting('statement_timeout') END, $is_local),
+    set_config('idle_in_transaction_session_timeout',
+      CASE WHEN $has_idle_timeout OR current_setting('idle_in_transaction_session_timeout') = '0'
+      THEN $idle_timeout ELSE current_setting('idle_in_transaction_session_timeout') END, $is_local)
+  WHERE $backend_pid::bigint IN (0, pg_backend_pid())
+) AS applied;
 
 -- name: use_settings [postgres]
 -- The same for one transaction: behind a pooler the session belongs to others too, and bulk work has a limit of its own.
