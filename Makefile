@@ -10,7 +10,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Set in many containers. Then each of the thousand processes that tests start compiles all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after history faults soak compat docs audit screenshots lock clean setup jars browser java
+.PHONY: help demo test tools checks parts lint python-lint rust-lint types layers rust-test python-test test-everything bench baseline before-after history faults soak compat docs audit screenshots lock clean setup jars apt browser pooler java
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -34,7 +34,7 @@ tools:
 
 # What does not wait for each other goes side by side: downloads beside compilers first.
 parts: tools
-	@$(MAKE) --no-print-directory -j 3 -O setup jars browser rust-lint rust-test
+	@$(MAKE) --no-print-directory -j 3 -O setup jars apt rust-lint rust-test
 
 checks: parts
 	@$(MAKE) --no-print-directory -j 2 -O python-lint types layers
@@ -79,6 +79,11 @@ $(JARS)/s3/.fetched: tests/spark/jars/pom.xml $(JARS)/.fetched
 
 jars: $(JARS)/.fetched $(JARS)/s3/.fetched  ## jars that tests need, in build/jars
 
+# One after the other: apt-get serves one caller at a time.
+apt:
+	@$(MAKE) --no-print-directory browser
+	@$(MAKE) --no-print-directory pooler
+
 # The console is tested in a real browser. Where nobody may install it, those tests are left out.
 browser:  ## Chromium, installed if it is missing and this user may
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
@@ -86,12 +91,19 @@ browser:  ## Chromium, installed if it is missing and this user may
 	    && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
 	  || echo "Chromium is missing: install the package chromium to have the console tested in a browser"
 
+# PostgreSQL is tested behind a real PgBouncer. Where nobody may install it, those tests are left out.
+pooler:  ## PgBouncer, installed if it is missing and this user may
+	@command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && timeout 120 apt-get update -qq \
+	    && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq --no-install-recommends pgbouncer >/dev/null; } \
+	  || echo "PgBouncer is missing: install the package pgbouncer to have PostgreSQL tested behind it"
+
 # Two processes for two cores, and one more for the time that tests spend waiting for disks and servers.
 # Which tests are left to test-everything: tests/selection.py, and the table at the end.
-python-test: tools setup jars browser  ## Python tests, with an embedded PostgreSQL
+python-test: tools setup jars browser pooler  ## Python tests, with an embedded PostgreSQL
 	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 3 --dist loadgroup --durations 25
 
-test-everything: setup jars browser  ## every Python test on every database, with what `make test` leaves out (over an hour)
+test-everything: setup jars browser pooler  ## every Python test on every database, with what `make test` leaves out (over an hour)
 	DELTASQL_EVERYTHING=1 $(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
 
 bench: setup jars  ## benchmarks beside deltalake, DuckLake, delta-spark and the bare-SQL floor

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 import pyarrow as pa
 import pytest
 import yaml
@@ -22,7 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 import deltasql
 from deltasql import telemetry
-from deltasql.exceptions import CommitConflictError
+from deltasql.exceptions import CommitConflictError, StoreBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,27 +114,27 @@ def test_tables_that_are_gone_are_no_longer_told_of(
             assert told("mirror_lag_seconds") == expected
 
 
-def test_retries_and_failures_are_counted_by_kind(tmp_path: Path) -> None:
+def test_retries_and_failures_are_counted_by_kind(
+    postgres_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     registry = telemetry.enable_prometheus(CollectorRegistry())
     with deltasql.connect(
-        f"deltasql://sqlite/{tmp_path}/meta.db",
+        postgres_uri,
         table={"data_root": str(tmp_path / "lake")},
-        store={"busy_timeout_ms": 0},
+        store={"lock_timeout_ms": 20},
         retry={"max_attempts": 3, "initial_backoff_ms": 1, "max_backoff_ms": 1},
     ) as catalog:
         made = catalog.create_table("sales", ROWS.schema)
-        blocker = sqlite3.connect(tmp_path / "meta.db", isolation_level=None)
-        blocker.execute("BEGIN IMMEDIATE")
-        with pytest.raises(deltasql.exceptions.TxnLogError):
-            catalog.create_table("other", ROWS.schema)
-        blocker.execute("ROLLBACK")
-        blocker.close()
+        with psycopg.connect(os.environ["TEST_DATABASE_URL"]) as blocker:
+            blocker.execute(f"SELECT FROM {postgres_uri.search_path}.dl_table_heads FOR UPDATE")
+            with pytest.raises(StoreBusyError), catalog.begin() as transaction:
+                transaction.write("sales", ROWS)
         log = Path(made.location) / "_delta_log"
         log.rename(log.with_name("aside"))
         log.write_text("not a folder")
         with catalog.begin() as transaction:
             transaction.write("sales", ROWS)
-    assert (registry.get_sample_value("commit_retries_total", {"kind": "retry"}) or 0) >= 2
+    assert (registry.get_sample_value("commit_retries_total", {"kind": "busy"}) or 0) >= 2
     failed = registry.get_sample_value("mirror_failures_total", {"table": "default.sales"})
     assert (failed or 0) >= 1
 

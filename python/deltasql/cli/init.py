@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
 import click
 
 from deltasql.cli.context import Context, make_sure, talk
+
+if TYPE_CHECKING:
+    from deltasql.api.catalog import Catalog
 
 PENDING = ("migration", "name", "state")
 
 
 @click.command()
 @click.argument("uri", required=False)
+@click.option(
+    "--data-root",
+    metavar="PLACE",
+    help="Where the files of new tables go: a folder, or a bucket such as s3://bucket/lake.",
+)
 @click.pass_obj
-def init(context: Context, uri: str | None) -> None:
+def init(context: Context, uri: str | None, data_root: str | None) -> None:
     """Create the catalog at URI, or the one that is named; do nothing when it is there.
+
+    With PostgreSQL somebody has to say where the files of new tables go. It is a setting of those
+    who write, not of the database: the next steps that are printed set it.
 
     \b
     Example:
@@ -22,10 +37,12 @@ def init(context: Context, uri: str | None) -> None:
     import deltasql
     from deltasql.api.connect import is_new, resolved
 
-    place = resolved(uri or context.catalog_uri())
+    named = uri or context.catalog_uri()
+    place = resolved(named)
     created = is_new(place)
     with deltasql.connect(place) as catalog:
         health = catalog.health()
+        root = _data_root(data_root, catalog)
     context.output.record(
         {
             "uri": str(catalog.uri),
@@ -37,12 +54,32 @@ def init(context: Context, uri: str | None) -> None:
     )
     talk("the catalog is created" if created else "the catalog was there already")
     talk("\nnext steps:")
-    # A password belongs into no terminal.
-    hint = "" if place.password is None else "  # with the password in the place of ***"
-    talk(f"  export DELTASQL_URI='{catalog.uri}'{hint}")
+    shown, hint = str(catalog.uri), ""
+    if place.password is not None:  # it belongs into no terminal
+        if place.password in named:
+            hint = "  # with the password in the place of ***"
+        else:
+            shown = named  # it comes from a variable
+    talk(f"  export DELTASQL_URI='{shown}'{hint}")
+    if root is not None:
+        talk(f"  export DELTASQL_TABLE__DATA_ROOT={shlex.quote(root)}  # for all who write")
     talk("  deltasql table create sales id:bigint day:date --partition-by day")
-    talk("  deltasql import /data/lake/orders")
+    talk("  deltasql import --help")
     talk("  deltasql shell")
+
+
+def _data_root(given: str | None, catalog: Catalog) -> str | None:
+    """Return where tables are to go, absolute; None where a setting or the database says it."""
+    from deltasql.storage import absolute_location
+
+    if given is None:
+        if catalog.config.table.data_root is not None or catalog.uri.backend != "postgres":
+            return None
+        given = "lake"
+        if sys.stdin.isatty():
+            question = "Where do the files of new tables go (a folder, or a URL of a bucket)"
+            given = click.prompt(question, default=absolute_location(given), err=True)
+    return absolute_location(given)
 
 
 @click.command()

@@ -19,6 +19,7 @@ class Attempt:
     """In this attempt or in one before it."""
     is_unknown: bool = False
     duplicates: int = 0
+    timeouts: int = 0
 
     def send(self) -> None:
         """From now on the database may commit without our knowing."""

@@ -35,13 +35,14 @@ from deltasql.exceptions import (
     InvalidActionError,
     RetriesExhaustedError,
     TableExistsError,
+    TxnLogError,
     TxnLogStoreError,
     TxnLogTransactionError,
     VersionNotFoundError,
 )
 from deltasql.model.clock import now_ms
 from deltasql.phases import reached
-from deltasql.store.append import live_name
+from deltasql.store.append import BULK_ROWS, live_name
 from deltasql.store.dialect import Fault
 from deltasql.store.records import Commit, Head, OneFile
 
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 _log = logging.getLogger(__name__)
+# So often a commit waits for the limit of a lock or a statement. With the defaults that is longer
+# than the server keeps the transaction of a suspended process.
+_TIMEOUTS = 3
 
 
 class Committer:
@@ -126,9 +130,10 @@ class Committer:
                     self._on_duplicate(staged, attempt, error)
                 lost_now = fault is Fault.LOST and attempt.sent
                 attempt.is_unknown |= lost_now
+                attempt.timeouts += fault is Fault.BUSY
                 # Whatever the limit, an answer that was lost is asked for once.
-                if attempt.number >= limit + lost_now:
-                    raise self._give_up(staged, txn_id, attempt, fault) from error
+                if attempt.number >= limit + lost_now or attempt.timeouts >= _TIMEOUTS:
+                    raise self._give_up(staged, txn_id, attempt, error) from error
                 telemetry.count("commit_retries_total", kind=fault.name.lower())
                 telemetry.log(
                     _log, logging.DEBUG, "commit retried", fault=fault.name, attempt=attempt.number
@@ -151,8 +156,9 @@ class Committer:
         if attempt.number == 1 and (appended := self._append_one(staged, txn_id, attempt)):
             return [appended]
         ids = [each.table.table_id for each in staged if not each.creates]
+        is_bulk = any(max(len(s.adds), len(s.removes)) >= BULK_ROWS for s in staged)
         with store.dialect.write_turn(), store.session() as session:
-            heads = store.begin_locked(session, ids)
+            heads = store.begin_locked(session, ids, is_bulk=is_bulk)
             reached("locked")
             if attempt.number > 1:
                 done = already_ratified(session.query, staged, txn_id)
@@ -368,8 +374,8 @@ class Committer:
         attempt.careful = True
 
     def _give_up(
-        self, staged: Sequence[Staged], txn_id: str, attempt: Attempt, fault: Fault
-    ) -> TxnLogTransactionError:
+        self, staged: Sequence[Staged], txn_id: str, attempt: Attempt, error: BaseException
+    ) -> TxnLogError:
         names = ", ".join(each.table.full_name for each in staged)
         if attempt.is_unknown:  # whatever came after it
             return CommitOutcomeUnknownError(
@@ -377,6 +383,9 @@ class Committer:
                 table=names,
                 txn_id=txn_id,
             )
+        fault = self._store.classify(error)
+        if fault is Fault.BUSY:
+            return self._store.translate(error)
         return RetriesExhaustedError(
             f"the commit did not get through: {fault.value}",
             table=names,

@@ -43,7 +43,7 @@ class StoreSettings(Section):
         default=30_000,
         ge=0,
         le=3_600_000,
-        description="SQLite: how long to wait for another writer.",
+        description="SQLite and DuckDB: how long to wait for another writer.",
     )
     synchronous: Literal["full", "normal", "off"] = Field(
         default="full",
@@ -51,11 +51,40 @@ class StoreSettings(Section):
         "`normal` may lose the last ones, `off` may damage the file: for tests only. With every "
         "database: data files are flushed to the disk before the commit only with `full`.",
     )
+    lock_timeout_ms: int = Field(
+        default=30_000,
+        ge=0,
+        le=86_400_000,
+        description="PostgreSQL: how long a statement waits for a lock; 0 is for ever. A commit "
+        "tries three times. For this and the two limits below: until it is set, a limit of the "
+        "server, the database or the role counts before the default.",
+    )
     statement_timeout_ms: int = Field(
-        default=0,
+        default=300_000,
         ge=0,
         le=86_400_000,
         description="PostgreSQL: stop a statement after this; 0 is never.",
+    )
+    idle_transaction_timeout_ms: int = Field(
+        default=60_000,
+        ge=0,
+        le=86_400_000,
+        description="PostgreSQL: the server ends a transaction, and releases its locks, when its "
+        "client was silent for so long, suspended for example; 0 is never.",
+    )
+    bulk_timeout_ms: int = Field(
+        default=3_600_000,
+        ge=0,
+        le=604_800_000,
+        description="PostgreSQL: stop a statement of bulk work after this; 0 is never. Bulk work "
+        "is a commit of 64 files or more, imports, exports, migrations, and reading long lists "
+        "of files.",
+    )
+    pooler: Literal["auto", "none", "transaction"] = Field(
+        default="auto",
+        description="PostgreSQL: `transaction` for a pooler such as PgBouncer in transaction "
+        "mode: nothing is prepared, and settings hold for one transaction. `none` for the server "
+        "itself, or a pooler in session mode. `auto` finds out.",
     )
     application_name: str = Field(
         default="deltasql",

@@ -25,12 +25,13 @@ class StoreUnavailableError(TxnLogStoreError):
 
 
 class StoreBusyError(TxnLogStoreError):
-    """The database stayed locked, or the pool empty, for longer than the timeout."""
+    """The database stayed locked, a statement unfinished, or the pool empty, until the timeout."""
 
     default_message = "the metadata database stayed busy"
     default_help = (
-        "retry; if it persists raise store.busy_timeout_ms or pool.max_size, "
-        "and look for a transaction that is held open."
+        "retry; if it persists look for the transaction that is held open, and end it, or raise "
+        "the limit: store.busy_timeout_ms on SQLite, store.lock_timeout_ms and "
+        "store.statement_timeout_ms on PostgreSQL, pool.max_size."
     )
 
 

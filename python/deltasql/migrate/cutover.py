@@ -281,7 +281,7 @@ class _Cutover:
     def _own_at(self, head: Head, state: TableState) -> None:
         """Take over a table whose log keeps writers out already, by our own commit or another."""
         table = self._table
-        with self._store.change([table.table_id]) as (session, heads):
+        with self._store.change([table.table_id], is_bulk=True) as (session, heads):
             if heads[table.table_id].version != head.version:
                 raise _Taken
             if table.is_following and self._storage.exists(commit_file(head.version + 1)):

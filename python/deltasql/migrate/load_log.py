@@ -275,7 +275,7 @@ class LogLoader:
         """Begin a table anew; from now on nobody else may."""
         token = self._token or str(uuid.uuid4())
         table_id = self._table.table_id
-        with self._store.change() as (session, _):
+        with self._store.change(is_bulk=True) as (session, _):
             # There is no head to lock: whoever has the table's row may have made one meanwhile.
             session.query("loading_properties", table_id=table_id)
             heads = session.query("read_head", table_id=table_id)
@@ -289,7 +289,7 @@ class LogLoader:
     def _change(self) -> Iterator[Session]:
         """Change the table if it is as it was left."""
         table_id = self._table.table_id
-        with self._store.change([table_id]) as (session, heads):
+        with self._store.change([table_id], is_bulk=True) as (session, heads):
             self._refuse_moved(heads.get(table_id))
             if self._token is not None and not load.is_claimed(session, table_id, self._token):
                 raise self._taken()

@@ -222,7 +222,7 @@ def finish_loading(
     """
     kept = dict(properties or {})
     ids = [each.table_id for each in (table, instead_of) if each is not None]
-    with store.change(ids) as (session, heads):
+    with store.change(ids, is_bulk=True) as (session, heads):
         head = heads.get(table.table_id)
         is_other = version is not None and (head is None or head.version != version)
         if is_other or not load.is_loading(session, table.table_id):
@@ -258,7 +258,7 @@ def take_over(store: Store, table: TableRow, token: str) -> None:
 
 def discard(store: Store, table: TableRow, token: str) -> None:
     """Delete everything of a table that nobody ever saw, and that is still the run's own."""
-    with store.change([table.table_id]) as (session, _):
+    with store.change([table.table_id], is_bulk=True) as (session, _):
         if not load.is_claimed(session, table.table_id, token):
             raise _gone(table)
         for each in _EVERYTHING_OF:

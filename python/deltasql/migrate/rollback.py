@@ -269,7 +269,7 @@ class _Rollback:
     def _drop(self, flushed: int) -> bool:
         """Take the table out of the catalog, if its log has all of it."""
         store, table = self._store, self._table
-        with store.change([table.table_id]) as (session, heads):
+        with store.change([table.table_id], is_bulk=True) as (session, heads):
             head = heads.get(table.table_id)
             if head is None or head.live_name != live_name(table.namespace, table.name):
                 raise TxnLogTableNotFoundError(

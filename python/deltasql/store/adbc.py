@@ -15,8 +15,9 @@ class AdbcReader:
 
     def __init__(self, driver: ModuleType, uri: str) -> None:
         import adbc_driver_manager as adbc  # the shared libraries load slowly; bulk reads only
+        from adbc_driver_manager._reader import AdbcRecordBatchReader
 
-        self._adbc = adbc
+        self._adbc, self._reader = adbc, AdbcRecordBatchReader
         self._database: Any = driver.connect(uri)
         try:
             self._connection: Any = adbc.AdbcConnection(self._database)
@@ -30,8 +31,10 @@ class AdbcReader:
         try:
             statement.set_sql_query(text)
             handle, _ = statement.execute_query()
-            with pa.RecordBatchReader._import_from_c(handle.address) as reader:
-                return reader.read_all()
+            # Unlike Arrow's own reader, it keeps the SQLSTATE of what fails between two batches.
+            with self._reader._import_from_c(handle.address) as reader:
+                table: pa.Table = reader.read_all()
+                return table
         finally:
             statement.close()
 

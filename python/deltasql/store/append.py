@@ -84,12 +84,6 @@ def write(session: Session, plans: Sequence[Plan]) -> None:
         session.commit()
 
 
-def write_rows(session: Session, plan: Plan) -> None:
-    """Send the rows of one plan; the caller commits, perhaps after many."""
-    with _one_trip(session, [plan]):
-        _write_one(session, plan)
-
-
 def _one_trip(session: Session, plans: Sequence[Plan]) -> AbstractContextManager[None]:
     bulk = any(max(len(p.commit.adds), len(p.commit.removes)) >= BULK_ROWS for p in plans)
     return nullcontext() if bulk else session.batch()

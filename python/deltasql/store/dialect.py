@@ -21,6 +21,7 @@ class Fault(enum.Enum):
     """Why a statement failed, as far as the caller must act differently."""
 
     RETRY = "another transaction was in the way; the same work may succeed when tried again"
+    BUSY = "a lock was not free, or a statement not done, within its limit"
     LOST = "the connection is gone; whether a COMMIT happened must be looked up"
     DUPLICATE = "a unique key is taken"
     OTHER = "the statement itself is wrong, or the database refuses it"
@@ -45,8 +46,8 @@ class Session(Protocol):
     def insert_log(self, name: str, rows: LogRows) -> None:
         """Insert rows that the core makes while they are sent."""
 
-    def begin(self) -> None:
-        """Start a transaction that may write."""
+    def begin(self, *, is_bulk: bool = False) -> None:
+        """Start a transaction that may write; in bulk, each statement may take longer."""
 
     def commit(self) -> None: ...
 

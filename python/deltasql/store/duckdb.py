@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deltasql.exceptions import MissingDriverError, StoreClosedError, StoreUnavailableError
+from deltasql.exceptions import (
+    MissingDriverError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreUnavailableError,
+)
 from deltasql.store.dialect import AppendOne, Fault, Row, Session
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.statements import (
@@ -114,7 +119,7 @@ class DuckdbSession:
         ).fetchall()
         return dict(rows)
 
-    def begin(self) -> None:
+    def begin(self, *, is_bulk: bool = False) -> None:
         if self._path is not None:
             _check_room(self._path)
         self._connection.execute("BEGIN TRANSACTION")
@@ -148,6 +153,7 @@ class DuckdbDialect:
 
     def __init__(self, path: Path | None, config: Config) -> None:
         self._path = path
+        self._busy_timeout_ms = config.store.busy_timeout_ms
         self._pid = os.getpid()
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -202,8 +208,15 @@ class DuckdbDialect:
 
     @contextmanager
     def write_turn(self) -> Iterator[None]:
-        with self._turn:
+        if not self._turn.acquire(timeout=self._busy_timeout_ms / 1000):
+            raise StoreBusyError(
+                f"no turn to write to the DuckDB database within {self._busy_timeout_ms} ms: "
+                "another thread of this process has it",
+            )
+        try:
             yield
+        finally:
+            self._turn.release()
 
     def usage(self) -> dict[str, int]:
         return {"lent": 0, "idle": 0, "max": 0}

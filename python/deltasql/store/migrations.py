@@ -37,7 +37,7 @@ def migrate(dialect: Dialect, *, up_to: int | None = None) -> list[int]:
     with dialect.write_turn(), dialect.session() as session:
         if up_to is None and _is_current(dialect.ledger(session)):
             return []
-        session.begin()
+        session.begin(is_bulk=True)
         # Two processes may open a fresh catalog at once: the second waits here, then finds it done.
         session.query("lock_schema")
         session.script(render(_CREATE_LEDGER, dialect))

@@ -10,11 +10,11 @@ import itertools
 import os
 import re
 import threading
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from deltasql.exceptions import MissingDriverError, StoreUnavailableError
+from deltasql.exceptions import MissingDriverError, StoreBusyError, StoreUnavailableError
 from deltasql.store.adbc import AdbcReader
 from deltasql.store.adbc import errors as adbc_errors
 from deltasql.store.append_one import append_in_one_statement
@@ -24,6 +24,7 @@ from deltasql.store.statements import (
     PARAMETER,
     insert_many,
     insert_shape,
+    numbered,
     statement,
 )
 
@@ -31,7 +32,13 @@ try:
     import psycopg
     from psycopg.conninfo import make_conninfo
 
-    from deltasql.store.postgres_pool import Connection, PostgresPool
+    from deltasql.store.postgres_limits import (
+        Connection,
+        SessionSettings,
+        SessionState,
+        lock_holders,
+    )
+    from deltasql.store.postgres_pool import PostgresPool
 except ImportError as error:
     raise MissingDriverError(
         "PostgreSQL needs the packages psycopg and psycopg-pool",
@@ -39,7 +46,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import pyarrow as pa
@@ -69,12 +76,15 @@ TYPES = {
 }
 
 _COPY_FROM = 64  # rows from which COPY beats one INSERT with many rows
-_RETRY = {"40001", "40P01", "55P03"}
-_LOST = {"57P01", "57P02", "57P03", "57P05"}
+_RETRY = {"40001", "40P01"}
+_BUSY = {"55P03", "57014"}  # a lock was not free, or the statement not done, within its limit
+_LOST = {"25P03", "25P04", "57P01", "57P02", "57P03", "57P05"}
 
 
 class PostgresSession:
     """One PostgreSQL connection while it is borrowed."""
+
+    _in_transaction = False
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -85,18 +95,30 @@ class PostgresSession:
 
     def execute(self, name: str, /, **params: Any) -> int:
         if self._batch is not None:
-            text, names = numbered(name)
-            self._batch.add(_target(name), text, [params[each] for each in names])
+            self._batch.add(_target(name), *numbered(name, params))
             return -1  # not known before the batch ends
         return self._run(name, params).rowcount
 
     def _run(self, name: str, params: dict[str, Any]) -> psycopg.Cursor[Row]:
-        text, names = numbered(name)
-        return self._connection.execute(text, [params[each] for each in names])
+        return self._send(*numbered(name, params))
+
+    def _send(self, text: Any, params: Sequence[Any]) -> psycopg.Cursor[Row]:
+        connection = self._connection
+        if self._in_transaction or not connection.state.is_pooled:
+            return connection.execute(text, params)
+        # Behind a pooler a statement needs a transaction, which sets what it needs.
+        try:
+            self.begin()
+            cursor = connection.execute(text, params)
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise
+        return cursor
 
     def insert(self, name: str, rows: Sequence[Row]) -> None:
         if len(rows) >= _COPY_FROM and self._batch is None:  # COPY cannot travel in a pipeline
-            with self._connection.cursor() as cursor, cursor.copy(_copy(name)) as copy:
+            with self._copying(_copy(name)) as copy:
                 for row in rows:
                     copy.write_row(row)
             return
@@ -105,7 +127,7 @@ class PostgresSession:
         if self._batch is not None:
             self._batch.add(_target(name), text, flat)
         else:
-            self._connection.execute(text, flat)
+            self._send(text, flat)
 
     def insert_files(
         self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
@@ -121,32 +143,62 @@ class PostgresSession:
             self._copy_binary(name, rows.copy_pieces())
 
     def _copy_binary(self, name: str, pieces: Iterable[bytes]) -> None:
-        binary = _copy(name) + " (FORMAT BINARY)"
-        with self._connection.cursor() as cursor, cursor.copy(binary) as copy:
+        with self._copying(_copy(name) + " (FORMAT BINARY)") as copy:
             for piece in pieces:
                 copy.write(piece)
 
-    def begin(self) -> None:
-        self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+    @contextmanager
+    def _copying(self, text: Any) -> Iterator[psycopg.Copy]:
+        is_alone = not self._in_transaction
+        if is_alone:
+            self.begin(is_bulk=True)
+        try:
+            with self._connection.cursor() as cursor, cursor.copy(text) as copy:
+                yield copy
+        except BaseException:
+            if is_alone:
+                self.rollback()
+            raise
+        if is_alone:
+            self.commit()
+
+    def begin(self, *, is_bulk: bool = False) -> None:
+        connection, state = self._connection, self._connection.state
+        self._in_transaction = True
+        connection.limit_s = state.limit_s(is_bulk=is_bulk)
+        text: Any = state.begin(is_bulk=is_bulk)
+        # Several statements in one text cannot be prepared.
+        connection.execute(text, prepare=False if ";" in text else None)
 
     def commit(self) -> None:
         if self._batch is not None:
             self._batch.send(self._connection)
         self._connection.execute("COMMIT")
+        self._end()
 
     def rollback(self) -> None:
         if not self._connection.closed:
             self._connection.rollback()
+        self._end()
+
+    def _end(self) -> None:
+        self._in_transaction = False
+        self._connection.reset_limit()
 
     def script(self, text: str) -> None:
         self._connection.execute(cast("Any", text))
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Send everything at the end in one round trip, each table's rows as one statement."""
+        """Send everything at the end in one round trip, each table's rows as one statement.
+
+        The end should be a COMMIT: psycopg ends a pipeline with a message after which the server
+        does not limit the time until the next statement.
+        """
         self._batch = _Batch()
         try:
-            with self._connection.pipeline():
+            is_pooled = self._connection.state.is_pooled  # see SessionState.use_settings
+            with nullcontext() if is_pooled else self._connection.pipeline():
                 yield
                 self._batch.send(self._connection)
         finally:
@@ -182,9 +234,14 @@ class PostgresDialect:
     bulk_files = 10_000
     append_one = staticmethod(append_in_one_statement)
 
-    def __init__(self, conninfo: str, config: Config, *, pool_size: int | None = None) -> None:
-        self._conninfo = conninfo
-        self._pool = PostgresPool(conninfo, config.pool, max_size=pool_size or config.pool.max_size)
+    def __init__(self, uri: DeltaSqlUri, config: Config) -> None:
+        self._conninfo = conninfo(uri, config)
+        self._pool = PostgresPool(
+            self._conninfo,
+            config.pool,
+            SessionSettings.of(uri, config),
+            max_size=uri.pool_size or config.pool.max_size,
+        )
         self._arrow_lock = threading.Lock()
         self._arrow_connection: Any = None
         self._arrow_pid = os.getpid()
@@ -217,13 +274,28 @@ class PostgresDialect:
     def _fetch_arrow(self, text: str) -> pa.Table:
         import adbc_driver_postgresql  # needed by bulk reads only
 
+        state = self._pool.state()
+        holders: list[str | None] = []
         try:
             if self._arrow_connection is None:
                 self._arrow_connection = AdbcReader(adbc_driver_postgresql, self._conninfo)
-            return self._arrow_connection.read(text)
+            reader = self._arrow_connection
+            # In a transaction: its limits are its own, and behind a pooler its session is not.
+            reader.read("BEGIN READ ONLY")
+            settings = f"{state.use_settings(is_bulk=True)}, pg_backend_pid() AS pid"
+            pid = reader.read(settings)["pid"][0].as_py()
+            with _asking_later(state, lambda: holders.append(lock_holders(self._conninfo, pid))):
+                found = reader.read(text)
+            reader.read("COMMIT")
+            return found
         except adbc_errors() as error:
             # Kept open only while it works: the next read connects anew.
-            self._arrow_connection = None
+            self._close_arrow()
+            if self.classify(error) is Fault.BUSY:
+                raise StoreBusyError(
+                    "; ".join([f"postgres failed: {error}", *filter(None, holders)]),
+                    backend=self.name,
+                ) from error
             raise StoreUnavailableError(
                 f"postgres failed: {error}",
                 help="See the cause: is the server reachable, and may this user read?",
@@ -239,6 +311,8 @@ class PostgresDialect:
         state = getattr(error, "sqlstate", None) or ""
         if state in _RETRY:
             return Fault.RETRY
+        if state in _BUSY:
+            return Fault.BUSY
         if state == "23505":
             return Fault.DUPLICATE
         if state in _LOST or state.startswith("08"):
@@ -258,20 +332,32 @@ class PostgresDialect:
 
     def close(self) -> None:
         self._pool.close()
-        if self._arrow_connection is not None and self._arrow_pid == os.getpid():
-            self._arrow_connection.close()
-        self._arrow_connection = None
+        self._close_arrow()
+
+    def _close_arrow(self) -> None:
+        connection, self._arrow_connection = self._arrow_connection, None
+        if connection is not None and self._arrow_pid == os.getpid():
+            with suppress(*adbc_errors()):
+                connection.close()
 
 
 _inherited: list[object] = []
 
 
-@cache
-def numbered(name: str) -> tuple[Any, tuple[str, ...]]:
-    """Return a block with its parameters as `$1`, `$2`, and their names in that order."""
-    text = LIST_PARAMETER.sub(r"= ANY($\1)", statement(name, "postgres"))
-    names = tuple(dict.fromkeys(PARAMETER.findall(text)))
-    return PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text), names
+@contextmanager
+def _asking_later(state: SessionState, ask: Callable[[], None]) -> Iterator[None]:
+    """Ask shortly before the wait for a lock ends, unless the block has ended by then."""
+    if not state.asks_after_s:
+        yield
+        return
+    timer = threading.Timer(state.asks_after_s, ask)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 @cache
@@ -330,11 +416,11 @@ def conninfo(uri: DeltaSqlUri, config: Config) -> str:
         "connect_timeout": uri.connect_timeout or max(2, round(config.pool.timeout_s)),
         "application_name": uri.application_name or config.store.application_name,
         "client_encoding": "UTF8",  # paths may have any character, whatever PGCLIENTENCODING says
+        # A server that vanished without a word is noticed within a minute, not within hours.
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 60_000,
     }
-    options = [f"-csearch_path={uri.search_path}"] if uri.search_path else []
-    if config.store.statement_timeout_ms:
-        options.append(f"-cstatement_timeout={config.store.statement_timeout_ms}")
-    if options:
-        parts["options"] = " ".join(options)
     given: dict[str, Any] = {name: value for name, value in parts.items() if value is not None}
     return make_conninfo(**given)

@@ -9,16 +9,23 @@ import psycopg
 from psycopg.types.numeric import Int8Dumper
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from deltasql.exceptions import StoreBusyError
+from deltasql.exceptions import StoreBusyError, StoreUnavailableError
 from deltasql.store.dialect import Fault, Row
-from deltasql.store.postgres import conninfo, numbered
+from deltasql.store.postgres import conninfo
+from deltasql.store.postgres_limits import SessionSettings, SessionState
+from deltasql.store.statements import numbered
 
 if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.store.store import Store
     from deltasql.uri import DeltaSqlUri
 
-AsyncConnection = psycopg.AsyncConnection[Row]
+
+class AsyncConnection(psycopg.AsyncConnection[Row]):
+    """A connection that knows what holds on it."""
+
+    state: SessionState | None = None
+    problem: StoreUnavailableError | None = None
 
 
 class AsyncPostgres:
@@ -27,6 +34,7 @@ class AsyncPostgres:
     def __init__(self, store: Store, uri: DeltaSqlUri, config: Config) -> None:
         self._store, self._settings = store, config.pool
         self._conninfo = conninfo(uri, config)
+        self._session = SessionSettings.of(uri, config)
         self._max_size = uri.pool_size or config.pool.max_size
         self._pool: AsyncConnectionPool[AsyncConnection] | None = None
         self._opening = asyncio.Lock()
@@ -55,8 +63,17 @@ class AsyncPostgres:
         pool = await self._open()
         try:
             async with pool.connection() as connection:
-                text, names = numbered(name)
-                cursor = await connection.execute(text, [params[each] for each in names])
+                if connection.problem is not None:
+                    await connection.close()  # the next one may find it mended
+                    raise connection.problem
+                text, values = numbered(name, params)
+                if connection.state is None or not connection.state.is_pooled:
+                    cursor = await connection.execute(text, values)
+                else:
+                    begin: Any = connection.state.begin(is_bulk=False)
+                    await connection.execute(begin, prepare=False)
+                    cursor = await connection.execute(text, values)
+                    await connection.execute("COMMIT")
                 return await cursor.fetchall()
         except PoolTimeout as error:
             raise StoreBusyError(
@@ -77,7 +94,7 @@ class AsyncPostgres:
                     timeout=settings.timeout_s,
                     max_lifetime=settings.max_lifetime_s,
                     max_idle=settings.max_idle_s,
-                    configure=_configure,
+                    configure=self._configure,
                     name="deltasql-aio",
                     num_workers=1,
                     open=False,
@@ -86,7 +103,15 @@ class AsyncPostgres:
                 self._pool = pool
             return self._pool
 
-
-async def _configure(connection: AsyncConnection) -> None:
-    connection.adapters.register_dumper(int, Int8Dumper)
-    connection.prepare_threshold = 2
+    async def _configure(self, connection: AsyncConnection) -> None:
+        connection.adapters.register_dumper(int, Int8Dumper)
+        session, pid = self._session, connection.info.backend_pid
+        rows = await (await connection.execute(*session.first_statement(pid))).fetchall()
+        is_pooled = session.pooler == "transaction" or not rows
+        if not rows:
+            rows = await (await connection.execute(*session.local_statement())).fetchall()
+        connection.prepare_threshold = None if is_pooled else 2
+        try:
+            connection.state = session.state(rows[0], is_pooled=is_pooled)
+        except StoreUnavailableError as error:
+            connection.problem = error

@@ -7,22 +7,23 @@ import os
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg.types.numeric import Int8Dumper
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from deltasql.exceptions import StoreBusyError, StoreClosedError, StoreUnavailableError
-from deltasql.store.dialect import Row
+from deltasql.store.postgres_limits import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql.config.sections import PoolSettings
+    from deltasql.store.postgres_limits import SessionSettings, SessionState
 
 _CHECK_AFTER_IDLE_S = 1.0
+_OPTIONS: dict[str, Any] = {"autocommit": True, "cursor_factory": psycopg.RawCursor}
 # The pool connects in the background and only logs its errors; after this long we ask for them.
 _PROBE_AFTER_S = 1.0
 # While the pool cannot connect it logs what is raised here; Python prints it without a handler.
@@ -31,17 +32,15 @@ logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 _inherited: list[object] = []
 
 
-class Connection(psycopg.Connection[Row]):
-    """A connection that remembers when it was last used."""
-
-    used_at = 0.0
-
-
 class PostgresPool:
     """Lends connections to one database, at most `max_size` at a time."""
 
-    def __init__(self, conninfo: str, settings: PoolSettings, *, max_size: int) -> None:
+    def __init__(
+        self, conninfo: str, settings: PoolSettings, session: SessionSettings, *, max_size: int
+    ) -> None:
         self._conninfo, self._settings, self._max_size = conninfo, settings, max_size
+        self._session = session
+        self._state: SessionState | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._pool: ConnectionPool[Connection] | None = None
@@ -58,10 +57,25 @@ class PostgresPool:
         pool, pid = self._open(), os.getpid()
         connection = self._healthy(pool)
         try:
+            if connection.problem is not None:
+                connection.close()  # the next one may find it mended
+                raise connection.problem
+            connection.holders = None
             yield connection
+        except psycopg.Error as error:
+            if connection.holders is not None:
+                error.add_note(connection.holders)
+            raise
         finally:
             if pid == os.getpid():  # else it was lent before a fork: it is the parent's
                 self._give_back(pool, connection)
+
+    def state(self) -> SessionState:
+        """Return what holds on connections of this pool, by the one that was made last."""
+        if self._state is None:
+            with self.lend() as connection:
+                self._state = connection.state
+        return self._state
 
     def usage(self) -> dict[str, int]:
         """Return how many connections are lent, idle, and allowed."""
@@ -100,7 +114,7 @@ class PostgresPool:
                 self._pool = ConnectionPool(
                     self._conninfo,
                     connection_class=Connection,
-                    kwargs={"autocommit": True, "cursor_factory": psycopg.RawCursor},
+                    kwargs=_OPTIONS,
                     min_size=min(settings.min_size, self._max_size),
                     max_size=self._max_size,
                     timeout=settings.timeout_s,
@@ -168,8 +182,9 @@ class PostgresPool:
     def _probe(self) -> None:
         """Connect once in the caller's thread, to raise the error that the pool only logged."""
         try:
-            psycopg.connect(self._conninfo).close()
-        except psycopg.OperationalError as error:
+            with Connection.connect(self._conninfo, **_OPTIONS) as connection:
+                connection.set_up(self._session, self._conninfo)
+        except psycopg.Error as error:
             raise StoreUnavailableError(
                 f"cannot connect to PostgreSQL: {str(error).strip()}",
                 help="Check that the server runs at this address, that the database is there, and "
@@ -179,6 +194,5 @@ class PostgresPool:
     def _configure(self, connection: Connection) -> None:
         self._connected = True
         connection.used_at = time.monotonic()
-        # One width for every integer keeps one prepared statement per text.
-        connection.adapters.register_dumper(int, Int8Dumper)
-        connection.prepare_threshold = 2
+        connection.set_up(self._session, self._conninfo)
+        self._state = None if connection.problem is not None else connection.state

@@ -49,6 +49,8 @@ TYPES = {
 
 # SQLite allows 32,766 parameters per statement; a smaller number keeps statements cached.
 _LIST_CHUNK = 500
+# A wait for the turn that is not worth taking off the timeout.
+_SHORT_WAIT_S = 0.01
 
 
 class SqliteSession:
@@ -100,11 +102,26 @@ class SqliteSession:
             text = insert_some(name, "sqlite", columns, "?")
             self._connection.executemany(text, rows.plain_rows(columns))
 
-    def begin(self) -> None:
+    def begin(self, *, is_bulk: bool = False) -> None:
         self._has_turn = True  # noted first: an interrupt may come as soon as it has it
-        self._queue.acquire()
-        # IMMEDIATE: upgrading a read lock later fails without waiting.
-        self._connection.execute("BEGIN IMMEDIATE")
+        left_s = self._queue.acquire()
+        # The wait for the turn and the wait for SQLite's own lock share one timeout.
+        has_waited = self._queue.timeout_s - left_s > _SHORT_WAIT_S
+        try:
+            if has_waited:
+                self._wait_for_locks(left_s)
+            # IMMEDIATE: upgrading a read lock later fails without waiting.
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error):
+                raise
+            raise self._queue.locked_out() from error
+        finally:
+            if has_waited:
+                self._wait_for_locks(self._queue.timeout_s)
+
+    def _wait_for_locks(self, seconds: float) -> None:
+        self._connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
 
     def commit(self) -> None:
         self._connection.execute("COMMIT")
@@ -231,9 +248,9 @@ class SqliteDialect:
         return ledger_if_there(session)
 
     def classify(self, error: BaseException) -> Fault:
-        code = getattr(error, "sqlite_errorcode", 0) or 0
-        if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        if _is_busy(error):
             return Fault.RETRY
+        code = getattr(error, "sqlite_errorcode", 0) or 0
         if code in (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY):
             return Fault.DUPLICATE
         return Fault.OTHER
@@ -257,6 +274,11 @@ _SYNCHRONOUS = {
     "normal": "PRAGMA synchronous = NORMAL",
     "off": "PRAGMA synchronous = OFF",
 }
+
+
+def _is_busy(error: BaseException) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) or 0
+    return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _is_healthy(connection: sqlite3.Connection) -> bool:

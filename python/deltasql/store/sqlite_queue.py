@@ -36,7 +36,7 @@ class WriteQueue:
     """The writers' queue of one database, shared by the threads of a process."""
 
     def __init__(self, database: str, timeout_s: float) -> None:
-        self._database, self._timeout_s = database, timeout_s
+        self._database, self.timeout_s = database, timeout_s
         self._next: int | None = None
         self._writer: int | None = None
         self._name = _process_name()
@@ -46,14 +46,16 @@ class WriteQueue:
         self._owner = 0
         fork.watch(self)
 
-    def acquire(self) -> None:
+    def acquire(self) -> float:
         """Wait to be the one writer; `release` must be called afterwards, also if this fails.
+
+        Returns how many seconds of the timeout are left, for SQLite's own lock.
 
         Raises:
             StoreBusyError: Another process or thread did not let go within the timeout.
         """
-        end = time.monotonic() + self._timeout_s
-        is_first = self._next_thread.acquire(timeout=self._timeout_s)
+        end = time.monotonic() + self.timeout_s
+        is_first = self._next_thread.acquire(timeout=self.timeout_s)
         if not is_first or not self._thread.acquire(timeout=max(0, end - time.monotonic())):
             raise self._busy()
         self._next_thread.release()
@@ -61,9 +63,10 @@ class WriteQueue:
         try:
             has_turn = self._take_turn(end)
         except OSError:
-            return  # a read-only folder, or a file system without `flock`
+            has_turn = True  # a read-only folder, or a file system without `flock`
         if not has_turn:
             raise self._busy()
+        return max(0.0, end - time.monotonic())
 
     def release(self) -> None:
         """Let the next writer in; does nothing in a thread that has not acquired it."""
@@ -108,10 +111,14 @@ class WriteQueue:
             os.pwrite(self._writer, self._name, 0)
         return has_turn
 
-    def _busy(self) -> StoreBusyError:
+    def locked_out(self) -> StoreBusyError:
+        """Return the error for a turn that was of no use: SQLite's own lock stayed taken."""
+        return self._busy(_write_lock_holder(self._database))
+
+    def _busy(self, holder: str | None = None) -> StoreBusyError:
         return StoreBusyError(
             f"no turn to write to the SQLite database {self._database!r} within "
-            f"{self._timeout_s * 1000:.0f} ms: {self._holder()} has it",
+            f"{self.timeout_s * 1000:.0f} ms: {holder or self._holder()} has it",
             help="Look whether that process is suspended or in a long transaction; then retry, "
             "or raise store.busy_timeout_ms.",
         )
@@ -139,6 +146,25 @@ class WriteQueue:
 
 def _process_name() -> bytes:
     return f"{os.getpid()} {os.uname().nodename}\n".encode()
+
+
+def _write_lock_holder(database: str) -> str:
+    """Name the process that has SQLite's write lock: byte 120 of the `-shm` file, as Linux tells.
+
+    The file itself must not be opened: to close it would release the locks of this process.
+    """
+    try:
+        shm = os.stat(f"{database}-shm")
+        with open("/proc/locks", encoding="ascii") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return "another program"
+    place = f"{os.major(shm.st_dev):02x}:{os.minor(shm.st_dev):02x}:{shm.st_ino}"
+    for line in lines:
+        _, _, *fields = line.replace("->", "").split()
+        if len(fields) == 6 and fields[1] == "WRITE" and fields[3:5] == [place, "120"]:
+            return f"process {fields[2]}"
+    return "another program"
 
 
 def _open(path: str) -> int:

@@ -11,6 +11,10 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _FOLDER = Path(__file__).parent / "sql"
 _HEADER = re.compile(r"^-- (name|part): (\w+)(?: \[(\w+)\])?\s*$")
@@ -49,6 +53,24 @@ def statement(name: str, database: str) -> str:
     variants = blocks()[name]
     text = variants.get(database) or variants[None]
     return _USE.sub(lambda match: blocks("part")[match[1]][None], text)
+
+
+@cache
+def _numbered(name: str) -> tuple[str, tuple[str, ...]]:
+    """Return a block for PostgreSQL, its parameters as `$1`, `$2`, and their names in order."""
+    text = LIST_PARAMETER.sub(r"= ANY($\1)", statement(name, "postgres"))
+    names = tuple(dict.fromkeys(PARAMETER.findall(text)))
+    return PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text), names
+
+
+def numbered(name: str, params: Mapping[str, Any]) -> tuple[Any, list[Any]]:
+    """Return a block with its parameters as `$1`, `$2`, and their values: PostgreSQL's own way.
+
+    >>> numbered("clear_staged_files", {"txn_id": "one"})
+    ('DELETE FROM dl_staged_files WHERE txn_id = $1', ['one'])
+    """
+    text, names = _numbered(name)
+    return text, [params[each] for each in names]
 
 
 @cache

@@ -126,18 +126,30 @@ class Store:
 
     def translate(self, error: BaseException) -> TxnLogStoreError:
         """Return our error for a driver's: lost, busy, or refused for a reason of its own."""
-        kinds = {Fault.LOST: StoreUnavailableError, Fault.RETRY: StoreBusyError}
+        kinds = {
+            Fault.LOST: StoreUnavailableError,
+            Fault.RETRY: StoreBusyError,
+            Fault.BUSY: StoreBusyError,
+        }
         kind = kinds.get(self.classify(error), TxnLogStoreError)
+        text = str(error).strip() or type(error).__name__
+        notes = getattr(error, "__notes__", ())  # who holds the lock
         return kind(
-            f"{self.dialect.name} failed: {str(error).strip() or type(error).__name__}",
-            backend=self.dialect.name,
+            "; ".join([f"{self.dialect.name} failed: {text}", *notes]), backend=self.dialect.name
         )
 
     @contextmanager
-    def change(self, table_ids: Sequence[int] = ()) -> Iterator[tuple[Session, dict[int, Head]]]:
-        """Change the catalog itself in one transaction, with the heads of these tables locked."""
+    def change(
+        self, table_ids: Sequence[int] = (), *, is_bulk: bool = False
+    ) -> Iterator[tuple[Session, dict[int, Head]]]:
+        """Change the catalog itself in one transaction, with the heads of these tables locked.
+
+        In bulk, the database may take longer for a statement, and the caller between two.
+        """
         with self._translated(), self.dialect.write_turn(), self.session() as session:
-            heads = self.begin_locked(session, table_ids)
+            heads = self.begin_locked(session, table_ids, is_bulk=is_bulk)
+            if is_bulk and self.dialect.name == "postgres":
+                session.execute("allow_pauses")
             yield session, heads
             session.commit()
 
@@ -269,14 +281,14 @@ class Store:
 
     # Commits
 
-    def begin_locked(self, session: Session, table_ids: Sequence[int]) -> dict[int, Head]:
+    def begin_locked(
+        self, session: Session, table_ids: Sequence[int], *, is_bulk: bool = False
+    ) -> dict[int, Head]:
         """Start the commit's transaction and lock the heads, in id order: none can deadlock."""
+        session.begin(is_bulk=is_bulk)
         if not table_ids:
-            session.begin()
             return {}
-        with session.batch():
-            session.begin()
-            rows = session.query("lock_heads", table_ids=sorted(table_ids))
+        rows = session.query("lock_heads", table_ids=sorted(table_ids))
         return {row[0]: Head(*row) for row in rows}
 
     @property
@@ -371,9 +383,9 @@ class _Translated:
 
 def _dialect(uri: DeltaSqlUri, config: Config) -> Dialect:
     if uri.backend == "postgres":
-        from deltasql.store.postgres import PostgresDialect, conninfo
+        from deltasql.store.postgres import PostgresDialect
 
-        return PostgresDialect(conninfo(uri, config), config, pool_size=uri.pool_size)
+        return PostgresDialect(uri, config)
     if uri.backend == "duckdb":
         from deltasql.store.duckdb import DuckdbDialect
 

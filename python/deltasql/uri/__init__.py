@@ -27,7 +27,7 @@ deltasql://postgres/ann:***@db.local/lake/orders
 """
 
 from deltasql.uri.names import DEFAULT_NAMESPACE, join_table_name, split_table_name
-from deltasql.uri.parameters import PARAMETERS, Backend, MirrorMode, Parameter, SslMode
+from deltasql.uri.parameters import PARAMETERS, Backend, MirrorMode, Parameter, Pooler, SslMode
 from deltasql.uri.parse import is_database_file, parse_uri
 from deltasql.uri.value import DeltaSqlUri, is_deltasql_uri
 
@@ -38,6 +38,7 @@ __all__ = [
     "DeltaSqlUri",
     "MirrorMode",
     "Parameter",
+    "Pooler",
     "SslMode",
     "is_database_file",
     "is_deltasql_uri",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Backend = Literal["sqlite", "duckdb", "postgres"]
 MirrorMode = Literal["sync", "async", "off"]
+Pooler = Literal["auto", "none", "transaction"]
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
 
 _POSTGRES = ("postgres",)
@@ -72,7 +73,7 @@ def _choices(words: tuple[str, ...]) -> str:
     return f"one of {', '.join(words)}"
 
 
-_MIRROR, _SSL = get_args(MirrorMode), get_args(SslMode)
+_MIRROR, _SSL, _POOLERS = get_args(MirrorMode), get_args(SslMode), get_args(Pooler)
 
 PARAMETERS: dict[str, Parameter] = {
     each.name: each
@@ -150,6 +151,14 @@ PARAMETERS: dict[str, Parameter] = {
             "the PostgreSQL schema that holds the `dl_*` tables",
             str,
             _is_identifier,
+            _POSTGRES,
+        ),
+        Parameter(
+            "pooler",
+            _choices(_POOLERS),
+            "what is between us and the server: see the setting `store.pooler`",
+            str,
+            _one_of(_POOLERS),
             _POSTGRES,
         ),
     )

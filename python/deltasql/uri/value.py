@@ -17,7 +17,7 @@ from deltasql.uri.names import (
     join_table_name,
     write_table_name,
 )
-from deltasql.uri.parameters import PARAMETERS, Backend, MirrorMode, SslMode
+from deltasql.uri.parameters import PARAMETERS, Backend, MirrorMode, Pooler, SslMode
 
 SCHEME = "deltasql://"
 MEMORY = ":memory:"
@@ -57,6 +57,7 @@ class DeltaSqlUri:
     sslkey: str | None = None
     application_name: str | None = None
     search_path: str | None = None
+    pooler: Pooler | None = None
 
     def __post_init__(self) -> None:
         _check(self)

@@ -1,0 +1,101 @@
+"""The guide for production with names of the test's own: its roles, its schema, its commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from click.testing import CliRunner
+
+from deltasql.cli.main import main
+from deltasql.uri import DeltaSqlUri
+
+if TYPE_CHECKING:
+    import psycopg
+
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "production.md"
+PASSWORD = "hunter2"
+ROLES = ("lake_admin", "lake_writer", "lake_reader", "ops", "etl", "analyst")
+NAMES = re.compile(rf"\b({'|'.join(ROLES)}|lake_before|lake)\b(?!\.(?:dump|sql))")
+
+
+@dataclass(slots=True)
+class Guide:
+    """The page, in one database."""
+
+    connection: psycopg.Connection[Any]
+    suffix: str
+
+    @classmethod
+    def begin(cls, connection: psycopg.Connection[Any]) -> Guide:
+        """Make the roles and the schema as the page says, as a superuser."""
+        guide = cls(connection, uuid.uuid4().hex[:12])
+        (roles,) = guide.blocks("sql")
+        connection.execute(roles)  # type: ignore[call-overload]
+        for name in ("ops", "etl", "analyst"):
+            connection.execute(f"ALTER ROLE {name}_{guide.suffix} PASSWORD '{PASSWORD}'")  # type: ignore[call-overload]
+        return guide
+
+    def end(self) -> None:
+        """Remove what `begin` made."""
+        for schema in ("lake", "lake_before"):
+            self.connection.execute(f"DROP SCHEMA IF EXISTS {schema}_{self.suffix} CASCADE")  # type: ignore[call-overload]
+        for name in ROLES:
+            self.connection.execute(f"DROP OWNED BY {name}_{self.suffix}")  # type: ignore[call-overload]
+        for name in reversed(ROLES):
+            self.connection.execute(f"DROP ROLE {name}_{self.suffix}")  # type: ignore[call-overload]
+
+    def blocks(self, language: str) -> list[str]:
+        """Return the blocks of a language."""
+        text = PAGE.read_text("utf-8")
+        found = re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        return [NAMES.sub(rf"\1_{self.suffix}", block) for block in found]
+
+    def uri(self, role: str) -> DeltaSqlUri:
+        """The catalog as a role of the page names it."""
+        info = self.connection.info
+        return DeltaSqlUri(
+            backend="postgres",
+            database=info.dbname,
+            user=f"{role}_{self.suffix}",
+            password=PASSWORD,
+            host=info.host,
+            port=info.port,
+            search_path=f"lake_{self.suffix}",
+        )
+
+    def address(self, role: str) -> str:
+        """The same as `psql` takes it."""
+        uri = self.uri(role)
+        login = f"user={uri.user} password={uri.password}"
+        return f"host={uri.host} port={uri.port} dbname={uri.database} {login}"
+
+    def init(self, data_root: str) -> str:
+        """Run `deltasql init` of the page as `ops`; return what it prints for people."""
+        (command,) = (b for b in self.blocks("text") if b.startswith("deltasql init"))
+        _, *words = shlex.split(command)
+        # The server of the tests in the place of the page's; user, schema and password are its own.
+        words[1] = (
+            replace(self.uri("ops"), password="***").to_string().replace("***", "${PASSWORD}")
+        )
+        words[words.index("--data-root") + 1] = data_root
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 0, result.output
+        return result.stderr
+
+    def run(self, block: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run commands of the page in a folder, as they stand there."""
+        return subprocess.run(
+            ["bash", "-c", block],
+            cwd=folder,
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
