@@ -93,7 +93,7 @@ def test_accessors_are_typed_and_have_deltas_defaults() -> None:
     assert default.checkpoint_interval == 10
     assert default.log_retention == timedelta(days=30)
     assert default.deleted_file_retention == timedelta(days=7)
-    assert default.isolation_level == "Serializable"
+    assert default.isolation_level is None
     assert default.append_only is False
     assert default.num_indexed_cols == 32
     assert default.stats_as_json is True

@@ -188,9 +188,9 @@ class TableProperties:
         return self._get("delta.enableInCommitTimestamps", False)
 
     @property
-    def isolation_level(self) -> IsolationLevel:
-        """How strictly concurrent commits are ordered."""
-        return cast("IsolationLevel", self._get("delta.isolationLevel", "Serializable"))
+    def isolation_level(self) -> IsolationLevel | None:
+        """How strictly concurrent commits are ordered; None leaves it to the configuration."""
+        return cast("IsolationLevel | None", self._get("delta.isolationLevel", None))
 
     @property
     def log_retention(self) -> timedelta:

@@ -40,7 +40,8 @@ def stage_actions(
         wanted = schema_from_any(schema)
         changes_schema = wanted != target.schema
         # Files that others add for the schema of before must not end up below another one.
-        target.read(whole_table=changes_schema, predicate=predicate, files=replaced)
+        whole_table = changes_schema or predicate is None
+        target.read(whole_table=whole_table, predicate=predicate, files=replaced)
         if changes_schema:
             mapped, properties = with_new_columns_mapped(wanted, target.configuration)
             changed = replace(
