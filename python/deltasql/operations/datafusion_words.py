@@ -132,8 +132,10 @@ def _compare_as_text(node: exp.Expr) -> None:
     sides = list(node.iter_expressions())
     if any(side.type is not None and side.type.this == _TEXT for side in sides):
         for side in sides:
-            if isinstance(side, exp.Literal) and not side.is_string:
-                side.replace(exp.Literal.string(side.this))
+            number = side.this if isinstance(side, exp.Neg) else side
+            if isinstance(number, exp.Literal) and not number.is_string:
+                sign = "" if number is side else "-"
+                side.replace(exp.Literal.string(f"{sign}{number.this}"))
 
 
 def _refuse_unfit_text(node: exp.Expr) -> None:
