@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.api.connect import shared, with_storage_options
-from deltasql.api.raw.arguments import check_flags, check_schema
+from deltasql.api.raw.arguments import check_add_actions, check_flags, check_schema
 from deltasql.api.raw.opening import parse_table_uri
 from deltasql.exceptions import TableExistsError, TxnLogConfigError, TxnLogError, TxnLogUriError
 from deltasql.exceptions.prefixes import GENERIC_ERROR, PROPERTY_ERROR
@@ -13,6 +13,7 @@ from deltasql.model.column_mapping import with_column_mapping
 from deltasql.model.properties import KNOWN
 from deltasql.model.protocol import CONSTRAINT_PREFIX, FEATURE_PREFIX
 from deltasql.model.schema import column_mapping_mode
+from deltasql.operations.add_actions import file_actions
 from deltasql.operations.convert import convert_files
 from deltasql.operations.create import replace_table, tell_created
 from deltasql.operations.write import MODES, check_modes
@@ -75,6 +76,7 @@ def create_table_with_add_actions(
     """Create a table that has files from the start."""
     check_schema(schema)
     check_flags(raise_if_key_not_exists)
+    check_add_actions(add_actions)
     uri, catalog, table = open_for_writing(table_uri, storage_options)
     wanted = mode.lower()
     check_modes(wanted)
@@ -97,7 +99,7 @@ def create_table_with_add_actions(
         else:
             new_table(tx, uri, schema, partition_by, properties, name, description)
         if add_actions:
-            tx.stage_table(table, list(add_actions))
+            tx.stage_table(table, file_actions(list(add_actions), tx.target(table).location))
         tell_created(tx.target(table), MODES[wanted], replaces=wanted == "overwrite")
         tx.set_commit_properties(table, commit_properties)
         tx.set_post_commit(post_commithook_properties)
