@@ -119,10 +119,7 @@ def test_a_damaged_property_is_reported_when_it_is_read() -> None:
         _ = TableProperties({"delta.checkpointInterval": "often"}).checkpoint_interval
 
 
-def test_only_protocol_choices_are_not_stored() -> None:
+def test_only_table_features_are_not_stored() -> None:
     given = {"delta.minReaderVersion": "1", "delta.feature.v2Checkpoint": "supported", "a": "b"}
-    assert stored_properties(given) == {"a": "b"}
-    assert stored_properties(dict.fromkeys(KNOWN, "x")).keys() == KNOWN.keys() - {
-        "delta.minReaderVersion",
-        "delta.minWriterVersion",
-    }
+    assert stored_properties(given) == {"delta.minReaderVersion": "1", "a": "b"}
+    assert stored_properties(dict.fromkeys(KNOWN, "x")).keys() == KNOWN.keys()

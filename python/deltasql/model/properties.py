@@ -105,8 +105,9 @@ KNOWN: Mapping[str, Callable[[str], object]] = {
     "delta.inCommitTimestampEnablementVersion": _integer(0),
     "delta.isolationLevel": _one_of("Serializable", "WriteSerializable", "SnapshotIsolation"),
     "delta.logRetentionDuration": parse_interval,
-    "delta.minReaderVersion": _integer(1),
-    "delta.minWriterVersion": _integer(1),
+    # `raised_protocol` says which versions there are.
+    "delta.minReaderVersion": str,
+    "delta.minWriterVersion": str,
     "delta.parquet.compression.codec": _one_of(*_CODECS),
     "delta.parquet.format.version": _parquet_version,
     "delta.randomPrefixLength": _integer(1),
@@ -243,16 +244,13 @@ def check_properties(configuration: Mapping[str, str]) -> None:
 
 
 def stored_properties(configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties to keep in the metadata; those that only choose a protocol go.
+    """Return the properties to keep in the metadata; those that name table features go.
 
     >>> stored_properties({"delta.feature.deletionVectors": "supported", "owner": "ann"})
     {'owner': 'ann'}
     """
-    protocol_only = ("delta.minReaderVersion", "delta.minWriterVersion")
     return {
-        key: value
-        for key, value in configuration.items()
-        if key not in protocol_only and not key.startswith(FEATURE_PREFIX)
+        key: value for key, value in configuration.items() if not key.startswith(FEATURE_PREFIX)
     }
 
 

@@ -131,7 +131,8 @@ def replace_table(
         created_time=now_ms(),
     )
     cluster_by(target, [])
-    target.change_metadata(metadata, upgraded_protocol(target.protocol, columns, wanted))
+    protocol = raised_protocol(target.protocol, wanted)
+    target.change_metadata(metadata, upgraded_protocol(protocol, columns, wanted))
 
 
 def tell_created(target: Target, mode: str, *, replaces: bool = False) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltalake import Field, TableFeatures, Transaction
 from deltalake.transaction import RemoveAction
 
 from deltasql.exceptions import TxnLogProtocolError, TxnLogSchemaError
+from deltasql.model.clock import parse_rfc3339
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema import StructField, StructType, type_name
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _ADD_FIELDS = ("path", "size", "partition_values", "modification_time", "data_change", "stats")
 
@@ -266,3 +270,15 @@ def _not_a(wanted: str, value: object) -> TypeError:
 
 def _other(value: object, wanted: str) -> TypeError:
     return TypeError(f"{type(value).__name__!r} object is not an instance of {wanted!r}")
+
+
+def parse_moment(text: str) -> datetime:
+    """Read an RFC 3339 date and time.
+
+    >>> parse_moment("2024-05-01T10:00:00+02:00").isoformat()
+    '2024-05-01T10:00:00+02:00'
+    """
+    try:
+        return parse_rfc3339(text)
+    except ValueError as error:
+        raise ValueError(f"Failed to parse datetime string: {error}") from error
