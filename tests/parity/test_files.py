@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -272,3 +273,25 @@ def test_files_are_not_selected_by_patterns_and_functions(lake: Lake) -> None:
         for select in (table.file_uris, table.partitions, table.to_pyarrow_dataset):
             with pytest.raises(DeltaError, match="Generic DeltaTable error: Cannot use predicate"):
                 select(file_pruning_predicate=predicate)
+
+
+def test_timestamps_in_statistics_have_the_text_of_stock(lake: Lake) -> None:
+    day, later = datetime(2024, 1, 1), datetime(2024, 1, 2, 3, 4, 5, 600_000)
+    data = pa.table(
+        {
+            "at": pa.array([day, later], pa.timestamp("us", "UTC")),
+            "wall": pa.array([day, later], pa.timestamp("us")),
+        }
+    )
+    table = lake.make("t", data)
+    log = (lake.folder(table) / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    [stats] = [json.loads(json.loads(line)["add"]["stats"]) for line in log if '"add"' in line]
+    assert stats["minValues"] == {"at": "2024-01-01T00:00:00Z", "wall": "2024-01-01 00:00:00"}
+    assert stats["maxValues"] == {
+        "at": "2024-01-02T03:04:05.600Z",
+        "wall": "2024-01-02 03:04:05.600",
+    }
+    lake.append("t", pa.table({name: data[name].slice(0, 1) for name in data.column_names}))
+    table = lake.DeltaTable(lake.uri("t"))
+    assert len(table.file_uris(file_pruning_predicate="wall > '2024-01-02 03:04:05.5'")) == 1
+    assert len(table.file_uris(file_pruning_predicate="at > '2024-01-02T03:04:05.5Z'")) == 1

@@ -14,6 +14,8 @@ from deltasql.model.schema import nearest
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+NAME_IN_CATALOG = "deltasql.tableName"
+"""The property that keeps the name of a table whose folder has another one."""
 IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deltasql.model.properties import NAME_IN_CATALOG
 from deltasql.model.protocol import (
     FEATURES,
     asked_versions,
@@ -68,15 +69,17 @@ writer_features=None, extra={})
 
 
 def told_properties(configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties without those of in-commit timestamps, unless they are off.
+    """Return a user's properties: not the name in the catalog, nor in-commit timestamps.
+
+    The latter are told where they are off.
 
     >>> told_properties({"delta.enableInCommitTimestamps": "true", "delta.appendOnly": "true"})
     {'delta.appendOnly': 'true'}
     """
-    if configuration.get(_PROPERTY) != "true":
-        return dict(configuration)
+    hides_timestamps = configuration.get(_PROPERTY) == "true"
     return {
         key: value
         for key, value in configuration.items()
-        if "incommittimestamp" not in key.casefold()
+        if key != NAME_IN_CATALOG
+        and not (hides_timestamps and "incommittimestamp" in key.casefold())
     }
