@@ -177,3 +177,21 @@ def test_versions_that_are_asked_for_are_told_and_kept(lake: Lake) -> None:
     )
     assert listed.protocol().min_writer_version == 7
     assert {"appendOnly", "invariants"} <= set(listed.protocol().writer_features)
+
+
+def test_unknown_properties_are_taken_where_the_caller_says_so(lake: Lake) -> None:
+    unknown = {"delta.unknown": "x", "own": "y"}
+    place, schema = lake.uri("t"), sample().schema
+    options = {"configuration": unknown, "raise_if_key_not_exists": False}
+    table = lake.DeltaTable.create(place, schema, **options)
+    assert table.metadata().configuration == unknown
+    lake.write_deltalake(table, sample(), mode="append")
+    table.alter.set_table_properties({"delta.other": "z"}, raise_if_not_exists=False)
+    assert table.metadata().configuration == {**unknown, "delta.other": "z"}
+    assert lake.DeltaTable.create(place, schema, mode="overwrite", **options).version() == 3
+    table.update_incremental()
+    assert table.metadata().configuration == unknown
+    with pytest.raises(DeltaError, match="Error parsing property"):
+        lake.DeltaTable.create(lake.uri("u"), schema, configuration=unknown)
+    with pytest.raises(DeltaError, match=r"delta\.unknown"):
+        table.alter.set_table_properties({"delta.unknown": "x"})

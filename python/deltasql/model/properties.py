@@ -232,17 +232,37 @@ def check_properties(configuration: Mapping[str, str]) -> None:
 
     >>> check_properties({"delta.appendOnly": "true", "owner": "ann"})
     """
+    check_values(configuration)
+    for key in unknown_properties(configuration):
+        raise TxnLogConfigError(
+            f"unknown table property {key!r}",
+            key=key,
+            help=f"{nearest(key, list(KNOWN))}Names of your own must not start with 'delta.'.",
+        )
+
+
+def check_values(configuration: Mapping[str, str]) -> None:
+    """Refuse a value of the wrong form of a property that is known."""
     for key, value in configuration.items():
         if key in KNOWN:
             _parsed(key, value)
         elif key.startswith(FEATURE_PREFIX):
             _check_feature(key, value)
-        elif key.lower().startswith("delta.") and not key.startswith(CONSTRAINT_PREFIX):
-            raise TxnLogConfigError(
-                f"unknown table property {key!r}",
-                key=key,
-                help=f"{nearest(key, list(KNOWN))}Names of your own must not start with 'delta.'.",
-            )
+
+
+def unknown_properties(configuration: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties whose names start with `delta.` and are not Delta's.
+
+    >>> unknown_properties({"delta.appendOnly": "true", "delta.apendOnly": "true", "owner": "ann"})
+    {'delta.apendOnly': 'true'}
+    """
+    return {
+        key: value
+        for key, value in configuration.items()
+        if key.lower().startswith("delta.")
+        and key not in KNOWN
+        and not key.startswith((FEATURE_PREFIX, CONSTRAINT_PREFIX))
+    }
 
 
 def stored_properties(configuration: Mapping[str, str]) -> dict[str, str]:
