@@ -250,3 +250,16 @@ def test_database_that_was_deleted_is_made_anew(tmp_path: Path) -> None:
 def _folder(place: str) -> Path:
     Path(place).mkdir(parents=True)
     return Path(place)
+
+
+def test_name_in_the_metadata_is_what_the_user_set(
+    catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    """Whatever the folder is called; the name in the catalog is kept beside it."""
+    for number, name in enumerate((None, "t1", "sales")):
+        place = replace(catalog_uri.with_table(f"t{number}"), location=str(tmp_path / f"f{number}"))
+        deltasql.write_deltalake(place.to_string(), pa.table({"id": [1]}), name=name)
+        opened = deltasql.DeltaTable(catalog_uri.with_table(f"t{number}").to_string())
+        assert opened.metadata().name == name
+        assert opened.metadata().configuration == {}
+    close_all()

@@ -34,6 +34,9 @@ PROCESSES.set_forkserver_preload(
         "deltasql.store.duckdb",
         "deltasql.store.postgres",
         "adbc_driver_postgresql.dbapi",
+        "deltasql.engine.duckdb",
+        "deltasql.operations.merge",
+        "deltasql.operations.write",
     ]
 )
 
@@ -94,8 +97,13 @@ def live(catalog: Catalog, table: str = "t", version: int | None = None) -> list
 
 def serializable(catalog: Catalog) -> None:
     """Ask for the strict level by table property."""
+    set_isolation_level(catalog, "Serializable")
+
+
+def set_isolation_level(catalog: Catalog, level: str) -> None:
+    """Set the table property."""
     metadata = catalog.table("t").snapshot().metadata
-    configuration = {**metadata.configuration, "delta.isolationLevel": "Serializable"}
+    configuration = {**metadata.configuration, "delta.isolationLevel": level}
     commit(catalog, replace(metadata, configuration=configuration))
 
 

@@ -21,6 +21,8 @@ from deltasql import (
     RemoveFile,
     SetTransaction,
 )
+from deltasql.config import Config
+from deltasql.config.sections import DEFAULT_ISOLATION_LEVEL
 from deltasql.exceptions import (
     CommitConflictError,
     ConcurrentAppendError,
@@ -34,7 +36,17 @@ from deltasql.exceptions import (
     TxnLogTransactionError,
     VersionNotFoundError,
 )
-from tests.commit.support import audit, commit, file, live, open_catalog, removal, serializable
+from deltasql.model.properties import TableProperties
+from tests.commit.support import (
+    audit,
+    commit,
+    file,
+    live,
+    open_catalog,
+    removal,
+    serializable,
+    set_isolation_level,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,6 +129,21 @@ def test_isolation_level_comes_from_the_configuration_without_a_property(
         commit(catalog, B)
         with pytest.raises(ConcurrentAppendError):
             commit(catalog, [removal(A)], read_version=1, reads=WHOLE)
+
+
+def test_isolation_level_has_one_default(table: Catalog) -> None:
+    commit(table, [removal(A)], read_version=1)
+    level = table.table("t").history(1)[0].info.isolation_level
+    assert level == Config().table.isolation_level == DEFAULT_ISOLATION_LEVEL
+    assert TableProperties({}).isolation_level is None
+
+
+def test_weakest_level_of_a_table_does_not_let_an_overwrite_pass(table: Catalog) -> None:
+    set_isolation_level(table, "SnapshotIsolation")
+    base = table.table("t").version()
+    commit(table, file("theirs"), read_version=base, reads=WHOLE)
+    with pytest.raises(ConcurrentAppendError):
+        commit(table, [file("ours")], read_version=base, reads=WHOLE)
 
 
 def test_append_that_read_the_table_is_not_blind(table: Catalog) -> None:

@@ -104,9 +104,9 @@ def test_moments_that_json_cannot_say_have_no_bound() -> None:
         (datetime(9999, 12, 31, 23, 59, 59, 999999, UTC) - EPOCH) / timedelta(microseconds=1)
     )
     stats = stats_of(pa.table({"v": pa.array([0, last], pa.timestamp("us", "UTC"))}))
-    assert (stats["minValues"], stats["maxValues"]) == ({"v": "1970-01-01T00:00:00.000Z"}, {})
+    assert (stats["minValues"], stats["maxValues"]) == ({"v": "1970-01-01T00:00:00Z"}, {})
     stats = stats_of(pa.table({"v": pa.array([0, last * 2], pa.timestamp("us"))}))
-    assert (stats["minValues"], stats["maxValues"]) == ({"v": "1970-01-01T00:00:00.000"}, {})
+    assert (stats["minValues"], stats["maxValues"]) == ({"v": "1970-01-01 00:00:00"}, {})
     stats = stats_of(pa.table({"v": pa.array([0, 10_000_000], pa.int32()).cast(pa.date32())}))
     assert (stats["minValues"], stats["maxValues"]) == ({"v": "1970-01-01"}, {})
 
@@ -176,5 +176,5 @@ def test_bounds_of_a_footer_hold_in_every_unit_of_time(unit: str, tmp_path: Path
     stored = pa.schema([("at", pa.timestamp("us"))])
     shape = FileShape(stored, stored, (), (), {"at": None}, ())
     found = json.loads(footer_statistics(pq.read_metadata(tmp_path / "f.parquet"), shape).to_json())
-    assert found["minValues"] == {"at": "1971-05-01T12:00:00.123"}
-    assert found["maxValues"] == {"at": "2024-02-29T00:00:00.000"}
+    assert found["minValues"] == {"at": "1971-05-01 12:00:00.123"}
+    assert found["maxValues"] == {"at": "2024-02-29 00:00:00"}

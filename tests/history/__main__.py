@@ -37,7 +37,11 @@ def main(arguments: list[str]) -> int:
         for uri in new_catalog_uri(backend, folder):
             seconds = min(_ROUND_S, asked.minutes * 60)
             verdict = run(uri, folder, seed=this, seconds=seconds, clients=asked.clients)
-        print(f"{backend} seed {this}: {verdict.transactions}, killed {verdict.killed}", flush=True)
+        print(
+            f"{backend} seed {this}: {verdict.transactions}, {verdict.changes}, "
+            f"killed {verdict.killed}",
+            flush=True,
+        )
         if verdict.problems:
             print(f"{len(verdict.problems)} problems; what was seen is in {folder}")
             print("\n".join(verdict.problems[:20]))

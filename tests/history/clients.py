@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections import Counter
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import deltasql
 from deltasql import ReadSet, RemoveFile
@@ -19,11 +24,15 @@ from deltasql.exceptions import (
 from tests.commit.support import SCHEMA, file
 from tests.history.checker import Log, Version
 from tests.history.record import COMMITTED, READ, REFUSED, Recorder, Transaction
+from tests.history.rows import APPEND, INSERT, KINDS, REPLACE, UPSERT, Change, RowLog
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deltasql import Catalog
     from deltasql.api.transaction import MultiTableTransaction
     from deltasql.uri import DeltaSqlUri
+    from tests.history.rows import Row
 
 # Half of the tables take blind appends in between, as Delta does unless it is told otherwise.
 LEVELS = {
@@ -32,6 +41,10 @@ LEVELS = {
     "c": "WriteSerializable",
     "d": "WriteSerializable",
 }
+# Tables with rows, changed by verbs; the tables above have only the names of files.
+ROW_LEVELS = {"r": "Serializable", "s": "WriteSerializable"}
+ROWS = pa.schema([("id", pa.int64()), ("part", pa.string()), ("by", pa.string())])
+_KEYS = range(12)
 _MANY_FILES = 30
 SOME = 10
 """Transactions of a client, however slow the machine."""
@@ -47,17 +60,40 @@ def create(catalog: Catalog) -> None:
     """Create the tables, each with its isolation level."""
     for name, level in LEVELS.items():
         catalog.create_table(name, SCHEMA, properties={"delta.isolationLevel": level})
+    for name, level in ROW_LEVELS.items():
+        properties = {"delta.isolationLevel": level}
+        catalog.create_table(name, ROWS, partition_by="part", properties=properties)
 
 
 def logs(catalog: Catalog) -> dict[str, Log]:
     """Read the tables' logs as files, without asking SQL or our own reader."""
     found = {}
-    for name, level in LEVELS.items():
+    for name, level in {**LEVELS, **ROW_LEVELS}.items():
         paths = sorted((Path(catalog.table(name).location) / "_delta_log").glob("*[0-9].json"))
         versions = [_version(path.read_text()) for path in paths]
         assert [int(path.stem) for path in paths] == list(range(len(paths)))
         found[name] = Log(versions, serializable=level == "Serializable")
     return found
+
+
+def row_logs(catalog: Catalog, logs: Mapping[str, Log]) -> dict[str, RowLog]:
+    """Read the rows of every version with pyarrow, from the files that the log names."""
+    found = {}
+    for name, level in ROW_LEVELS.items():
+        location, states = Path(catalog.table(name).location), logs[name].states()
+        rows = {path: _rows(location, path) for path in frozenset().union(*states)}
+        versions = [
+            (version.txn_id, sum((rows[path] for path in state), Counter()))
+            for version, state in zip(logs[name].versions, states, strict=True)
+        ]
+        found[name] = RowLog(versions, serializable=level == "Serializable")
+    return found
+
+
+def _rows(location: Path, path: str) -> Counter[Row]:
+    part = path.partition("part=")[2].partition("/")[0]
+    found = pq.ParquetFile(location / path).read().to_pylist()
+    return Counter((row["id"], part, row["by"]) for row in found)
 
 
 def _version(text: str) -> Version:
@@ -81,7 +117,8 @@ def work(catalog: Catalog, out: Path, seed: str, end: float) -> None:
             # The first only reads, the second only appends: neither depends on luck.
             kinds = {0: (4, 0), 1: (0, 1)}
             many = kinds.get(number) or _kind(rng)
-            _one(catalog, recorder, rng, f"{out.stem}-{number}", many)
+            change = _change(rng, number, f"{out.stem}-{number}")
+            _one(catalog, recorder, rng, f"{out.stem}-{number}", many, change)
 
 
 def _kind(rng: random.Random) -> tuple[int, int]:
@@ -90,8 +127,28 @@ def _kind(rng: random.Random) -> tuple[int, int]:
     return read, rng.choice((0, 1, 1, 1, 2, 3)) if read else rng.choice((1, 2))
 
 
+def _change(rng: random.Random, number: int, name: str) -> Change | None:
+    """Choose what happens to a table with rows, mostly nothing.
+
+    The first three clients try every kind, whatever their luck.
+    """
+    client = int(name.partition("-")[0])
+    if number < 2 or (number > 3 and rng.random() < 0.7):
+        return None
+    kind = KINDS[(2 * client + number) % len(KINDS)] if number < 4 else rng.choice(KINDS)
+    part = rng.choice("xyz") if kind == REPLACE else None
+    keys = rng.sample(_KEYS, rng.choice((1, 2, 3)))
+    rows = tuple((key, part or "xyz"[key % 3], name) for key in keys)
+    return Change(kind, rows, -1, part)
+
+
 def _one(
-    catalog: Catalog, recorder: Recorder, rng: random.Random, name: str, many: tuple[int, int]
+    catalog: Catalog,
+    recorder: Recorder,
+    rng: random.Random,
+    name: str,
+    many: tuple[int, int],
+    change: Change | None,
 ) -> None:
     tx = catalog.begin()
     done = Transaction(tx.txn_id, time.monotonic_ns())
@@ -105,6 +162,8 @@ def _one(
     changed = rng.sample(list(LEVELS), many[1])
     for table in changed:
         _stage(tx, done, table, rng, name)
+    if change is not None:
+        _stage_rows(tx, done, rng.choice(list(ROW_LEVELS)), change)
     recorder.intends(done)
     try:
         versions = tx.commit()
@@ -113,7 +172,28 @@ def _one(
     except CommitOutcomeUnknownError:
         pass  # it was not told
     else:
-        recorder.ended(tx.txn_id, COMMITTED if changed else READ, versions)
+        recorder.ended(tx.txn_id, COMMITTED if done.tables else READ, versions)
+
+
+def _stage_rows(tx: MultiTableTransaction, done: Transaction, table: str, change: Change) -> None:
+    """Change a table with rows by the verb that does it."""
+    change = replace(change, read_version=tx.snapshot(table).version)
+    keys, parts, by = zip(*change.rows, strict=True)
+    rows = pa.table({"id": keys, "part": parts, "by": by}, ROWS)
+    if change.kind in (INSERT, UPSERT):
+        merger = tx.merge(table, rows, "target.id = source.id").when_not_matched_insert_all()
+        if change.kind == UPSERT:
+            merger = merger.when_matched_update_all()
+        merger.execute()
+    else:
+        predicate = f"part = '{change.part}'" if change.kind == REPLACE else None
+        mode = "append" if change.kind == APPEND else "overwrite"
+        tx.write(table, rows, mode=mode, predicate=predicate)
+    staged = tx.target(table).staged
+    if staged.adds or staged.removes:  # an insert of known keys commits nothing
+        done.changes[table] = change
+        done.adds[table] = frozenset(add.path for add in staged.adds)
+        done.removes[table] = frozenset(remove.path for remove in staged.removes)
 
 
 def _stage(

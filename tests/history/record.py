@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tests.history.rows import Change
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -23,6 +25,7 @@ class Transaction:
     reads: dict[str, tuple[int, frozenset[str]]] = field(default_factory=dict)
     adds: dict[str, frozenset[str]] = field(default_factory=dict)
     removes: dict[str, frozenset[str]] = field(default_factory=dict)
+    changes: dict[str, Change] = field(default_factory=dict)
     outcome: str | None = None
     versions: dict[str, int] = field(default_factory=dict)
     end_ns: int | None = None
@@ -51,6 +54,7 @@ class Recorder:
                 },
                 "adds": {name: sorted(paths) for name, paths in transaction.adds.items()},
                 "removes": {name: sorted(paths) for name, paths in transaction.removes.items()},
+                "changes": {name: change.to_json() for name, change in transaction.changes.items()},
             }
         )
 
@@ -78,6 +82,7 @@ def load(files: Iterable[Path]) -> list[Transaction]:
                     {n: (v, frozenset(paths)) for n, (v, paths) in line["reads"].items()},
                     {n: frozenset(paths) for n, paths in line["adds"].items()},
                     {n: frozenset(paths) for n, paths in line["removes"].items()},
+                    {n: Change.from_json(change) for n, change in line["changes"].items()},
                 )
             else:
                 transaction = found[line["txn"]]

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from tests.commit.support import PROCESSES, audit
 from tests.history.checker import counts, problems
-from tests.history.clients import SOME, create, logs, open_lake, work
+from tests.history.clients import SOME, create, logs, open_lake, row_logs, work
 from tests.history.record import load
+from tests.history.rows import kinds, row_problems
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -28,6 +29,7 @@ class Verdict:
 
     problems: list[str]
     transactions: dict[str, int]
+    changes: dict[str, int]
     killed: int
 
 
@@ -112,4 +114,7 @@ def _judge(catalog: Catalog, folder: Path, killed: int) -> Verdict:
     catalog.mirror.run(once=True)  # finishes what the dead left
     audit(catalog)
     transactions = load(sorted(folder.glob("*.jsonl")))
-    return Verdict(problems(transactions, logs(catalog)), counts(transactions), killed)
+    found = logs(catalog)
+    wrong = problems(transactions, found)
+    wrong += row_problems(transactions, row_logs(catalog, found))
+    return Verdict(wrong, counts(transactions), kinds(transactions), killed)

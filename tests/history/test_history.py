@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.history.checker import Log, Version, problems
 from tests.history.record import COMMITTED, READ, REFUSED, Recorder, Transaction, load
+from tests.history.rows import (
+    APPEND,
+    INSERT,
+    OVERWRITE,
+    REPLACE,
+    UPSERT,
+    Change,
+    RowLog,
+    row_problems,
+)
 from tests.history.run import in_processes, in_threads
 
 if TYPE_CHECKING:
@@ -14,6 +25,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 _SECONDS = 8.0
+LEVELS = ("Serializable", "WriteSerializable")
 NOTHING: frozenset[str] = frozenset()
 
 
@@ -25,6 +37,7 @@ def test_what_clients_saw_has_an_order(
     assert verdict.problems == []
     assert verdict.transactions[COMMITTED] > 0
     assert verdict.transactions[READ] > 0
+    assert verdict.changes.keys() >= {APPEND, OVERWRITE, REPLACE, UPSERT}
 
 
 def test_half_a_line_of_a_killed_client_is_no_line(tmp_path: Path) -> None:
@@ -97,6 +110,61 @@ def test_a_change_upon_a_state_that_was_gone_is_found() -> None:
     assert any("before it in a" in problem for problem in problems([WRITER, late], logs))
     logs["a"] = Log(versions, serializable=False)
     assert problems([WRITER, late], logs) == []
+
+
+# The checker finds rows that no order of the changes explains
+
+
+def test_two_overwrites_that_both_survive_are_found() -> None:
+    both = [change(OVERWRITE, 1, saw=0), change(OVERWRITE, 2, saw=0)]
+    for level in LEVELS:
+        assert row_problems(*history(level, both, [[1], [1, 2]]))
+        assert row_problems(*history(level, both, [[1], [2]])) == []
+
+
+def test_an_overwrite_that_spares_an_append_is_found_when_serializable() -> None:
+    both = [change(APPEND, 1, saw=0), change(OVERWRITE, 2, saw=0)]
+    assert row_problems(*history("Serializable", both, [[1], [1, 2]]))
+    assert row_problems(*history("WriteSerializable", both, [[1], [1, 2]])) == []
+    lost = row_problems(*history("WriteSerializable", both, [[1], [2]]))
+    assert lost, "the append was removed by a commit that did not see it"
+
+
+def test_an_overwrite_that_spares_an_inserted_row_is_found() -> None:
+    both = [change(INSERT, 1, saw=0), change(OVERWRITE, 2, saw=0)]
+    for level in LEVELS:
+        assert row_problems(*history(level, both, [[1], [1, 2]]))
+
+
+def test_a_key_that_was_inserted_twice_is_found() -> None:
+    both = [change(OVERWRITE, 1, saw=0), change(INSERT, 1, saw=0)]
+    for level in LEVELS:
+        assert row_problems(*history(level, both, [[1], [1, 1]]))
+
+
+def test_an_append_that_would_have_to_be_before_and_after_an_overwrite_is_found() -> None:
+    """The insert saw the append, and the overwrite saw neither."""
+    changes = [change(APPEND, 1, saw=0), change(INSERT, 4, saw=1), change(REPLACE, 1, saw=0)]
+    [problem] = row_problems(*history("WriteSerializable", changes, [[1], [1, 4], [1, 1, 4]]))
+    assert "no order" in problem
+
+
+def change(kind: str, key: int, *, saw: int) -> Change:
+    part = "xyz"[key % 3]
+    return Change(kind, ((key, part, ""),), saw, part if kind == REPLACE else None)
+
+
+def history(
+    level: str, changes: list[Change], states: list[list[int]]
+) -> tuple[list[Transaction], dict[str, RowLog]]:
+    """A table that is made at version 0 and changed by one transaction after another."""
+    transactions = [
+        Transaction(str(number), number, changes={"t": each}, outcome=COMMITTED)
+        for number, each in enumerate(changes, 1)
+    ]
+    rows = [Counter((key, "xyz"[key % 3], "") for key in keys) for keys in ([], *states)]
+    versions = [(str(number), each) for number, each in enumerate(rows)]
+    return transactions, {"t": RowLog(versions, serializable=level == "Serializable")}
 
 
 def told(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.api.connect import is_new
+from deltasql.api.connect import close_all, is_new
 from deltasql.exceptions import (
     InvalidActionError,
     MirrorDivergedError,
@@ -423,3 +425,24 @@ def test_numbers_out_of_range_are_refused(
     options: dict[str, Any] = {key: value}
     with pytest.raises(TxnLogConfigError, match=key):
         deltasql.import_table(str(pristine), sqlite_uri, **options)
+
+
+def test_time_travel_goes_by_the_times_of_commit_files(
+    catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    """As every reader of a log without in-commit timestamps goes by them."""
+    place = tmp_path / "lake" / "t"
+    for number in range(4):
+        deltalake.write_deltalake(place, pa.table({"id": [number]}), mode="append")
+    days = [datetime(2020, 5, day, tzinfo=UTC) for day in (1, 3, 3, 7)]
+    for number, day in enumerate(days):
+        os.utime(place / "_delta_log" / f"{number:020}.json", (day.timestamp(),) * 2)
+    uri = catalog_uri.with_table("t").to_string()
+    with deltasql.connect(catalog_uri) as catalog:
+        catalog.import_table(str(place), name="t")
+    ours, theirs = deltasql.DeltaTable(uri), deltalake.DeltaTable(place)
+    for day in range(1, 10):
+        for table in (ours, theirs):
+            table.load_as_version(datetime(2020, 5, day, 12, tzinfo=UTC))
+        assert ours.version() == theirs.version(), day
+    close_all()

@@ -93,7 +93,7 @@ def test_accessors_are_typed_and_have_deltas_defaults() -> None:
     assert default.checkpoint_interval == 10
     assert default.log_retention == timedelta(days=30)
     assert default.deleted_file_retention == timedelta(days=7)
-    assert default.isolation_level == "Serializable"
+    assert default.isolation_level is None
     assert default.append_only is False
     assert default.num_indexed_cols == 32
     assert default.stats_as_json is True
@@ -119,10 +119,7 @@ def test_a_damaged_property_is_reported_when_it_is_read() -> None:
         _ = TableProperties({"delta.checkpointInterval": "often"}).checkpoint_interval
 
 
-def test_only_protocol_choices_are_not_stored() -> None:
+def test_only_table_features_are_not_stored() -> None:
     given = {"delta.minReaderVersion": "1", "delta.feature.v2Checkpoint": "supported", "a": "b"}
-    assert stored_properties(given) == {"a": "b"}
-    assert stored_properties(dict.fromkeys(KNOWN, "x")).keys() == KNOWN.keys() - {
-        "delta.minReaderVersion",
-        "delta.minWriterVersion",
-    }
+    assert stored_properties(given) == {"delta.minReaderVersion": "1", "a": "b"}
+    assert stored_properties(dict.fromkeys(KNOWN, "x")).keys() == KNOWN.keys()

@@ -118,9 +118,10 @@ def test_not_null_is_enforced_on_updated_rows(catalog: Catalog) -> None:
         table.update({"id": "NULL"})
 
 
-def test_unknown_column_is_refused(catalog: Catalog) -> None:
-    with pytest.raises(TxnLogSchemaError, match="No field named vv"):
-        make(catalog, ROWS).update({"vv": "1"})
+def test_unknown_name_in_a_value_is_refused(catalog: Catalog) -> None:
+    for column in ("v", "vv"):
+        with pytest.raises(TxnLogSchemaError, match="No field named ww"):
+            make(catalog, ROWS, name=column).update({column: "ww + 1"})
 
 
 def test_column_is_set_once(catalog: Catalog) -> None:

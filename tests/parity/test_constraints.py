@@ -187,3 +187,15 @@ def test_an_update_of_a_generated_column_and_its_source(lake: Lake) -> None:
         table.update({"twice": "7"})
     table.update({"id": "id + 10", "twice": "(id + 10) * 2"})
     assert rows(table) == [{"id": 11, "twice": 22}]
+
+
+def test_names_are_stored_in_double_quotes(lake: Lake) -> None:
+    data = pa.table({"id": [1], "Two Words": [1]})
+    for number, text in enumerate(["`Two Words` > 0", '"Two Words" > 0']):
+        table = lake.make(f"t{number}", data)
+        table.alter.add_constraint({"c": text})
+        assert table.metadata().configuration == {"delta.constraints.c": '"Two Words" > 0'}
+        with pytest.raises(DeltaError):
+            lake.write_deltalake(table, pa.table({"id": [1], "Two Words": [0]}), mode="append")
+        lake.write_deltalake(table, data, mode="append")
+        assert table.count() == 2

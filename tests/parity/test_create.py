@@ -129,3 +129,69 @@ def test_writing_into_a_created_partitioned_table(lake: Lake) -> None:
     assert sorted(each["p"] for each in table.partitions()) == ["a", "b"]
     lake.write_deltalake(table, pa.concat_tables([sample()] * 2), mode="overwrite")
     assert table.count() == 6
+
+
+def test_an_argument_is_given_once(lake: Lake) -> None:
+    given = ("error", None, None, None, None, None)
+    properties, hooks = CommitProperties(), PostCommitHookProperties()
+    for name, values in {
+        "commit_properties": (properties,),
+        "post_commithook_properties": (properties, hooks),
+        "raise_if_key_not_exists": (properties, hooks, True),
+    }.items():
+        twice = {name: values[-1]}
+        with (
+            pytest.warns(DeprecationWarning, match="deprecated"),
+            pytest.raises(TypeError, match=f"multiple values for '{name}'"),
+        ):
+            lake.DeltaTable.create(lake.uri("t"), TWO, *given, *values, **twice)
+    assert not lake.DeltaTable.is_deltatable(lake.uri("t"))
+
+
+def test_versions_that_are_asked_for_are_told_and_kept(lake: Lake) -> None:
+    schema = sample().schema
+    for number, (asked, versions) in enumerate(
+        [
+            ({"delta.minWriterVersion": "3"}, (1, 3)),
+            ({"delta.minWriterVersion": "5"}, (1, 5)),
+            ({"delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}, (2, 5)),
+        ]
+    ):
+        made = lake.DeltaTable.create(lake.uri(f"made{number}"), schema, configuration=asked)
+        changed = lake.DeltaTable.create(lake.uri(f"changed{number}"), schema)
+        changed.alter.set_table_properties(asked)
+        replaced = lake.DeltaTable.create(lake.uri(f"replaced{number}"), schema)
+        if lake.system != "stock":  # which keeps the protocol of the table before
+            lake.DeltaTable.create(
+                lake.uri(f"replaced{number}"), schema, mode="overwrite", configuration=asked
+            )
+            replaced.update_incremental()
+            assert replaced.protocol()[:2] == versions, asked
+        for table in (made, changed):
+            assert table.protocol() == (*versions, None, None), asked
+            assert table.metadata().configuration == asked
+            lake.write_deltalake(table, sample(), mode="append")
+            assert table.protocol() == (*versions, None, None), asked
+    listed = lake.DeltaTable.create(
+        lake.uri("listed"), schema, configuration={"delta.minWriterVersion": "7"}
+    )
+    assert listed.protocol().min_writer_version == 7
+    assert {"appendOnly", "invariants"} <= set(listed.protocol().writer_features)
+
+
+def test_unknown_properties_are_taken_where_the_caller_says_so(lake: Lake) -> None:
+    unknown = {"delta.unknown": "x", "own": "y"}
+    place, schema = lake.uri("t"), sample().schema
+    options = {"configuration": unknown, "raise_if_key_not_exists": False}
+    table = lake.DeltaTable.create(place, schema, **options)
+    assert table.metadata().configuration == unknown
+    lake.write_deltalake(table, sample(), mode="append")
+    table.alter.set_table_properties({"delta.other": "z"}, raise_if_not_exists=False)
+    assert table.metadata().configuration == {**unknown, "delta.other": "z"}
+    assert lake.DeltaTable.create(place, schema, mode="overwrite", **options).version() == 3
+    table.update_incremental()
+    assert table.metadata().configuration == unknown
+    with pytest.raises(DeltaError, match="Error parsing property"):
+        lake.DeltaTable.create(lake.uri("u"), schema, configuration=unknown)
+    with pytest.raises(DeltaError, match=r"delta\.unknown"):
+        table.alter.set_table_properties({"delta.unknown": "x"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -225,3 +226,72 @@ def test_predicates_that_are_wrong(lake: Lake) -> None:
         table.file_uris(file_pruning_predicate="zz > 1")
     with pytest.raises(DeltaError, match="Invalid partition filter found"):
         table.file_uris(file_pruning_predicate=[("p", "bogus", "a")])
+
+
+def test_numbers_compared_with_text_select_files_as_text(lake: Lake) -> None:
+    parts = ["1", "2", "10", "x", "-1"]
+    data = pa.table({"p": parts, "v": [1, 2, 3, 4, 5], "s": ["a", "b", "c", "d", "e"]})
+    table = lake.make("t", data, partition_by=["p"])
+    for predicate, values in {
+        "p = 1": ["1"],
+        "p > 2": ["x"],
+        "1 < p": ["10", "2", "x"],
+        "p IN (1, 2)": ["1", "2"],
+        "p NOT IN (1)": ["-1", "10", "2", "x"],
+        "p BETWEEN 1 AND 3": ["1", "10", "2"],
+        "p = -1": ["-1"],
+        "p = 1.5": [],
+        "v > 2 AND p < 3": ["-1", "10"],
+        "s = 1": [],
+    }.items():
+        found = table.partitions(file_pruning_predicate=predicate)
+        assert sorted(each["p"] for each in found) == values, predicate
+        assert len(table.file_uris(file_pruning_predicate=predicate)) == len(values), predicate
+        dataset = table.to_pyarrow_dataset(file_pruning_predicate=predicate)
+        assert sorted(dataset.to_table()["p"].to_pylist()) == values, predicate
+
+
+def test_negative_numbers_compared_with_text_select_rows_as_text(lake: Lake) -> None:
+    table = lake.make("t", pa.table({"p": ["1", "x", "-1"], "v": [1, 2, 3]}), partition_by=["p"])
+    table.delete("p = -1")
+    assert sorted(table.to_pyarrow_table()["p"].to_pylist()) == ["1", "x"]
+
+
+def test_files_are_not_selected_by_patterns_and_functions(lake: Lake) -> None:
+    table = lake.make("t", sample(), partition_by=["p"])
+    for predicate in (
+        "p LIKE 'a%'",
+        "p NOT LIKE 'a%'",
+        "p ILIKE 'a%'",
+        "id > 1 OR p LIKE 'a%'",
+        "p ~ 'a'",
+        "upper(p) = 'A'",
+        "id % 2 = 0",
+        "-id < -1",
+        "p || 'x' = 'ax'",
+    ):
+        for select in (table.file_uris, table.partitions, table.to_pyarrow_dataset):
+            with pytest.raises(DeltaError, match="Generic DeltaTable error: Cannot use predicate"):
+                select(file_pruning_predicate=predicate)
+
+
+def test_timestamps_in_statistics_have_the_text_of_stock(lake: Lake) -> None:
+    day, later = datetime(2024, 1, 1), datetime(2024, 1, 2, 3, 4, 5, 600_000)
+    data = pa.table(
+        {
+            "at": pa.array([day, later], pa.timestamp("us", "UTC")),
+            "wall": pa.array([day, later], pa.timestamp("us")),
+        }
+    )
+    table = lake.make("t", data)
+    log = (lake.folder(table) / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    [stats] = [json.loads(json.loads(line)["add"]["stats"]) for line in log if '"add"' in line]
+    assert stats["minValues"] == {"at": "2024-01-01T00:00:00Z", "wall": "2024-01-01 00:00:00"}
+    assert stats["maxValues"] == {
+        "at": "2024-01-02T03:04:05.600Z",
+        "wall": "2024-01-02 03:04:05.600",
+    }
+    lake.append("t", pa.table({name: data[name].slice(0, 1) for name in data.column_names}))
+    table = lake.DeltaTable(lake.uri("t"))
+    assert len(table.file_uris(file_pruning_predicate="wall > '2024-01-02 03:04:05.5'")) == 1
+    assert len(table.file_uris(file_pruning_predicate="at > '2024-01-02T03:04:05.5Z'")) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -198,3 +198,15 @@ def test_duplicate_columns_are_refused(lake: Lake) -> None:
         lake.write_deltalake(lake.uri("u"), pa.table({"a": [1], "A": [2]}))
     with pytest.raises(Exception, match="At least one column"):
         lake.write_deltalake(lake.uri("v"), pa.table({}))
+
+
+def test_a_sequence_is_not_asked_for_its_length(lake: Lake) -> None:
+    class Batches(Sequence[pa.RecordBatch]):
+        def __getitem__(self, place: Any) -> Any:
+            return sample().to_batches()[place]
+
+        def __len__(self) -> int:
+            raise NotImplementedError
+
+    lake.write_deltalake(lake.uri("t"), Batches())
+    assert lake.DeltaTable(lake.uri("t")).count() == 3

@@ -165,3 +165,43 @@ def test_the_past_still_has_the_old_values(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.update({"v": "0"})
     assert rows(lake.DeltaTable(lake.uri("t"), version=0)) == sample().to_pylist()
+
+
+def test_moments_become_text_with_a_letter_between_day_and_time(lake: Lake) -> None:
+    moment = datetime(2024, 3, 5, 1, 2, 3, 4)
+    data = pa.table(
+        {
+            "s": [""],
+            "wall": pa.array([moment], pa.timestamp("us")),
+            "at": pa.array([moment], pa.timestamp("us", "UTC")),
+            "day": [moment.date()],
+        }
+    )
+    table = lake.make("t", data)
+    for expression, text in {
+        "date_trunc('month', wall)::varchar": "2024-03-01T00:00:00",
+        "date_trunc('day', at)::varchar": "2024-03-05T00:00:00Z",
+        "date_trunc('month', day)::varchar": "2024-03-01T00:00:00",
+        "cast(date_trunc('second', wall) as string)": "2024-03-05T01:02:03",
+        "wall::varchar": "2024-03-05T01:02:03.000004",
+        "concat(date_trunc('month', wall), '')": "2024-03-01T00:00:00",
+    }.items():
+        table.update({"s": expression})
+        assert column(table, "s") == [text], expression
+
+
+def test_a_column_that_there_is_not_is_left_out(lake: Lake) -> None:
+    table = lake.make("t", sample())
+    before = rows(table)
+    metrics = table.update({"zz": "1"}, predicate="id = 1")
+    assert (metrics["num_updated_rows"], rows(table)) == (1, before)
+    table.update({"zz": "1", "v": "9.0"}, predicate="id = 1")
+    assert [row["v"] for row in rows(table) if row["id"] == 1] == [9.0]
+    with pytest.raises(DeltaError, match="No field named nope"):
+        table.update({"zz": "nope + 1"})
+    merged = {"source_alias": "s", "target_alias": "t"}
+    source = pa.table({"id": [1, 9], "v": [7.0, 7.0]})
+    table.merge(source, "t.id = s.id", **merged).when_matched_update(
+        {"zz": "s.v", "v": "s.v"}
+    ).when_not_matched_insert({"id": "s.id", "zz": "s.v"}).execute()
+    assert [row["v"] for row in rows(table) if row["id"] in (1, 9)] == [7.0, None]

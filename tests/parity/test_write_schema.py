@@ -227,3 +227,25 @@ def test_two_partition_columns_nest(lake: Lake) -> None:
         ("p=b", "q=1"),
     ]
     assert rows(table) == data.to_pylist()
+
+
+def test_generated_columns_do_not_arrive_by_schema_evolution(lake: Lake) -> None:
+    table = lake.make("t", pa.table({"id": [1]}))
+    metadata = {"delta.generationExpression": "id * 10"}
+    schema = pa.schema([("id", pa.int64()), pa.field("g", pa.int64(), metadata=metadata)])
+    data = pa.table({"id": [3], "g": [30]}, schema)
+    words = "^Schema evolved fields cannot have generated expressions"
+    for mode in ("append", "overwrite"):
+        with pytest.raises(SchemaMismatchError, match=words):
+            lake.write_deltalake(lake.uri("t"), data, mode=mode, schema_mode="merge")
+    merge = {"source_alias": "s", "target_alias": "t", "merge_schema": True}
+    for updates in ({"g": "s.g"}, {"id": "s.id", "g": "s.g"}):
+        with pytest.raises(SchemaMismatchError, match=words):
+            table.merge(data, "t.id = s.id", **merge).when_matched_update(updates).execute()
+    with pytest.raises(SchemaMismatchError, match=words):
+        table.merge(data, "t.id = s.id", **merge).when_not_matched_insert_all().execute()
+    table = lake.DeltaTable(lake.uri("t"))
+    assert (table.version(), rows(table)) == (0, [{"id": 1}])
+    lake.write_deltalake(lake.uri("t"), data, mode="overwrite", schema_mode="overwrite")
+    lake.append("t", pa.table({"id": [4]}))
+    assert rows(lake.DeltaTable(lake.uri("t"))) == [{"id": 3, "g": 30}, {"id": 4, "g": 40}]

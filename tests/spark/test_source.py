@@ -211,6 +211,17 @@ def test_of_two_writes_of_one_application_at_once_one_counts(lake: Catalog) -> N
     assert found(lake, "t") == [0, 1]
 
 
+@pytest.mark.parametrize("options", [{}, {"replaceWhere": "id < 100"}])
+def test_of_two_overwrites_at_once_one_counts(lake: Catalog, options: dict[str, Any]) -> None:
+    save(uri(lake, "t"), ids())  # an empty table has no file that both could remove
+    both = [writer(uri(lake, "t"), IDS, overwrite=True, **options) for _ in range(2)]
+    first, second = (each.write(iter(ids(n).to_batches())) for n, each in enumerate(both))
+    both[0].commit([first])
+    with pytest.raises(CommitConflictError):
+        both[1].commit([second])
+    assert found(lake, "t") == [0]
+
+
 def test_changes_of_versions_are_read(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(1, 2))
     save(uri(lake, "t"), ids(3))

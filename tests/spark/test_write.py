@@ -160,6 +160,21 @@ def test_a_failed_write_leaves_nothing_visible_and_no_file(
     assert lake.store.intents_before(2**60) == []
 
 
+def test_an_overwrite_of_an_empty_table_conflicts_with_another(
+    spark: SparkSession, lake: Catalog
+) -> None:
+    deltasql.spark.write(spark.range(0), uri(lake, "t"))
+    for options in ({}, {"predicate": "id < 100"}):
+        tx = lake.begin()
+        tx.write("t", spark.range(5), mode="overwrite", **options)
+        deltasql.spark.write(spark.range(7, 8), uri(lake, "t"), "overwrite")
+        with pytest.raises(deltasql.exceptions.CommitConflictError):
+            tx.commit()
+        assert ids(spark, lake, "t") == [7]
+        with lake.begin() as emptied:
+            emptied.delete("t")
+
+
 def test_a_conflict_discards_what_spark_wrote(spark: SparkSession, lake: Catalog) -> None:
     deltasql.spark.write(spark.range(2), uri(lake, "t"))
     tx = lake.begin()

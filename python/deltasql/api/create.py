@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltasql.api.connect import shared, with_storage_options
-from deltasql.api.raw.arguments import check_flags, check_schema
+from deltasql.api.raw.arguments import check_add_actions, check_flags, check_schema
 from deltasql.api.raw.opening import parse_table_uri
 from deltasql.exceptions import TableExistsError, TxnLogConfigError, TxnLogError, TxnLogUriError
 from deltasql.exceptions.prefixes import GENERIC_ERROR, PROPERTY_ERROR
 from deltasql.model.column_mapping import with_column_mapping
-from deltasql.model.properties import KNOWN
+from deltasql.model.properties import KNOWN, unknown_properties
 from deltasql.model.protocol import CONSTRAINT_PREFIX, FEATURE_PREFIX
 from deltasql.model.schema import column_mapping_mode
+from deltasql.operations.add_actions import file_actions
 from deltasql.operations.convert import convert_files
 from deltasql.operations.create import replace_table, tell_created
 from deltasql.operations.write import MODES, check_modes
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog import Catalog
     from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.operations.target import Target
     from deltasql.uri import DeltaSqlUri
 
 
@@ -75,6 +78,7 @@ def create_table_with_add_actions(
     """Create a table that has files from the start."""
     check_schema(schema)
     check_flags(raise_if_key_not_exists)
+    check_add_actions(add_actions)
     uri, catalog, table = open_for_writing(table_uri, storage_options)
     wanted = mode.lower()
     check_modes(wanted)
@@ -86,18 +90,20 @@ def create_table_with_add_actions(
         _refuse_existing(wanted, table)
     with catalog.begin() as tx:
         if exists:
+            unknown = unknown_properties(properties)
             replace_table(
                 tx.target(table),
                 schema,
                 partition_by,
-                properties,
+                {key: value for key, value in properties.items() if key not in unknown},
                 title=name,
                 description=description,
             )
+            _keep_unknown(tx.target(table), unknown)
         else:
             new_table(tx, uri, schema, partition_by, properties, name, description)
         if add_actions:
-            tx.stage_table(table, list(add_actions))
+            tx.stage_table(table, file_actions(list(add_actions), tx.target(table).location))
         tell_created(tx.target(table), MODES[wanted], replaces=wanted == "overwrite")
         tx.set_commit_properties(table, commit_properties)
         tx.set_post_commit(post_commithook_properties)
@@ -176,15 +182,24 @@ def new_table(
     description: str | None,
 ) -> None:
     """Stage the table of a URI, at the location that the URI may name."""
+    unknown = unknown_properties(properties)
     tx.create_table(
         str(uri.table_name),
         schema,
         location=uri.location,
         partition_by=partition_by,
-        properties=properties,
+        properties={key: value for key, value in properties.items() if key not in unknown},
         description=description,
         title=name,
     )
+    _keep_unknown(tx.target(str(uri.table_name)), unknown)
+
+
+def _keep_unknown(target: Target, unknown: Mapping[str, str]) -> None:
+    """Keep properties that a caller of deltalake's API may set and Delta does not have."""
+    if unknown:
+        configuration = {**target.configuration, **unknown}
+        target.change_metadata(replace(target.metadata, configuration=configuration))
 
 
 def table_properties(

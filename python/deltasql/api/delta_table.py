@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import warnings
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from deltalake.table import FilePruningPredicateType, FilterType, TableAlterer
     from pyarrow.dataset import Dataset, Expression, ParquetReadOptions
 
+# deltalake's own default, which tells an argument that was left out from one that is true.
+_NOT_GIVEN: bool = (
+    inspect.signature(deltalake.DeltaTable.create).parameters["raise_if_key_not_exists"].default
+)
 _NO_EFFECT = {
     "without_files": "the files of a table are listed when they are asked for",
     "log_buffer_size": "the log is not read from files",
@@ -103,7 +108,7 @@ class DeltaTable(deltalake.DeltaTable):
         *args: Any,
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
-        raise_if_key_not_exists: bool = True,
+        raise_if_key_not_exists: bool = _NOT_GIVEN,
     ) -> deltalake.DeltaTable:
         """Create a table, or replace one with mode="overwrite"; returns it opened."""
         given = (commit_properties, post_commithook_properties)
@@ -264,16 +269,17 @@ def _with_positional(
 ) -> tuple[CommitProperties | None, PostCommitHookProperties | None, bool]:
     """Take the arguments that older callers give by position, after all others."""
     if not args:
-        return commit, post, strict
+        return commit, post, True if strict is _NOT_GIVEN else strict
     _warn_deprecated("a commit argument given positionally", "its name", stacklevel=4)
     names = ("commit_properties", "post_commithook_properties", "raise_if_key_not_exists")
     if len(args) > len(names):
         raise TypeError("create() got unexpected positional arguments")
-    for name, value, _ in zip(names, (commit, post), args, strict=False):
-        if value is not None:
+    is_given = (commit is not None, post is not None, strict is not _NOT_GIVEN)
+    for name, twice, _ in zip(names, is_given, args, strict=False):
+        if twice:
             raise TypeError(f"create() got multiple values for {name!r}")
     filled = [*args, *(commit, post, strict)[len(args) :]]
-    return filled[0], filled[1], bool(filled[2])
+    return filled[0], filled[1], True if filled[2] is _NOT_GIVEN else filled[2]
 
 
 def _warn_deprecated(what: str, instead: str, *, stacklevel: int = 3) -> None:

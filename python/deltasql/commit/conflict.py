@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from deltasql import _core
@@ -45,6 +46,9 @@ class Isolation(Enum):
     SNAPSHOT = "SnapshotIsolation"
 
 
+_STRICTNESS = (Isolation.SNAPSHOT, Isolation.WRITE_SERIALIZABLE, Isolation.SERIALIZABLE)
+
+
 @dataclass(slots=True)
 class Winner:
     """A commit that was ratified after the version we read."""
@@ -61,12 +65,26 @@ class Winner:
     def is_blind_append(self) -> bool:
         return bool(self.row.info.is_blind_append)
 
+    @property
+    def computed_from(self) -> int:
+        """The version whose rows it may depend on, -1 for none: what a commit read is not recorded.
+
+        A commit that only moves rows to other files has the same result wherever it is placed.
+        """
+        changes_data = any(file.data_change for file in (*self.adds, *self.removes))
+        if self.is_blind_append or not changes_data:
+            return -1
+        seen = self.row.info.read_version
+        return self.row.version - 1 if seen is None else seen
+
 
 def isolation_for(staged: Staged, level: str) -> Isolation:
     """Return the level that applies: a commit that changes no data only needs its snapshot."""
     if not staged.changes_data and (staged.adds or staged.removes):
         return Isolation.SNAPSHOT
-    return Isolation(level)
+    # A table may name Delta's weakest level. Under it an overwrite could be rebased over rows that
+    # it did not see, so commits that change data are held to the next one.
+    return max(Isolation(level), Isolation.WRITE_SERIALIZABLE, key=_STRICTNESS.index)
 
 
 def check_conflicts(staged: Staged, winners: Sequence[Winner], isolation: Isolation) -> None:
@@ -75,8 +93,11 @@ def check_conflicts(staged: Staged, winners: Sequence[Winner], isolation: Isolat
     Our commit must be able to follow every winner, in the order they were ratified.
     """
     head_version = winners[-1].row.version if winners else staged.read_version
-    for winner in winners:
-        conflict = Conflict(staged, winner, head_version or 0)
+    computed_from = [winner.computed_from for winner in winners]
+    # For each winner, the newest version that a later one was computed from.
+    read_later = list(accumulate(reversed([*computed_from[1:], -1]), max))[::-1]
+    for winner, version in zip(winners, read_later, strict=True):
+        conflict = Conflict(staged, winner, head_version or 0, version)
         for rule in RULES:
             rule(conflict, isolation)
 
@@ -88,6 +109,8 @@ class Conflict:
     ours: Staged
     winner: Winner
     head_version: int
+    read_later: int = -1
+    """The newest version that a commit after the winner was computed from."""
 
     def error(
         self, kind: type[CommitConflictError], message: str, **fields: str
@@ -120,16 +143,17 @@ def metadata_unchanged(c: Conflict, _: Isolation) -> None:
 def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
     """Files that we would have read, had they been there, must not have been added.
 
-    WriteSerializable lets a blind append be ordered after us, whenever it was ratified; not
-    when we change the metadata, for its files were written for the old one.
+    WriteSerializable lets a blind append that can be ordered after us pass.
     """
     reads = c.ours.reads
     predicates = reads.predicates + reads.listed
     if isolation is Isolation.SNAPSHOT or not (reads.whole_table or predicates):
         return
-    keeps_metadata = c.ours.metadata is None
-    if isolation is Isolation.WRITE_SERIALIZABLE and c.winner.is_blind_append and keeps_metadata:
+    if isolation is Isolation.WRITE_SERIALIZABLE and _may_come_after_us(c):
         return
+    overwrites = reads.whole_table and c.ours.info.operation == "WRITE"
+    if overwrites and _removed_by_both(c) is not None:
+        return  # `no_delete_twice` reports it, with deltalake's message for this case
     tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in predicates]
     for add in c.winner.adds:
         if not add.data_change:
@@ -141,6 +165,18 @@ def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
                 f"{_FAILED}: Commit failed: a concurrent transactions added new data: "
                 f"{add.path!r}, which this one should have read",
             )
+
+
+def _may_come_after_us(c: Conflict) -> bool:
+    """Tell whether the winner is a blind append that can be ordered after our commit.
+
+    It cannot when we change the metadata or the protocol, since its files were written for the
+    old ones. It cannot either when a later winner was computed from it: that winner saw the append
+    and not our commit, so it would have to come after the one and before the other.
+    """
+    if not c.winner.is_blind_append or c.ours.metadata or c.ours.protocol:
+        return False
+    return c.read_later < c.winner.row.version
 
 
 def no_delete_of_read(c: Conflict, _: Isolation) -> None:
@@ -176,13 +212,16 @@ def no_vacuum_of_restored(c: Conflict, _: Isolation) -> None:
 
 def no_delete_twice(c: Conflict, _: Isolation) -> None:
     """A file is removed by one commit only."""
+    path = _removed_by_both(c)
+    if path is not None:
+        raise c.error(
+            ConcurrentDeleteDeleteError, f"{_DELETED}: {path!r}, which this one deletes too"
+        )
+
+
+def _removed_by_both(c: Conflict) -> str | None:
     removed = {remove.path for remove in c.winner.removes}
-    for remove in c.ours.removes:
-        if remove.path in removed:
-            raise c.error(
-                ConcurrentDeleteDeleteError,
-                f"{_DELETED}: {remove.path!r}, which this one deletes too",
-            )
+    return next((remove.path for remove in c.ours.removes if remove.path in removed), None)
 
 
 def no_same_application(c: Conflict, _: Isolation) -> None:

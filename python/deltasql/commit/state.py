@@ -11,8 +11,6 @@ from deltasql.model.protocol import check_writable, writer_features
 from deltasql.model.schema import StructType, column_mapping_mode, skipping_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from deltasql.model.actions import Metadata, Protocol
     from deltasql.store.records import SkippingColumn
 
@@ -50,7 +48,7 @@ def table_state(
         partition_keys=frozenset(partitions),
         append_only="appendOnly" in features and properties.append_only,
         in_commit_timestamps="inCommitTimestamp" in features and properties.in_commit_timestamps,
-        isolation_level=_isolation_level(metadata.configuration),
+        isolation_level=properties.isolation_level,
         skipping=tuple(
             skipping_columns(schema, metadata.partition_columns, metadata.configuration)
         ),
@@ -70,9 +68,3 @@ def physical_partition_columns(metadata: Metadata, schema: StructType) -> tuple[
             help="Whoever wrote this metadata has to write it again with a column of that name.",
         )
     return tuple(fields[name].physical_name(mode) for name in metadata.partition_columns)
-
-
-def _isolation_level(configuration: Mapping[str, str]) -> str | None:
-    if "delta.isolationLevel" not in configuration:
-        return None
-    return TableProperties(configuration).isolation_level

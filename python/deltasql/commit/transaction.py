@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from deltasql.commit.staged import Staged
     from deltasql.config import Config
     from deltasql.model.actions import CommitInfo
+    from deltasql.model.properties import TableProperties
     from deltasql.store.dialect import Session
     from deltasql.store.store import Store
 
@@ -111,6 +112,10 @@ class Committer:
                 fields = {"table": done.table.full_name, "version": done.version, "txn_id": txn_id}
                 telemetry.log(_log, logging.INFO, "committed", **fields)
         return ratified
+
+    def isolation_level(self, table: TableState | TableProperties) -> str:
+        """Return the level that a table names, else that of the configuration."""
+        return table.isolation_level or self._config.table.isolation_level
 
     def _until_certain(
         self, staged: Sequence[Staged], txn_id: str, attempt: Attempt
@@ -232,7 +237,7 @@ class Committer:
 
     def _info(self, staged: Staged, state: TableState, txn_id: str) -> CommitInfo:
         """Complete what the commit tells of itself, but for the time."""
-        level = state.isolation_level or self._config.table.isolation_level
+        level = self.isolation_level(state)
         return replace(
             staged.info,
             operation=staged.info.operation or ("CREATE TABLE" if staged.creates else "WRITE"),
@@ -274,7 +279,7 @@ class Committer:
                 raise version_taken(staged, head)
             if _may_conflict(staged, staged.read_version, head):
                 winners = load_winners(session, table.table_id, staged.read_version, head)
-                level = state.isolation_level or self._config.table.isolation_level
+                level = self.isolation_level(state)
                 check_conflicts(staged, winners, isolation_for(staged, level))
         info = replace(
             self._info(staged, state, txn_id),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from deltasql._core import nests_too_deep
 from deltasql.exceptions import InvalidActionError, TxnLogTransactionError
-from deltasql.model.properties import check_properties
+from deltasql.model.properties import check_values
 from deltasql.model.protocol import check_lawful, check_writable, required_features, writer_features
 from deltasql.model.schema import StructType
 from deltasql.model.schema_rules import validate_schema
@@ -100,7 +100,7 @@ def validate_table(metadata: Metadata, protocol: Protocol) -> None:
     """Check new metadata and protocol: lawful schema, known properties, the features needed."""
     schema = StructType.from_json(metadata.schema_string)
     validate_schema(schema, metadata.partition_columns)
-    check_properties(metadata.configuration)
+    check_values(metadata.configuration)
     check_lawful(protocol)
     check_writable(protocol, schema, metadata.configuration)
     missing = required_features(schema, metadata.configuration) - writer_features(protocol)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -250,6 +250,10 @@ class StorageSettings(Section):
         return (self.timeout_s, self.retries, repr(self.plain_options()), repr(places))
 
 
+DEFAULT_ISOLATION_LEVEL: Final = "WriteSerializable"
+"""The isolation level of a table whose properties and configuration do not name one."""
+
+
 class TableSettings(Section):
     """What a new table gets."""
 
@@ -259,7 +263,8 @@ class TableSettings(Section):
         "write past the database; turn it off to keep writers that go by path.",
     )
     isolation_level: Literal["WriteSerializable", "Serializable"] = Field(
-        default="WriteSerializable", description="Delta's isolation level."
+        default=DEFAULT_ISOLATION_LEVEL,
+        description="Isolation level of tables without the property `delta.isolationLevel`.",
     )
     data_root: str | None = Field(
         default=None,

@@ -37,7 +37,7 @@ def batches(data: object) -> pa.RecordBatchReader:
     if hasattr(data, "to_arrow_reader"):
         relation: Any = data
         return relation.to_arrow_reader()
-    if isinstance(data, Sequence) and data and not isinstance(data, str | bytes):
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
         return _from_sequence(data)
     raise _unreadable(type(data).__name__)
 
@@ -56,22 +56,26 @@ def _from_pandas(frame: Any) -> pa.Table:
 
 
 def _from_sequence(data: Sequence[object]) -> pa.RecordBatchReader:
-    if not all(
-        isinstance(each, pa.RecordBatch | pa.Table)
-        or hasattr(each, "__arrow_c_array__")
-        or hasattr(each, "__arrow_c_stream__")
-        for each in data
-    ):
-        raise _unreadable(f"{type(data).__name__} of {type(data[0]).__name__}")
-    first, *others = (batches(each) for each in data)
+    """Read one after the other; the length is not asked for, a user's class may have none."""
+    readers = (_from_member(each, data) for each in data)
+    first = next(readers, None)
+    if first is None:
+        raise _unreadable(type(data).__name__)
 
     def one_after_the_other() -> Any:
         yield from first
-        for reader in others:
+        for reader in readers:
             for batch in reader:
                 yield batch if batch.schema.equals(first.schema) else batch.cast(first.schema)
 
     return pa.RecordBatchReader.from_batches(first.schema, one_after_the_other())
+
+
+def _from_member(member: object, data: Sequence[object]) -> pa.RecordBatchReader:
+    is_arrow = isinstance(member, pa.RecordBatch | pa.Table)
+    if is_arrow or hasattr(member, "__arrow_c_array__") or hasattr(member, "__arrow_c_stream__"):
+        return batches(member)
+    raise _unreadable(f"{type(data).__name__} of {type(member).__name__}")
 
 
 def _is_from(data: object, package: str, name: str) -> bool:

@@ -158,11 +158,16 @@ def _stat(value: Any, kind: pa.DataType, length: int, *, upper: bool) -> Any:
 
 
 def _moment(microseconds: int, *, has_zone: bool, upper: bool) -> str:
-    """Readers expect milliseconds: a bound is moved outward, never past a row."""
+    """Readers expect milliseconds: a bound is moved outward, never past a row.
+
+    The text is deltalake's: no fraction of a whole second, a space where there is no zone.
+    """
     part = microseconds % 1000
     whole = microseconds - part + (1000 if upper and part else 0)
     moment = _EPOCH + timedelta(microseconds=whole)
-    return moment.isoformat(timespec="milliseconds") + ("Z" if has_zone else "")
+    timespec = "milliseconds" if microseconds % 1_000_000 else "seconds"
+    text = moment.isoformat("T" if has_zone else " ", timespec)
+    return f"{text}Z" if has_zone else text
 
 
 def _prefix(value: str, length: int, *, upper: bool) -> str | None:

@@ -204,7 +204,7 @@ def _rebase(
     ids = {commit.version: commit_id(table, commit.version, commit.data) for commit in foreign}
     others = [each for each in winners if each.row.txn_id not in ids.values()]
     metadata = store.metadata(table.table_id, head.metadata_version)
-    level = TableProperties(metadata.configuration).isolation_level
+    level = committer.isolation_level(TableProperties(metadata.configuration))
     for commit in foreign:
         staged = _staged(table, commit, before)
         check_conflicts(staged, others, isolation_for(staged, level))

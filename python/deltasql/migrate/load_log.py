@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
-# When a commit without an in-commit timestamp happened: at the time it tells itself, which
-# survives a copy of the lake, or when its file was written, which Delta's readers go by.
+# When a commit without an in-commit timestamp happened: when its file was written, which Delta's
+# readers go by, or at the time that it tells itself, which survives a copy of our own lake.
 Times = Literal["commit", "file"]
 # Commits that tell no transaction id get one that is the same whenever they are loaded.
 _IDS = uuid.UUID("6f1d0d3a-8a3c-4d6e-9d50-6d1a4f0e6c11")
@@ -81,7 +81,7 @@ class LogLoader:
         store: Store,
         table: TableRow,
         *,
-        times: Times = "commit",
+        times: Times = "file",
         batch_files: int = BATCH_FILES,
         token: str | None = None,
     ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from deltasql.exceptions import TxnLogUriError
+from deltasql.model.properties import NAME_IN_CATALOG
 from deltasql.snapshot.snapshot import HISTORY_PAGE
 from deltasql.store.records import load
 from deltasql.uri import DEFAULT_NAMESPACE, join_table_name, split_table_name
@@ -30,7 +31,8 @@ def layout_name(metadata: Metadata, location: str, folder: str) -> tuple[str, st
     """Return namespace and name as the metadata and the place of a table tell them."""
     parts = folder.split("/") if folder else []
     last = parts[-1] if parts else told_name(None, location)
-    name = metadata.name or last
+    # 0.1.0 wrote the name in the catalog into the name of the metadata.
+    name = metadata.configuration.get(NAME_IN_CATALOG) or metadata.name or last
     # A table that follows a dropped one of its name lies in `name-2`.
     is_default_place = re.fullmatch(rf"{re.escape(name)}(-\d+)?", last) is not None
     namespace = parts[0] if len(parts) == 2 and is_default_place else DEFAULT_NAMESPACE

@@ -158,7 +158,7 @@ def _load(
         state = stream_state(storage, listing.first_version, listing=listing)
         name = told_name(state.metadata, storage.location)
         table = begin_loading(store, storage, state.metadata, name, listing.last_version)
-    loader = LogLoader(store, table)
+    loader = LogLoader(store, table, times="commit")
     found.state = "loaded" if loader.next_version is None else "continued"
     _append(loader, storage, listing, found, tell)
     mark_published(store, table, listing.last_version)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # So many ids, or rows, are read with one statement and held in memory at once.
 FILES_PER_READ = 20_000
 _FEW = 100
+_ENABLED_AT = "delta.inCommitTimestampEnablementVersion"
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -79,11 +80,19 @@ class CheckpointSource:
             if found.num_rows:
                 yield found
 
+    def _timestamps_since(self) -> int:
+        """Return the version from which on the times of commits are theirs, not those of files."""
+        if not self._properties.in_commit_timestamps:
+            return self.version + 1
+        return int(self.metadata.configuration.get(_ENABLED_AT, 0))
+
     def tombstones(self) -> Iterator[pa.Table]:
         """Yield the removals that vacuum must still respect, unless the file was added again."""
         since_ms = self._now_ms - self._properties.deleted_file_retention // _MILLISECOND
         rows = self.store.query("head_at_time", table_id=self.table_id, timestamp_ms=since_ms)
         before = Head(*rows[0]) if rows else None
+        if before is not None and before.version < self._timestamps_since():
+            before = None  # its time is that of a file, which deletions may be later than
         after, ordinal = before.version if before else -1, _LAST_ORDINAL
         readded = _Readded(self, before.next_file_id if before else 1)
         at = {"table_id": self.table_id, "version": self.version, "deleted_after_ms": since_ms}

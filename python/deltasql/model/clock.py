@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
+
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999."""
@@ -40,3 +43,25 @@ def from_ms(milliseconds: int) -> datetime:
         return _EPOCH + milliseconds * _MILLISECOND
     except OverflowError:
         return (datetime.max if milliseconds > 0 else datetime.min).replace(tzinfo=UTC)
+
+
+def parse_rfc3339(text: str) -> datetime:
+    """Read a date and time as RFC 3339 has them: with seconds and with a zone.
+
+    Python's `fromisoformat` takes more forms, such as the offset `+08`.
+
+    >>> parse_rfc3339("2024-05-01T10:00:00+02:00").isoformat()
+    '2024-05-01T10:00:00+02:00'
+    >>> parse_rfc3339("2024-05-01T10:00:00+02")
+    Traceback (most recent call last):
+    ValueError: premature end of input: '2024-05-01T10:00:00+02' is no RFC 3339 date and time
+    """
+    if not _RFC_3339.fullmatch(text):
+        # What deltalake says depends on where it stops reading.
+        is_short = re.fullmatch(r"[\d\-T: .]*([+-]\d\d)?", text) is not None
+        reason = "premature end of input" if is_short else "input contains invalid characters"
+        raise ValueError(f"{reason}: {text!r} is no RFC 3339 date and time")
+    try:
+        return datetime.fromisoformat(text.upper())
+    except ValueError as error:
+        raise ValueError(f"input is out of range: {error}") from error

@@ -14,6 +14,8 @@ from deltasql.model.schema import nearest
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+NAME_IN_CATALOG = "deltasql.tableName"
+"""The property that keeps the name of a table whose folder has another one."""
 IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
 T = TypeVar("T")
 
@@ -105,8 +107,9 @@ KNOWN: Mapping[str, Callable[[str], object]] = {
     "delta.inCommitTimestampEnablementVersion": _integer(0),
     "delta.isolationLevel": _one_of("Serializable", "WriteSerializable", "SnapshotIsolation"),
     "delta.logRetentionDuration": parse_interval,
-    "delta.minReaderVersion": _integer(1),
-    "delta.minWriterVersion": _integer(1),
+    # `raised_protocol` says which versions there are.
+    "delta.minReaderVersion": str,
+    "delta.minWriterVersion": str,
     "delta.parquet.compression.codec": _one_of(*_CODECS),
     "delta.parquet.format.version": _parquet_version,
     "delta.randomPrefixLength": _integer(1),
@@ -188,9 +191,9 @@ class TableProperties:
         return self._get("delta.enableInCommitTimestamps", False)
 
     @property
-    def isolation_level(self) -> IsolationLevel:
-        """How strictly concurrent commits are ordered."""
-        return cast("IsolationLevel", self._get("delta.isolationLevel", "Serializable"))
+    def isolation_level(self) -> IsolationLevel | None:
+        """How strictly concurrent commits are ordered; None leaves it to the configuration."""
+        return cast("IsolationLevel | None", self._get("delta.isolationLevel", None))
 
     @property
     def log_retention(self) -> timedelta:
@@ -229,30 +232,47 @@ def check_properties(configuration: Mapping[str, str]) -> None:
 
     >>> check_properties({"delta.appendOnly": "true", "owner": "ann"})
     """
+    check_values(configuration)
+    for key in unknown_properties(configuration):
+        raise TxnLogConfigError(
+            f"unknown table property {key!r}",
+            key=key,
+            help=f"{nearest(key, list(KNOWN))}Names of your own must not start with 'delta.'.",
+        )
+
+
+def check_values(configuration: Mapping[str, str]) -> None:
+    """Refuse a value of the wrong form of a property that is known."""
     for key, value in configuration.items():
         if key in KNOWN:
             _parsed(key, value)
         elif key.startswith(FEATURE_PREFIX):
             _check_feature(key, value)
-        elif key.lower().startswith("delta.") and not key.startswith(CONSTRAINT_PREFIX):
-            raise TxnLogConfigError(
-                f"unknown table property {key!r}",
-                key=key,
-                help=f"{nearest(key, list(KNOWN))}Names of your own must not start with 'delta.'.",
-            )
+
+
+def unknown_properties(configuration: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties whose names start with `delta.` and are not Delta's.
+
+    >>> unknown_properties({"delta.appendOnly": "true", "delta.apendOnly": "true", "owner": "ann"})
+    {'delta.apendOnly': 'true'}
+    """
+    return {
+        key: value
+        for key, value in configuration.items()
+        if key.lower().startswith("delta.")
+        and key not in KNOWN
+        and not key.startswith((FEATURE_PREFIX, CONSTRAINT_PREFIX))
+    }
 
 
 def stored_properties(configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties to keep in the metadata; those that only choose a protocol go.
+    """Return the properties to keep in the metadata; those that name table features go.
 
     >>> stored_properties({"delta.feature.deletionVectors": "supported", "owner": "ann"})
     {'owner': 'ann'}
     """
-    protocol_only = ("delta.minReaderVersion", "delta.minWriterVersion")
     return {
-        key: value
-        for key, value in configuration.items()
-        if key not in protocol_only and not key.startswith(FEATURE_PREFIX)
+        key: value for key, value in configuration.items() if not key.startswith(FEATURE_PREFIX)
     }
 
 

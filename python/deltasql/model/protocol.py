@@ -201,8 +201,7 @@ def raised_protocol(current: Protocol, properties: Mapping[str, str]) -> Protoco
     Protocol(min_reader_version=1, min_writer_version=4, reader_features=None, \
 writer_features=None, extra={})
     """
-    asked_reader = _asked_version(properties, "delta.minReaderVersion", range(1, 4))
-    asked_writer = _asked_version(properties, "delta.minWriterVersion", range(1, 8))
+    asked_reader, asked_writer = asked_versions(properties)
     reader = max(current.min_reader_version, asked_reader)
     writer = max(current.min_writer_version, asked_writer, 7 if reader >= 3 else 1)
     present = writer_features(current) | reader_features(current)
@@ -215,6 +214,14 @@ writer_features=None, extra={})
     if writer < 7:
         return Protocol(reader, writer)
     return lowest_protocol(present | implied, reader_version=reader, writer_version=writer)
+
+
+def asked_versions(properties: Mapping[str, str]) -> tuple[int, int]:
+    """Return the versions for readers and writers that properties ask for, 1 without a wish."""
+    return (
+        _asked_version(properties, "delta.minReaderVersion", range(1, 4)),
+        _asked_version(properties, "delta.minWriterVersion", range(1, 8)),
+    )
 
 
 def _asked_version(properties: Mapping[str, str], key: str, valid: range) -> int:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deltasql.model.properties import NAME_IN_CATALOG
 from deltasql.model.protocol import (
     FEATURES,
+    asked_versions,
     lowest_protocol,
     reader_features,
     required_features,
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 _FEATURE = "inCommitTimestamp"
 _PROPERTY = "delta.enableInCommitTimestamps"
+# deltalake lists them when version 7 is asked for.
+_IN_EVERY_LIST = frozenset({"appendOnly", "invariants"})
 
 
 def told_protocol(
@@ -51,24 +55,31 @@ writer_features=None, extra={})
     left = present - {_FEATURE}
     if left - FEATURES.keys():
         return stored
+    asked_reader, asked_writer = asked_versions(configuration)
+    if asked_writer == 7:
+        left |= _IN_EVERY_LIST
     wants_lists = stored.min_reader_version >= 3 and not reader_features(stored)
     if not wants_lists and all(FEATURES[name].is_legacy for name in left):
         unused = left - required_features(schema, configuration)
         wants_lists = bool(unused) and has_named_features()
     reader, writer = (stored.min_reader_version, 7) if wants_lists else (1, 2)
-    return lowest_protocol(left, reader_version=reader, writer_version=writer)
+    return lowest_protocol(
+        left, reader_version=max(reader, asked_reader), writer_version=max(writer, asked_writer)
+    )
 
 
 def told_properties(configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties without those of in-commit timestamps, unless they are off.
+    """Return a user's properties: not the name in the catalog, nor in-commit timestamps.
+
+    The latter are told where they are off.
 
     >>> told_properties({"delta.enableInCommitTimestamps": "true", "delta.appendOnly": "true"})
     {'delta.appendOnly': 'true'}
     """
-    if configuration.get(_PROPERTY) != "true":
-        return dict(configuration)
+    hides_timestamps = configuration.get(_PROPERTY) == "true"
     return {
         key: value
         for key, value in configuration.items()
-        if "incommittimestamp" not in key.casefold()
+        if key != NAME_IN_CATALOG
+        and not (hides_timestamps and "incommittimestamp" in key.casefold())
     }

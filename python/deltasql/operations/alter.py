@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from deltasql.exceptions import TxnLogConfigError, TxnLogError, TxnLogProtocolError
 from deltasql.exceptions.prefixes import PROPERTY_ERROR
 from deltasql.model.column_mapping import MODE, with_column_mapping
-from deltasql.model.properties import KNOWN, check_properties, stored_properties
+from deltasql.model.properties import KNOWN, check_values, stored_properties
 from deltasql.model.protocol import FEATURE_PREFIX, raised_protocol, upgraded_protocol
 from deltasql.model.schema import column_mapping_mode, nearest
 from deltasql.operations.info import tell
@@ -29,7 +29,7 @@ def set_table_properties(
     """Set properties; what they need of the protocol is added to it."""
     if raise_if_not_exists:
         _refuse_unknown(properties)
-    check_properties(properties)
+    check_values(properties)
     wanted = {**target.configuration, **properties}
     schema = target.schema
     before, after = column_mapping_mode(target.configuration), column_mapping_mode(wanted)

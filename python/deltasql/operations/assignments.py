@@ -70,13 +70,17 @@ def assignments(
 ) -> dict[tuple[str, ...], Assignment]:
     """Resolve `{column: expression}`; the columns are of `target`, the names in `values`.
 
-    With `copies_may_be_unknown` a column that is only copied under its own name may be missing.
+    With `copies_may_be_unknown` a column that is only copied under its own name may be missing. For
+    deltalake any column may be, and nothing is set then; Spark refuses it.
     """
     found: dict[tuple[str, ...], Assignment] = {}
     for name, text in updates.items():
         column = assigned_column(name, target)
         if column is None:
             if copies_may_be_unknown and _is_copy(name, text):
+                continue
+            if flavour == "datafusion":
+                scalar(text, values, flavour=flavour)  # a value that cannot be is refused
                 continue
             known = [field for schema in target.relations.values() for field in schema.names]
             raise TxnLogSchemaError(

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from deltasql import _core
-from deltasql.engine.base import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, FILE
+from deltasql.engine.base import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, FILE, ROW
 from deltasql.engine.live_files import LiveFiles
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.predicate import parse_predicate
@@ -40,7 +40,7 @@ FEED_FIELDS = (
 # Small versions are read together, as long as sorting them costs nothing.
 _GROUP_BYTES = 32 * 1024 * 1024
 _GROUP_VERSIONS = 500
-_TOTAL, _COPY = "__deltasql_total", "__deltasql_copy"
+_TOTAL, _COPY, _SIDE = "__deltasql_total", "__deltasql_copy", "__deltasql_side"
 _MOMENT = pa.timestamp("us", "UTC")
 
 
@@ -64,9 +64,15 @@ class ChangeFeed:
         columns: Sequence[str] | None = None,
         predicate: str | None = None,
         cancel_out: bool = True,
+        in_file_order: bool = False,
     ) -> None:
-        """`cancel_out` leaves out rows that a version both removed and added again."""
+        """`cancel_out` leaves out rows that a version both removed and added again.
+
+        `in_file_order` gives the rows of a version as their files have them, deletes first; it
+        sorts them.
+        """
         self.snapshot, self._settings, self._cancel_out = snapshot, config.storage, cancel_out
+        self._in_file_order = in_file_order
         self._fields = StructType((*snapshot.schema.fields, *FEED_FIELDS))
         whole = schema_to_arrow(self._fields)
         self._columns = [self._known(name) for name in columns or whole.names]
@@ -99,7 +105,9 @@ class ChangeFeed:
         answer = _select(self._columns, from_="changes")
         if self._predicate is not None:
             answer = answer.where(self._predicate.expression.copy())
-        if len(group) > 1:
+        if self._in_file_order:
+            answer = answer.order_by(*map(_column, (COMMIT_VERSION, _SIDE, FILE, ROW)))
+        elif len(group) > 1:
             answer = answer.order_by(_column(COMMIT_VERSION))
         for batch in engine.stream(engine.query(answer, changes=rows)):
             if batch.num_rows:
@@ -172,7 +180,9 @@ class ChangeFeed:
         """Yield the rows of files; one that comes twice, as after a restore, in another scan."""
         left = marked
         while left:
-            once = {each.file.path: each for each in reversed(left)}
+            once: dict[str, Marked] = {}
+            for each in left:
+                once.setdefault(each.file.path, each)
             yield self._scan(engine, list(once.values()), partitioned_by)
             left = [each for each in left if once[each.file.path] is not each]
 
@@ -197,6 +207,9 @@ class ChangeFeed:
         shown = [_column(name, "scanned") for name in names]
         shown.append(_column(CHANGE_TYPE, "scanned" if from_row else "marks"))
         shown += [_column(name, "marks") for name in (COMMIT_VERSION, COMMIT_TIMESTAMP)]
+        if self._in_file_order:
+            side = exp.Literal.number(int(marked[0].kind == "insert"))
+            shown += [exp.alias_(side, _SIDE), _column(FILE, "scanned"), _column(ROW, "scanned")]
         query = (
             exp.select(*shown)
             .from_("scanned")

@@ -22,6 +22,7 @@ from deltasql.model.schema import StructType
 from deltasql.operations.expressions import scalar
 from deltasql.operations.not_null import NotNull, not_null_paths, null_condition, null_rows
 from deltasql.operations.preview import preview
+from deltasql.operations.schema_merge import GENERATED
 from deltasql.operations.sql_types import cast_to, column, is_not_true
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Engine, Relation
     from deltasql.operations.target import Target
 
-GENERATED = "delta.generationExpression"
 INVARIANTS = "delta.invariants"
 _SHOWN = 5
 _ROWS = 100_000

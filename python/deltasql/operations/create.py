@@ -15,7 +15,7 @@ from deltasql.mirror.log_listing import LOG_FOLDER
 from deltasql.model.actions import CommitInfo, Metadata
 from deltasql.model.clock import now_ms
 from deltasql.model.column_mapping import with_new_columns_mapped
-from deltasql.model.properties import check_properties, stored_properties
+from deltasql.model.properties import NAME_IN_CATALOG, check_properties, stored_properties
 from deltasql.model.protocol import protocol_for, raised_protocol, upgraded_protocol
 from deltasql.model.schema_convert import schema_from_any
 from deltasql.model.schema_rules import validate_schema
@@ -70,11 +70,11 @@ def stage_create(
     )
     metadata = Metadata(
         id=table.table_uuid,
-        name=title or _told_name(name, location),
+        name=title,
         description=description,
         schema_string=columns.to_json(),
         partition_columns=tuple(partitions),
-        configuration=stored_properties(wanted),
+        configuration=stored_properties(wanted) | _name_in_catalog(name, location),
         created_time=created_at_ms,
     )
     protocol = raised_protocol(
@@ -123,15 +123,17 @@ def replace_table(
     target.remove(replaced)
     metadata = replace(
         target.metadata,
-        name=title or _told_name(target.staged.table.name, target.location),
+        name=title,
         description=description,
         schema_string=columns.to_json(),
         partition_columns=tuple(partitions),
-        configuration=stored_properties(wanted),
+        configuration=stored_properties(wanted)
+        | _name_in_catalog(target.staged.table.name, target.location),
         created_time=now_ms(),
     )
     cluster_by(target, [])
-    target.change_metadata(metadata, upgraded_protocol(target.protocol, columns, wanted))
+    protocol = raised_protocol(target.protocol, wanted)
+    target.change_metadata(metadata, upgraded_protocol(protocol, columns, wanted))
 
 
 def tell_created(target: Target, mode: str, *, replaces: bool = False) -> None:
@@ -160,12 +162,13 @@ def _shape(
     return mapped, partitions, wanted
 
 
-def _told_name(name: str, location: str) -> str | None:
-    """Return the name to write into the metadata: none, as in deltalake, where the folder tells it.
+def _name_in_catalog(name: str, location: str) -> dict[str, str]:
+    """Return the property that tells a table's name where its folder does not.
 
     A catalog that is lost is built again from these names.
     """
-    return None if unquote(location.rstrip("/").rpartition("/")[2]) == name else name
+    folder = unquote(location.rstrip("/").rpartition("/")[2])
+    return {} if folder == name else {NAME_IN_CATALOG: name}
 
 
 def _parameters(mode: str, location: str, metadata: Metadata, protocol: Protocol) -> dict[str, Any]:

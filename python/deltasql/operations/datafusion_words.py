@@ -90,6 +90,7 @@ def in_datafusion(node: exp.Expr) -> None:
         node.set("safe", False)
     elif isinstance(node, exp.Concat):
         node.set("coalesce", True)
+        node.set("expressions", [_text_of_moment(part) or part for part in node.expressions])
     elif isinstance(node, exp.Bracket):
         node.set("expressions", [_place_from_one(place) for place in node.expressions])
     elif isinstance(node, _COMPARISONS):
@@ -132,8 +133,10 @@ def _compare_as_text(node: exp.Expr) -> None:
     sides = list(node.iter_expressions())
     if any(side.type is not None and side.type.this == _TEXT for side in sides):
         for side in sides:
-            if isinstance(side, exp.Literal) and not side.is_string:
-                side.replace(exp.Literal.string(side.this))
+            number = side.this if isinstance(side, exp.Neg) else side
+            if isinstance(number, exp.Literal) and not number.is_string:
+                sign = "" if number is side else "-"
+                side.replace(exp.Literal.string(f"{sign}{number.this}"))
 
 
 def _refuse_unfit_text(node: exp.Expr) -> None:
@@ -209,19 +212,34 @@ def moment_as_text(node: exp.Expr) -> exp.Expr | None:
     """Return a cast of a moment to text: with T and Z, and the digits of a second that it needs."""
     if not isinstance(node, exp.Cast) or node.to.this not in exp.DataType.TEXT_TYPES:
         return None
-    given = node.this.type
-    if given is None or given.this != exp.DType.TIMESTAMPTZ:
+    return _text_of_moment(node.this)
+
+
+def _text_of_moment(moment: exp.Expr) -> exp.Expr | None:
+    kind = _kind_of_moment(moment)
+    if kind is None:
         return None
-    whole = exp.TimeToStr(this=node.this, format=exp.Literal.string("%Y-%m-%dT%H:%M:%S.%f"))
-    short = exp.RegexpReplace(
+    whole = exp.TimeToStr(this=moment.copy(), format=exp.Literal.string("%Y-%m-%dT%H:%M:%S.%f"))
+    made: exp.Expr = exp.RegexpReplace(
         this=whole,
         expression=exp.Literal.string(r"(\.000000|000)$"),
         replacement=exp.Literal.string(""),
     )
-    made = exp.DPipe(this=short, expression=exp.Literal.string("Z"))
+    if kind == exp.DType.TIMESTAMPTZ:
+        made = exp.DPipe(this=made, expression=exp.Literal.string("Z"))
     held = exp.paren(made, copy=False)
     held.type = exp.DataType(this=_TEXT)
     return held
+
+
+def _kind_of_moment(node: exp.Expr) -> exp.DType | None:
+    """Return the type of a moment, with or without a zone; None of what is none."""
+    if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
+        # sqlglot does not know it: that of the moment, and one without a zone for a day.
+        day = node.this.type is not None and node.this.type.this == _DATE
+        return exp.DType.TIMESTAMPNTZ if day else _kind_of_moment(node.this)
+    kind = None if node.type is None else node.type.this
+    return kind if kind in (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ) else None
 
 
 def _is_count(node: exp.Expr | None) -> bool:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TxnLogError
 from deltasql.exceptions.prefixes import TABLE_ERROR
-from deltasql.model.protocol import FEATURES, check_writable, with_features
+from deltasql.model.protocol import FEATURES, check_writable, raised_protocol, with_features
 from deltasql.operations.info import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from deltasql.model.actions import Protocol
     from deltasql.operations.target import Target
@@ -54,6 +54,16 @@ def add_feature(
         target.staged.protocol = protocol
     target.follows()
     tell(target, "ADD FEATURE", {"name": json.dumps(list(features), separators=(",", ":"))})
+
+
+def raise_versions(target: Target, versions: Mapping[str, str]) -> None:
+    """Raise the versions of the protocol, which are named as the properties that ask for them."""
+    protocol = raised_protocol(target.protocol, versions)
+    if protocol != target.protocol:
+        target.staged.protocol = protocol
+        new = json.dumps(protocol.body(), separators=(",", ":"))
+        tell(target, "UPGRADE PROTOCOL", {"newProtocol": new})
+    target.follows()
 
 
 def refuse_higher_versions(current: Protocol, features: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from deltasql.model.schema import StructField, StructType
 from deltasql.operations.assignments import Assignments, assignments
 from deltasql.operations.expressions import Flavour, Scope, parse_condition, set_name
 from deltasql.operations.normal_form import normal, normal_part
-from deltasql.operations.schema_merge import merge_schemas
+from deltasql.operations.schema_merge import merge_schemas, refuse_generated
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -124,13 +124,9 @@ def evolve_schema(target: Target, source: StructType, spec: MergeSpec) -> bool:
         for clause in (*spec.matched, *spec.not_matched)
         for name in clause.updates
     }
-    given = StructType(
-        tuple(
-            StructField(member.name, member.type)
-            for member in source.fields
-            if member.name.casefold() in wanted
-        )
-    )
+    found = [member for member in source.fields if member.name.casefold() in wanted]
+    refuse_generated(target.schema, StructType(tuple(found)))
+    given = StructType(tuple(StructField(member.name, member.type) for member in found))
     merged = merge_schemas(target.schema, given)
     if merged == target.schema:
         return False

@@ -63,10 +63,7 @@ class _History(PredicateDialect):
             return f"{subject} {'IS NOT' if word == 'IS' else f'NOT {word}'} {after}"
 
 
-class _QuotedTwice(_History):
-    class Tokenizer(DataFusionDialect.Tokenizer):
-        """A backslash is written as it is."""
-
+class _Constraint(_History):
     class Generator(_History.Generator):
         def identifier_sql(self, expression: exp.Identifier) -> str:
             name = expression.name
@@ -74,6 +71,11 @@ class _QuotedTwice(_History):
                 return name
             escaped = name.replace('"', '""')
             return f'"{escaped}"'
+
+
+class _QuotedTwice(_Constraint):
+    class Tokenizer(DataFusionDialect.Tokenizer):
+        """A backslash is written as it is."""
 
 
 @lru_cache(maxsize=256)
@@ -110,15 +112,15 @@ def normal_part(text: str, alias: str) -> str | None:
 
 
 def normal_constraint(text: str, schema: StructType | None = None, *, escapes: bool = False) -> str:
-    """Return a CHECK constraint in its normal spelling, which every engine must read.
+    """Return a CHECK constraint in its normal spelling, with double quotes as deltalake has it.
 
     A backslash is escaped in it; `escapes` tells that it is already.
 
     >>> normal_constraint("not `Full Name` is null")
-    '`Full Name` IS NOT NULL'
+    '"Full Name" IS NOT NULL'
     """
     parsed = parse(text, escapes=escapes)
-    return _simple(parsed, schema).sql(dialect=_History, normalize_functions="lower")
+    return _simple(parsed, schema).sql(dialect=_Constraint, normalize_functions="lower")
 
 
 def _simple(node: exp.Expr, schema: StructType | None) -> exp.Expr:

@@ -16,6 +16,8 @@ from deltasql.model.schema import (
     type_name,
 )
 
+GENERATED = "delta.generationExpression"
+
 
 def merge_schemas(current: StructType, given: StructType) -> StructType:
     """Return the current columns with those that only the given schema has after them.
@@ -44,6 +46,20 @@ def nullable(given: StructType, current: StructType) -> StructType:
     return StructType(
         tuple(f if f.name in known else replace(f, nullable=True) for f in given.fields)
     )
+
+
+def refuse_generated(current: StructType, given: StructType) -> None:
+    """Refuse new columns that are generated: rows that are there do not have their values."""
+    known = set(current.names)
+    for each in given.fields:
+        if each.name not in known and GENERATED in each.metadata:
+            raise TxnLogSchemaError(
+                "Schema evolved fields cannot have generated expressions. "
+                "Recreate the table to achieve this.",
+                column=each.name,
+                help="Drop the field's metadata, or overwrite the table with "
+                "schema_mode='overwrite'.",
+            )
 
 
 def _merge_field(current: StructField, given: StructField) -> StructField:

@@ -183,8 +183,7 @@ def _replaced(target: Target, mode: str, predicate: str | None) -> _Replaced:
         files = target.files()
         if len(files):
             refuse_append_only(target)
-        # Files that others add for the schema of before must not end up below another one.
-        target.read(whole_table=target.staged.metadata is not None, files=files)
+        target.read(whole_table=True, files=files)
         return _Replaced(files)
     pruning = target.predicate(predicate)
     found = target.files(pruning)

@@ -17,7 +17,7 @@ from deltasql.model.schema_convert import schema_from_any
 from deltasql.model.schema_rules import validate_schema
 from deltasql.operations.checks import generated_columns
 from deltasql.operations.conform import arrow_schema, check_names, check_types
-from deltasql.operations.schema_merge import merge_schemas, nullable
+from deltasql.operations.schema_merge import merge_schemas, nullable, refuse_generated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,6 +78,7 @@ def follow_schema(
         if partition_by is not None:
             partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     else:
+        refuse_generated(target.schema, given)
         wanted = merge_schemas(target.schema, nullable(given, target.schema))
     if wanted == target.schema and partitions == target.partition_columns:
         return

@@ -11,6 +11,7 @@ from pyspark.sql.functions import lit
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError
 from deltasql.model.clock import from_ms
 from deltasql.model.protocol import FEATURES, reader_features, writer_features
+from deltasql.operations.features import raise_versions
 from deltasql.spark.arguments import require
 from deltasql.spark.clone import clone_table
 from deltasql.spark.describe import detail, history
@@ -173,7 +174,7 @@ class TableCare:
             "delta.minReaderVersion": str(readerVersion),
             "delta.minWriterVersion": str(writerVersion),
         }
-        self._commit(lambda tx: tx.set_table_properties(self._name, properties))
+        self._commit(lambda tx: raise_versions(tx.target(self._name), properties))
 
     def addFeatureSupport(self, featureName: str) -> None:
         """Add a feature to the table's protocol, whose versions rise as it needs."""

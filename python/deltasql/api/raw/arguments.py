@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltalake import Field, TableFeatures, Transaction
+from deltalake.transaction import RemoveAction
 
 from deltasql.exceptions import TxnLogProtocolError, TxnLogSchemaError
+from deltasql.model.clock import parse_rfc3339
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema import StructField, StructType, type_name
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+_ADD_FIELDS = ("path", "size", "partition_values", "modification_time", "data_change", "stats")
 
 LARGEST = 2**63 - 1
 _LARGEST_UNSIGNED = 2**64 - 1
@@ -156,6 +163,45 @@ def _check_partition_value(value: Any, column: StructField) -> None:
         ) from error
 
 
+def check_file_actions(actions: Any, mode: str) -> None:
+    """Refuse actions that deltalake does not take, with its types."""
+    if not isinstance(actions, Sequence) or isinstance(actions, str | bytes):
+        raise TypeError(f"'{type(actions).__name__}' object is not an instance of 'Sequence'")
+    removed = []
+    for each in actions:
+        if isinstance(each, RemoveAction):
+            removed.append(each.path)
+        elif (missing := _missing_field(each)) is not None:
+            kind = type(each).__name__
+            raise TypeError(
+                "failed to extract enum PyFileAction ('Remove | Add')\n"
+                f"- variant Remove (Remove): '{kind}' object is not an instance of 'RemoveAction'\n"
+                f"- variant Add (Add): '{kind}' object has no attribute '{missing}'"
+            )
+    if removed and mode == "overwrite":
+        raise ValueError(
+            "RemoveAction is not supported with mode='overwrite'; overwrite already removes the "
+            "existing files that match the partition filters"
+        )
+    added = {each.path for each in actions if not isinstance(each, RemoveAction)}
+    for path in removed:
+        if path in added:
+            raise ValueError(f"Cannot add and remove the same file path in one transaction: {path}")
+
+
+def check_add_actions(actions: Any) -> None:
+    """Refuse what a new table cannot begin with, with deltalake's types."""
+    for each in actions:
+        if isinstance(each, RemoveAction):
+            raise TypeError("failed to extract field PyAddAction.size")
+        if (missing := _missing_field(each)) is not None:
+            raise AttributeError(f"'{type(each).__name__}' object has no attribute '{missing}'")
+
+
+def _missing_field(action: object) -> str | None:
+    return next((name for name in _ADD_FIELDS if not hasattr(action, name)), None)
+
+
 def check_size(value: Any) -> None:
     """Refuse a file size that is not a number above zero."""
     if value is None:
@@ -224,3 +270,15 @@ def _not_a(wanted: str, value: object) -> TypeError:
 
 def _other(value: object, wanted: str) -> TypeError:
     return TypeError(f"{type(value).__name__!r} object is not an instance of {wanted!r}")
+
+
+def parse_moment(text: str) -> datetime:
+    """Read an RFC 3339 date and time.
+
+    >>> parse_moment("2024-05-01T10:00:00+02:00").isoformat()
+    '2024-05-01T10:00:00+02:00'
+    """
+    try:
+        return parse_rfc3339(text)
+    except ValueError as error:
+        raise ValueError(f"Failed to parse datetime string: {error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,13 +13,16 @@ from deltasql.api.raw.base import RawBase
 from deltasql.engine.base import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from deltasql.engine.choose import open_engine
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
-from deltasql.model.clock import from_ms, now_ms, to_ms
+from deltasql.model.clock import from_ms, now_ms, parse_rfc3339, to_ms
+from deltasql.model.schema import schema_of
+from deltasql.model.schema_convert import schema_to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from deltasql.operations.changes import ChangeFeed
 
+_OFFSET = re.compile(r"([+-]\d\d)(\d\d)$")
 _ENABLED = "delta.enableChangeDataFeed"
 _VIEWS = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
 _OWN_TYPES = {
@@ -60,6 +63,7 @@ class CdfSide(RawBase):
             columns=self._feed_columns() if columns is None else columns,
             predicate=predicate,
             cancel_out=False,
+            in_file_order=True,
         )
         first, last = self._span(starting_version or 0, ending_version, begins, allow_out_of_range)
         if begins is not None:
@@ -67,7 +71,7 @@ class CdfSide(RawBase):
         if ends is not None:
             last = min(last, self._version_at(ends))
         self._check_enabled(feed, first, last)
-        schema = pa.schema([_as_stock(field) for field in feed.schema])
+        schema = self._feed_schema(feed, first, last)
 
         def batches() -> Iterator[pa.RecordBatch]:
             if first > last:
@@ -98,6 +102,19 @@ class CdfSide(RawBase):
         partitioned = self.snapshot.partition_columns
         data = [name for name in self.snapshot.schema.names if name not in partitioned]
         return [*data, *partitioned, *_OWN_TYPES]
+
+    def _feed_schema(self, feed: ChangeFeed, first: int, last: int) -> pa.Schema:
+        """Return the columns as the table declares them, with NOT NULL where it always held."""
+        declared = self.snapshot.schema
+        versions = feed.log.metadata_between(first, last)
+        known = [schema_of(metadata.schema_string) for _, metadata in versions]
+        whole = schema_to_arrow(declared)
+        fields = []
+        for field in feed.schema:
+            found = declared.find(field.name)
+            held = found is not None and all(found == each.find(field.name) for each in known)
+            fields.append(_as_stock(whole.field(field.name) if held else field))
+        return pa.schema(fields)
 
     def _span(
         self, starting: int, ending: int | None, begins: int | None, allow_out_of_range: bool
@@ -154,15 +171,8 @@ class CdfSide(RawBase):
 
 def _moment(text: str | None) -> int | None:
     """Read an RFC 3339 moment, which has a zone, as milliseconds."""
-    if text is None:
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError(f"input contains invalid characters: {text!r}") from error
-    if found.tzinfo is None:
-        raise ValueError(f"premature end of input: {text!r} has no time zone")
-    return to_ms(found.astimezone(UTC))
+    # Unlike elsewhere, deltalake takes an offset without a colon here.
+    return None if text is None else to_ms(parse_rfc3339(_OFFSET.sub(r"\1:\2", text)))
 
 
 def _as_stock(field: pa.Field) -> pa.Field:

@@ -49,8 +49,7 @@ class FilesSide(RawBase):
         if file_pruning_predicate is None:
             paths = _paths_in_log_order(self.snapshot.file_paths())
         else:
-            self._check_values(file_pruning_predicate)
-            paths = self.listed(file_pruning_predicate)["path"].to_pylist()
+            paths = self.listed(self._pruning(file_pruning_predicate))["path"].to_pylist()
         return data_addresses(self.row.location, paths)
 
     def get_add_file_sizes(self) -> dict[str, int]:
@@ -75,8 +74,8 @@ class FilesSide(RawBase):
             texts = [known.get(number, "{}") for number in ids]
         else:
             check_columns(file_pruning_predicate, self.snapshot.schema.names)
-            self._check_values(file_pruning_predicate)
-            texts = self.listed(file_pruning_predicate)["partition"].unique().to_pylist()
+            listed = self.listed(self._pruning(file_pruning_predicate))
+            texts = listed["partition"].unique().to_pylist()
         names = self._physical_partition_names()
         found = set()
         for text in texts:
@@ -101,8 +100,7 @@ class FilesSide(RawBase):
         """Return each file with what is known of its rows, as pyarrow prunes by it."""
         from deltasql.api.raw.guarantees import guarantees
 
-        self._check_values(file_pruning_predicate)
-        listed = self.listed(file_pruning_predicate)
+        listed = self.listed(self._pruning(file_pruning_predicate))
         paths = [unquote(path) for path in listed["path"].to_pylist()]
         known = guarantees(self.snapshot.metadata, listed, self.live(listed), schema)
         return list(zip(paths, known, strict=True))
@@ -114,13 +112,15 @@ class FilesSide(RawBase):
         listed = self.listed()
         return RecordBatchReader.from_arrow(selections(self.live(listed), listed))
 
-    def _check_values(self, predicate: Pruning | None) -> None:
-        from deltasql.operations.expressions import scalar
-
+    def _pruning(self, predicate: Pruning | None) -> Pruning | None:
+        """Return a predicate with the meaning that it has in `delete` and `update`."""
         snapshot = self.snapshot
         if isinstance(predicate, str):
-            scalar(predicate, snapshot.schema)  # a text that no column can be compared with
+            from deltasql.api.raw.pruning import pruning_condition
+
+            return pruning_condition(predicate, snapshot.schema)
         check_partition_values(predicate, snapshot.schema, snapshot.partition_columns)
+        return predicate
 
     def get_num_index_cols(self) -> int:
         """Return how many columns get statistics; -1 is all."""

@@ -7,7 +7,7 @@ import operator
 import time
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.raw.arguments import check_flags, check_unsigned, unsigned
+from deltasql.api.raw.arguments import check_flags, check_unsigned, parse_moment, unsigned
 from deltasql.api.raw.base import RawBase, end_version_error
 from deltasql.api.raw.properties import write_options
 from deltasql.exceptions import VersionNotFoundError
@@ -143,11 +143,12 @@ class MaintainSide(RawBase):
     ) -> str:
         """Make the table what it was at a version or a moment; returns metrics as JSON."""
         check_flags(ignore_missing_files, protocol_downgrade_allowed)
+        to = parse_moment(target) if isinstance(target, str) else target
         try:
             metrics = self._commit(
                 lambda tx: tx.restore(
                     self.name,
-                    target,
+                    to,
                     ignore_missing_files=ignore_missing_files,
                     protocol_downgrade_allowed=protocol_downgrade_allowed,
                 ),

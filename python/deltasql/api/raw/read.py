@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import deltalake
 
-from deltasql.api.raw.arguments import check_text_given, unsigned
+from deltasql.api.raw.arguments import check_text_given, parse_moment, unsigned
 from deltasql.api.raw.scan import ScanSide
 from deltasql.exceptions import VersionNotFoundError
 from deltasql.exceptions.prefixes import KERNEL_ERROR
@@ -138,20 +138,3 @@ class ReadSide(ScanSide):
         """Return the last version that an application committed."""
         check_text_given(app_id)
         return self.snapshot.transaction_version(app_id)
-
-
-def parse_moment(text: str) -> datetime:
-    """Read an RFC 3339 date and time.
-
-    >>> parse_moment("2024-05-01T10:00:00+02:00").isoformat()
-    '2024-05-01T10:00:00+02:00'
-    """
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise ValueError(
-            f"Failed to parse datetime string: {text!r} is no RFC 3339 date and time with a zone"
-        )
-    return moment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from deltasql.api.raw.arguments import check_file_actions
 from deltasql.api.raw.base import RawBase
 from deltasql.api.raw.properties import write_options
 from deltasql.exceptions import TableExistsError
@@ -82,6 +83,8 @@ class WriteSide(RawBase):
     ) -> None:
         """Commit files that somebody else wrote; with `overwrite` they replace what is there."""
         from deltasql.operations.add_actions import stage_actions  # late: it parses SQL
+
+        check_file_actions(actions, mode)
 
         def operate(tx: MultiTableTransaction) -> None:
             stage_actions(

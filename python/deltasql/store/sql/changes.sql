@@ -1,5 +1,8 @@
 -- name: versions_between
-SELECT version, committed_at_ms, next_file_id FROM dl_table_versions
+-- The time that a commit tells of itself, which change feeds show; only time travel goes by files.
+SELECT version, coalesce(
+    in_commit_timestamp, CASE WHEN commit_timestamp BETWEEN 0 AND 253402300799999 THEN commit_timestamp END, committed_at_ms
+), next_file_id FROM dl_table_versions
 WHERE table_id = $table_id AND version >= $first AND version <= $last
 ORDER BY version LIMIT $limit;
 
