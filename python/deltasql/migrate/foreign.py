@@ -262,6 +262,7 @@ def _open_again(
     own = named(targets_of(store, table), OWN)
     was_shut = own.is_quarantined
     if version > own.published_version:
+        storage.flush(commit_file(each) for each in range(own.published_version + 1, version + 1))
         status.mark_published(store, table, version)
     if was_shut:
         status.release(store, table)

@@ -52,7 +52,8 @@ def move_last_checkpoint(storage: Storage, info: CheckpointInfo) -> None:
     """Let the hint name a checkpoint, unless it names a later one."""
     known = last_checkpoint_version(storage)
     if known is None or known <= info.version:
-        storage.put(LAST_CHECKPOINT, info.to_json())
+        # A hint that is lost with the power leaves the one before it, which is right, too.
+        storage.put(LAST_CHECKPOINT, info.to_json(), flush_folder=False)
 
 
 def json_checksum(body: dict[str, Any]) -> str:

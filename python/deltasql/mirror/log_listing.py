@@ -130,6 +130,11 @@ def list_log(storage: Storage) -> LogListing:
     return listing
 
 
+def flush_log(storage: Storage) -> None:
+    """Let a log that others wrote survive a power loss: SQL will not write it again."""
+    storage.flush(each.name for each in storage.list(LOG_FOLDER))
+
+
 def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
     """Sort the files of a log folder by what they are; folders below it are not the log."""
     commits: dict[int, FileInfo] = {}

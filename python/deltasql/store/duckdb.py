@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltasql.exceptions import MissingDriverError, StoreClosedError, StoreUnavailableError
+from deltasql.storage.local_files import make_folders
 from deltasql.store.dialect import AppendOne, Fault, Row, Session
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.statements import (
@@ -150,7 +151,7 @@ class DuckdbDialect:
         self._path = path
         self._pid = os.getpid()
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(str(path.parent))
         try:
             self._root = duckdb.connect(str(path) if path else ":memory:")
         except (duckdb.IOException, duckdb.ConnectionException) as error:
