@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).with_name("recorder.c")
-TEMPORARY = ".deltasql-"
 
 
 class Call(NamedTuple):
@@ -130,5 +129,5 @@ class Disk:
 
 
 def is_temporary(path: str) -> bool:
-    """Tell whether a name is one that no reader looks at: a file that is being written."""
-    return os.path.basename(path).startswith(TEMPORARY) or path.endswith(".tmp")
+    """Tell whether a name is one that no reader looks at: a file being written, or a lock."""
+    return os.path.basename(path).startswith(".")

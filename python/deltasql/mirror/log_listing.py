@@ -187,6 +187,28 @@ def read_last_checkpoint(storage: Storage) -> dict[str, Any] | None:
     return read_json(LAST_CHECKPOINT, data, needs="version")
 
 
+def hint_fault(storage: Storage, listing: LogListing) -> str | None:
+    """Say what is wrong with the hint to the latest checkpoint; None when it leads to one."""
+    try:
+        hint = read_last_checkpoint(storage)
+    except LogParseError as error:
+        return error.message
+    if hint is None:
+        return "there is none" if listing.checkpoints else None
+    for name in ("version", "size", "parts", "sizeInBytes", "numOfAddFiles"):
+        value = hint.get(name)
+        if value is not None and (type(value) is not int or value < 0):
+            return f"{name} is {str(value)[:40]}"
+    version, parts = hint["version"], hint.get("parts")
+    named = [each for each in listing.checkpoints if each.version == version]
+    if not named:
+        return f"there is no checkpoint of version {version}"
+    counts = {len(each.files) if each.kind == "multipart" else None for each in named}
+    if parts not in counts:
+        return f"the checkpoint of version {version} has not {parts or 1} parts"
+    return None
+
+
 def read_json(name: str, data: bytes, *, needs: str) -> dict[str, Any]:
     """Read a file that holds one JSON object."""
     try:

@@ -145,6 +145,7 @@ class DuckdbDialect:
     types = TYPES
     is_full = True
     bulk_files = 1_000
+    connections_opened = 0
     append_one: AppendOne | None = None
 
     def __init__(self, path: Path | None, config: Config) -> None:

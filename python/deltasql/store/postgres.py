@@ -256,6 +256,10 @@ class PostgresDialect:
     def usage(self) -> dict[str, int]:
         return self._pool.usage()
 
+    @property
+    def connections_opened(self) -> int:
+        return self._pool.connections_opened
+
     def close(self) -> None:
         self._pool.close()
         if self._arrow_connection is not None and self._arrow_pid == os.getpid():

@@ -47,6 +47,7 @@ class PostgresPool:
         self._pool: ConnectionPool[Connection] | None = None
         self._closed = self._connected = False
         self._lost_at = 0.0
+        self.connections_opened = 0
 
     @contextmanager
     def lend(self) -> Iterator[Connection]:
@@ -178,6 +179,7 @@ class PostgresPool:
 
     def _configure(self, connection: Connection) -> None:
         self._connected = True
+        self.connections_opened += 1
         connection.used_at = time.monotonic()
         # One width for every integer keeps one prepared statement per text.
         connection.adapters.register_dumper(int, Int8Dumper)

@@ -167,6 +167,7 @@ class SqliteDialect:
     """A SQLite file as the authority."""
 
     name = "sqlite"
+    connections_opened = 0  # the database is a file: it goes nowhere without this process
     types = TYPES
     bulk_files = 1_000
     append_one = staticmethod(append_in_turn)
