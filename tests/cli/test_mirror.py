@@ -119,10 +119,12 @@ def test_a_repair_that_is_tried_changes_nothing(run: Callable[..., Result], lake
     assert (told["dry_run"], told["published"]) == (True, [1])
     assert told["aside"] == [f"_delta_log/{3:020d}.json"]
     assert not told["after"]["ok"]
-    # Nothing is shut, as verify would: somebody only looked.
-    assert status(run)["state"] == "ACTIVE"
+    # Nothing is shut, as verify would: somebody only looked. The damage is told.
+    assert status(run)["state"] == "DAMAGED"
     assert {each.name: each.read_bytes() for each in log.rglob("*") if each.is_file()} == before
-    run("mirror", "repair", "sales", wanted=1)  # what is not ours stays, and is told
+    told = run("mirror", "repair", "sales", wanted=1).stdout  # what is not ours stays
+    assert "--force" in told
+    assert "nothing to repair" not in told
     run("mirror", "repair", "sales", "--force", "--yes")
     run("verify", "sales")
 

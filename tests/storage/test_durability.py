@@ -1,4 +1,4 @@
-"""What survives a loss of power: data files once they are written, nothing else."""
+"""What survives a power loss: content before the name, and the name when the call returns."""
 
 from __future__ import annotations
 
@@ -11,54 +11,96 @@ import deltasql
 from deltasql.storage import local_files, open_storage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from deltasql.storage import Storage
     from deltasql.uri import DeltaSqlUri
 
 ROWS = pa.table({"id": [1, 2, 3], "day": ["a", "b", "b"]})
 
 
-@pytest.mark.parametrize("unnamed", [True, False], ids=["unnamed", "hidden"])
-def test_a_durable_file_is_flushed_when_it_has_its_name(
-    tmp_path: Path, flushed: list[str], monkeypatch: pytest.MonkeyPatch, unnamed: bool
-) -> None:
-    if not unnamed:
+def stream(disk: Storage, name: str, **options: bool) -> None:
+    with disk.writer(name, **options) as sink:
+        sink.write(b"rows")
+
+
+WAYS: dict[str, Callable[..., object]] = {
+    "put_if_absent": lambda disk, name, **options: disk.put_if_absent(name, b"rows", **options),
+    "put": lambda disk, name, **options: disk.put(name, b"rows", **options),
+    "writer": stream,
+    "copy_from": lambda disk, name, **options: disk.copy_from(
+        open_storage(f"{disk.location}/source"), name, **options
+    ),
+}
+
+
+@pytest.fixture(params=[True, False], ids=["unnamed", "hidden"])
+def disk(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Storage:
+    if not request.param:
         monkeypatch.setattr(local_files, "_UNNAMED", 0)  # as on a disk without such files
-    disk = open_storage(str(tmp_path))
-    with disk.writer("day=a/part.parquet", durable=True) as sink:
-        sink.write(b"rows")
-        assert flushed == []
-    assert disk.read("day=a/part.parquet") == b"rows"
-    if unnamed:
-        assert len(flushed) == 1
-    else:
-        assert flushed == [f"{tmp_path}/day=a/part.parquet", f"{tmp_path}/day=a", str(tmp_path)]
+    (tmp_path / "source" / "log").mkdir(parents=True)
+    (tmp_path / "source" / "log" / "a").write_bytes(b"rows")
+    return open_storage(str(tmp_path))
 
 
-def test_what_can_be_written_again_is_not_flushed(tmp_path: Path, flushed: list[str]) -> None:
-    disk = open_storage(str(tmp_path))
-    with disk.writer("checkpoint") as sink:
-        sink.write(b"rows")
-    disk.put_if_absent("commit", b"{}")
-    disk.put("last", b"{}")
-    assert flushed == []
-
-
-@pytest.mark.parametrize(("synchronous", "expected"), [("full", 2), ("normal", 0), ("off", 0)])
-def test_every_data_file_of_a_commit_is_flushed_once(
-    sqlite_uri: DeltaSqlUri,
-    tmp_path: Path,
-    flushed: list[str],
-    synchronous: str,
-    expected: int,
+@pytest.mark.parametrize("way", WAYS)
+def test_a_file_is_flushed_before_it_has_its_name_and_its_folders_after(
+    disk: Storage, flushed: list[str], way: str
 ) -> None:
+    root = disk.location
+    WAYS[way](disk, "log/a")
+    made, content, *folders = flushed
+    assert made == root  # the folder `log` is new
+    assert content.startswith(f"{root}/log/")
+    assert content != f"{root}/log/a"
+    assert folders == [f"{root}/log", root, root.rpartition("/")[0]]
+    assert disk.read("log/a") == b"rows"
+    # What is above was flushed by this process.
+    flushed.clear()
+    WAYS[way](disk, "log/a")
+    assert flushed[1:] == ([] if way == "put_if_absent" else [f"{root}/log"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_flush_of_a_folder_can_be_shared(disk: Storage, flushed: list[str], way: str) -> None:
+    root = disk.location
+    for name in ("log/a", "log/b"):
+        if way == "copy_from":
+            open_storage(f"{root}/source").put(name, b"rows")
+    flushed.clear()
+    for name in ("log/a", "log/b"):
+        WAYS[way](disk, name, flush_folder=False)
+    assert f"{root}/log" not in flushed
+    disk.flush_folder("log/")
+    assert flushed.count(f"{root}/log") == 1
+
+
+def test_files_of_others_are_flushed_with_their_folders(tmp_path: Path, flushed: list[str]) -> None:
+    disk = open_storage(str(tmp_path))
+    (tmp_path / "log").mkdir()
+    for name in ("log/a", "log/b"):
+        (tmp_path / name).write_bytes(b"{}")
+    disk.flush(["log/a", "log/b", "log/gone", "elsewhere/gone"])
+    above = [f"{tmp_path}/log", str(tmp_path), str(tmp_path.parent)]
+    assert flushed == [f"{tmp_path}/log/a", f"{tmp_path}/log/b", *above]
+
+
+@pytest.mark.parametrize("synchronous", ["full", "normal", "off"])
+def test_data_files_are_on_the_disk_before_the_commit(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path, flushed: list[str], synchronous: str
+) -> None:
+    """Whatever the database does: the published log names these files, and it is flushed."""
+    lake = tmp_path / "lake"
     with deltasql.connect(
-        sqlite_uri,
-        store={"synchronous": synchronous},
-        table={"data_root": str(tmp_path / "lake")},
+        sqlite_uri, store={"synchronous": synchronous}, table={"data_root": str(lake)}
     ) as catalog:
         catalog.create_table("t", ROWS.schema, partition_by=["day"])
+        place = catalog.table("t").location
+        flushed.clear()
         with catalog.begin() as tx:
             tx.write("t", ROWS)
-            assert len(flushed) == expected
-    assert len(flushed) == expected
+            assert {f"{place}/day=a", f"{place}/day=b", place} <= set(flushed)
+            assert len([each for each in flushed if "(deleted)" in each]) == 2

@@ -17,6 +17,7 @@ from deltasql.api.query_verbs import QueryVerbs
 from deltasql.api.table import CatalogTable
 from deltasql.api.transaction import MultiTableTransaction
 from deltasql.commit.build import follows_another_log
+from deltasql.commit.log_ahead import LogAheadCheck
 from deltasql.commit.transaction import Committer
 from deltasql.config import Config
 from deltasql.exceptions import (
@@ -88,6 +89,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         self.cache = FileCache(self.config.cache.max_bytes, self.config.cache.max_entries)
         self.mirror = Mirror(self)
         self.committer = Committer(self.store, self.config)
+        self.log_ahead = LogAheadCheck(self.store, self.config)
 
     @cached_property
     def inspect(self) -> Inspect:

@@ -80,16 +80,31 @@ class Mirror:
 
     # How it stands
 
-    def status(self, table: str | None = None) -> list[MirrorStatus]:
-        """Return how far every target of a table, or of all tables, has got."""
+    def status(self, table: str | None = None, *, files: bool = True) -> list[MirrorStatus]:
+        """Return how far every target of a table, or of all tables, has got.
+
+        With `files` each log is listed, and its newest files are compared with SQL: damage that
+        a power loss left is told. Without, only SQL is asked.
+        """
         settings = self._catalog.config.mirror
-        found = [status.status_of(each, settings) for each in self._targets(table)]
+        found = []
+        for target in self._targets(table):
+            told = status.status_of(target, settings)
+            if files and target.kind == targets.DELTA and target.table.dropped_at_ms is None:
+                told = status.with_damage(told, self.faults(target))
+            found.append(told)
         for each in found:
             if each.target == targets.OWN:
                 self._catalog.store.tell_table("mirror_lag_seconds", each.lag_s, each.table)
         if table is None:
             self._catalog.store.forget_tables(but=[each.table for each in found])
         return found
+
+    def faults(self, target: Target) -> list[str]:
+        """Say what is wrong with the files of one published log, as `status` looks at them."""
+        from deltasql.mirror.log_faults import log_faults  # late: it reads logs
+
+        return log_faults(self._catalog.store, target, self._storage(target))
 
     def versions(
         self, table: str, *, target: str = targets.OWN, limit: int = 20
@@ -100,7 +115,7 @@ class Mirror:
 
     def lag(self, table: str) -> float:
         """Return the age in seconds of the oldest version that is not published everywhere."""
-        return max(each.lag_s for each in self.status(table))
+        return max(each.lag_s for each in self.status(table, files=False))
 
     # What can be done
 

@@ -17,6 +17,7 @@ from deltasql.engine.choose import is_rows, is_spark_frame, open_engine
 from deltasql.exceptions import (
     CommitConflictError,
     InvalidActionError,
+    LogAheadError,
     TableChangedError,
     TableExistsError,
     TableFollowsError,
@@ -292,7 +293,13 @@ class MultiTableTransaction(Verbs):
         self._state = "failed"
         try:
             ratified = self._ratify(staged)
-        except (CommitConflictError, InvalidActionError, TableExistsError, TableFollowsError):
+        except (
+            CommitConflictError,
+            InvalidActionError,
+            LogAheadError,
+            TableExistsError,
+            TableFollowsError,
+        ):
             self._discard_files()  # these say for certain that nothing was committed
             raise
         finally:
@@ -312,6 +319,9 @@ class MultiTableTransaction(Verbs):
             intents=self.announced + len(set(self._written)),
             discard=self._discard_files,
         )
+        for each in staged:
+            if not each.creates:
+                self.catalog.log_ahead.check(each.table)
         try:
             return commit(staged) if staged else []
         except TableChangedError:

@@ -36,6 +36,7 @@ STATUS = (
     "published_version",
     "pending",
     "lag_s",
+    "damage",
     "last_error",
 )
 TARGETS = ("name", "kind", "location", "state", "published_version")
@@ -54,16 +55,17 @@ def mirror() -> None:
 @mirror.command()
 @click.argument("table", required=False)
 @click.option("--check", is_flag=True, help="Exit with 1 when a target is unhealthy.")
+@click.option("--fast", is_flag=True, help="Ask the database only; do not look at files.")
 @click.pass_obj
-def status(context: Context, table: str | None, check: bool) -> None:
-    """Show how far each table is published.
+def status(context: Context, table: str | None, check: bool, fast: bool) -> None:
+    """Show how far each table is published, and damaged files of its log.
 
     \b
     Example:
       deltasql mirror status sales --check
     """
     with context.open_tables(table) as (catalog, name):
-        found = catalog.mirror.status(name)
+        found = catalog.mirror.status(name, files=not fast)
     context.output.rows([asdict(each) for each in found], STATUS)
     if check and any(each.is_unhealthy for each in found):
         raise click.exceptions.Exit(EXIT_WRONG)
@@ -317,7 +319,7 @@ def _run(context: Context, catalog: Catalog, stop: threading.Event) -> int:
 
 
 def _run_once(context: Context, catalog: Catalog, stop: threading.Event) -> int:
-    missing = sum(each.pending for each in catalog.mirror.status())
+    missing = sum(each.pending for each in catalog.mirror.status(files=False))
     done = 0
     with counted("publishing", color=context.color) as draw:
         draw(0, missing)

@@ -90,7 +90,7 @@ def _live(context: Context, catalog: Catalog, stop: Event, every: float, limit: 
         while not stop.is_set():
             for commit in watching.poll():
                 latest.appendleft(commit)
-            live.update(_picture(latest, catalog.mirror.status()), refresh=True)
+            live.update(_picture(latest, catalog.mirror.status(files=False)), refresh=True)
             stop.wait(every)
 
 

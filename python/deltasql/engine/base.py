@@ -82,8 +82,6 @@ class WritePlan:
     data_change: bool = True
     folder: str = ""
     """Put before every name; `_change_data/` for change data."""
-    durable: bool = True
-    """Whether a file must survive a loss of power once it is written."""
 
 
 class Relation(Protocol):

@@ -124,7 +124,6 @@ class OpenFile:
             self._plan.intend([self.name])
         context = self._plan.storage.writer(
             self.name,
-            durable=self._plan.durable,
             small=rows.get_total_buffer_size() <= _SMALL,
         )
         self._sink = context.__enter__()

@@ -99,7 +99,10 @@ def write_files(
     plan.storage.delete_many([*rest, *empty])
     written = [file for file in files if file.name not in empty]
     if written:
-        plan.intend([file.name for file in written])
+        names = [file.name for file in written]
+        plan.intend(names)
+        # Spark does not wait for the disk; the commit that names these files does.
+        plan.storage.flush(names)
     return [file.add(counted[file.name].stats, plan) for file in written]
 
 
@@ -206,7 +209,7 @@ class _Written:
             # A task gives its files of all partitions one name, and two values may share a folder.
             own = last.replace("part-", f"part-{uuid.uuid4().hex[:8]}-", 1)
             name = f"{folder}/{partition_folder(values)}{own}"
-            plan.storage.rename(info.name, name)
+            plan.storage.rename(info.name, name, flush_folder=False)
         return cls(name, info.size, info.modified_ms, values)
 
     def add(self, stats: str, plan: WritePlan) -> AddFile:

@@ -30,6 +30,7 @@
     │   └── TransactionClosedError
     ├── TxnLogMirrorError
     │   └── MirrorDivergedError
+    │       └── LogAheadError
     ├── TxnLogTableNotFoundError           deltalake TableNotFoundError
     ├── TableExistsError
     ├── VersionNotFoundError
@@ -61,6 +62,7 @@ Help: ask for a version from the oldest retained to the latest: the history has 
 
 from deltasql.exceptions.base import (
     InvalidQueryError,
+    LogAheadError,
     MirrorDivergedError,
     TxnLogConfigError,
     TxnLogEngineError,
@@ -133,6 +135,7 @@ __all__ = [
     "InvalidActionError",
     "InvalidDataError",
     "InvalidQueryError",
+    "LogAheadError",
     "LogParseError",
     "MergeAmbiguityError",
     "MetadataChangedError",

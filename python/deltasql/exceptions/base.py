@@ -127,6 +127,17 @@ class MirrorDivergedError(TxnLogMirrorError):
     )
 
 
+class LogAheadError(MirrorDivergedError):
+    """`_delta_log` has commits of this catalog that its database has lost."""
+
+    default_message = "the log is ahead of the database"
+    default_help = (
+        "the database was restored from a backup, or lost its last commits in a power loss. "
+        "`deltasql mirror adopt` brings the commits of the log back into it (`deltasql rebuild` "
+        "for all tables), `deltasql mirror reject` moves them aside."
+    )
+
+
 @dataclass(eq=False, repr=False)
 class TxnLogEngineError(TxnLogError):
     """The engine that reads and writes the data failed."""

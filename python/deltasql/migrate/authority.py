@@ -112,8 +112,8 @@ def wrong_for_readers(found: VerifyReport) -> list[Difference]:
     return [each for each in found.differences if not is_others(each)]
 
 
-def put_commit(storage: Storage, version: int, data: bytes, *, durable: bool = False) -> bool:
+def put_commit(storage: Storage, version: int, data: bytes) -> bool:
     """Put a commit into the log; False when another one has its place."""
     name = commit_file(version)
     # When an answer of an object store was lost, the file that is found may be our own.
-    return storage.put_if_absent(name, data, durable=durable) or storage.read(name) == data
+    return storage.put_if_absent(name, data) or storage.read(name) == data

@@ -50,6 +50,7 @@ class DataCopier:
     bytes: int = 0
     missing: set[str] = field(default_factory=set)
     """Files, by their paths in the log, that are gone or whose deletion vectors are."""
+    _folders: set[str] = field(default_factory=set)
     _seen: set[str] = field(default_factory=set)
     _pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="deltasql-export")
@@ -79,6 +80,12 @@ class DataCopier:
         """Copy what the actions of a commit bring: data, deletion vectors, change data."""
         self._copy(copy for action in actions for copy in self._of_action(action))
 
+    def flush_folders(self) -> None:
+        """Let the names of everything that was copied survive a power loss."""
+        for folder in sorted(self._folders):
+            self.target.flush_folder(folder)
+        self._folders.clear()
+
     def _of_action(self, action: Action) -> Iterator[Copy]:
         if isinstance(action, AddFile):
             yield from self._of_file(action.path, action.size, action.deletion_vector)
@@ -98,6 +105,7 @@ class DataCopier:
             new = [copy for copy in batch if not self._is_known(copy)]
             for copy, is_there in zip(new, self._pool.map(self._copy_one, new), strict=True):
                 if is_there:
+                    self._folders.add(copy.name.rpartition("/")[0])
                     self.files += 1
                     self.bytes += copy.size
                 else:
@@ -111,14 +119,18 @@ class DataCopier:
         return False
 
     def _copy_one(self, copy: Copy) -> bool:
-        if self.skips_present and self.target.exists(copy.name):
-            return True
         source, name = self.move.source(copy.path, self.settings)
         try:
+            if self.skips_present and self._is_whole(source, name, copy.name):
+                return True
             if name == copy.name:
-                self.target.copy_from(source, name)
+                self.target.copy_from(source, name, flush_folder=False)
             else:
-                stream_from(source, name, self.target, copy.name)
+                stream_from(source, name, self.target, copy.name, flush_folder=False)
         except FileNotFoundError:
             return False
         return True
+
+    def _is_whole(self, source: Storage, name: str, to: str) -> bool:
+        """Tell whether a file was copied in full: release 0.1.0 could leave a part of it."""
+        return self.target.exists(to) and self.target.size(to) == source.size(name)

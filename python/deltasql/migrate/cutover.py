@@ -46,7 +46,7 @@ from deltasql.migrate.import_verify import verify_by_size
 from deltasql.migrate.load_log import LogLoader
 from deltasql.migrate.other_authority import authority_of, other_authority
 from deltasql.mirror.log_files import commit_file, encode_commit
-from deltasql.mirror.log_listing import list_log
+from deltasql.mirror.log_listing import flush_log, list_log
 from deltasql.mirror.read_log import LogCommit
 from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import now_ms
@@ -140,6 +140,7 @@ class _Cutover:
                 if verify and report.verification is None:
                     # Once: on a large table writers would be faster than this, again and again.
                     self._refuse_mismatch()
+                flush_log(self._storage)
                 self._take_over(head, state)
             except (_Taken, VersionTakenError):
                 self._pause()

@@ -31,7 +31,7 @@ from deltasql.mirror.checkpoint import write_checkpoint_of
 from deltasql.mirror.checkpoint_source import CheckpointSource
 from deltasql.mirror.checksum import checksum_file, totals_after, totals_at
 from deltasql.mirror.log_files import actions_span, commit_file
-from deltasql.mirror.log_listing import find_log
+from deltasql.mirror.log_listing import LOG_FOLDER, find_log
 from deltasql.mirror.sql_state import SqlState
 from deltasql.model.actions import CommitInfo
 from deltasql.model.counts import many
@@ -164,12 +164,15 @@ class _Export:
                 self._write_commits(copier)
                 report.files, report.bytes = copier.files, copier.bytes
                 report.gone = self._refuse_missing(copier.missing)
+                copier.flush_folders()
+        self._target.flush_folder(LOG_FOLDER)
         self._write_first()
         for totals in self._totals:
             # Not earlier: some readers open a table by its checksums.
-            self._target.put(checksum_file(totals.version), totals.to_json())
+            self._target.put(checksum_file(totals.version), totals.to_json(), flush_folder=False)
         if span.last - span.first >= checkpoint_interval:
             self._checkpoint(span.last)
+        self._target.flush_folder(LOG_FOLDER)
         self._target.put(COPY, span.to_json())
         self._target.delete(NOTE)
         report.commits = span.last - span.first + 1
@@ -248,7 +251,7 @@ class _Export:
     def _put(self, row: VersionRow, actions: list[Action]) -> None:
         name = commit_file(row.version)
         data = _core.encode_commit([relocated(action, self._move) for action in actions])
-        self._target.put(name, data)
+        self._target.put(name, data, flush_folder=False)
         if row.version > self._span.first:
             totals = totals_after(self._store, self._table, self._totals[-1], data)
             self._totals.append(totals)

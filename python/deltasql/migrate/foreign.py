@@ -25,7 +25,7 @@ from deltasql.migrate.load_log import LogLoader, commit_id
 from deltasql.mirror import status
 from deltasql.mirror.aside import Aside
 from deltasql.mirror.content import same_content
-from deltasql.mirror.log_files import commit_bytes, commit_file
+from deltasql.mirror.log_files import commit_bytes, commit_file, files_named
 from deltasql.mirror.log_listing import LOG_FOLDER, find_log, sort_files
 from deltasql.mirror.read_log import read_commits
 from deltasql.mirror.repair import set_aside_from
@@ -99,6 +99,7 @@ def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage)
         while last + 1 in listing.commits:
             last += 1
         foreign = list(read_commits(storage, listing, first, last))
+        _flush(storage, foreign)
         if first > head.version:
             _import(store, table, head, foreign, report)
         else:
@@ -186,6 +187,14 @@ def _import(
         checker.check(commit)
     LogLoader(store, table).append(foreign)
     report.adopted = {commit.version: commit.version for commit in foreign}
+
+
+def _flush(storage: Storage, foreign: Sequence[LogCommit]) -> None:
+    """Let commits and their files survive a power loss: their writer need not have waited."""
+    for commit in foreign:
+        paths = [each.path for each in files_named(commit.data)]
+        relative = [path for path in paths if not path.startswith("/") and "://" not in path]
+        storage.flush([*map(storage.data_name, relative), commit_file(commit.version)])
 
 
 def _rebase(

@@ -199,7 +199,6 @@ def _is_ours(run: ImportRun, listing: LogListing, table: TableRow, found: Author
 def _put_note(storage: Storage, last_version: int, taken_by: str | None) -> None:
     note = {"lastVersion": last_version, "takenBy": taken_by}
     storage.put(NOTE, json.dumps(note).encode())
-    storage.flush([NOTE])
 
 
 def _read(storage: Storage, name: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from deltasql.migrate.load_table import (
     load_state,
 )
 from deltasql.migrate.names import choose_name, layout_name, told_name
-from deltasql.mirror.log_listing import list_log
+from deltasql.mirror.log_listing import flush_log, list_log
 from deltasql.mirror.read_log import stream_state
 from deltasql.mirror.status import mark_published
 from deltasql.model.counts import many
@@ -161,6 +161,7 @@ def _load(
     loader = LogLoader(store, table, times="commit")
     found.state = "loaded" if loader.next_version is None else "continued"
     _append(loader, storage, listing, found, tell)
+    flush_log(storage)
     mark_published(store, table, listing.last_version)
     return table if found.name is None else None
 

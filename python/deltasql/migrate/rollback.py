@@ -297,7 +297,7 @@ class _Rollback:
             metadata, protocol = found
             data = self._commit(metadata, protocol, report.version)
             reached("giving back")
-            if put_commit(self._storage, report.version + 1, data, durable=True):
+            if put_commit(self._storage, report.version + 1, data):
                 reached("given back")
                 report.version += 1
                 report.timestamps_dropped, report.state = True, "rolled back"

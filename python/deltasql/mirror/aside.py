@@ -31,8 +31,12 @@ class Aside:
 
     def move(self, names: Iterable[str]) -> None:
         """Take files out of the log, the latest first: a reader never sees a hole."""
-        for name in sorted(names, reverse=True):
-            self._storage.rename(name, self._place(name))
+        moved = sorted(names, reverse=True)
+        for name in moved:
+            self._storage.rename(name, self._place(name), flush_folder=False)
+        if moved:
+            self._storage.flush_folder(self._folder)
+            self._storage.flush_folder(LOG_FOLDER)
 
     def _place(self, name: str) -> str:
         # deltalake before 1.0 lists subfolders, too, and goes by the names of files.

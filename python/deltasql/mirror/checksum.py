@@ -74,8 +74,9 @@ def write_checksum(
         totals = before.after(commit, added, ended)
     name, text = checksum_file(version), totals.to_json()
     # A new name costs less than a replacement; what is there may be of a rejected commit.
-    if not storage.put_if_absent(name, text):
-        storage.put(name, text)
+    # Readers do without a checksum: its name need not survive a power loss by itself.
+    if not storage.put_if_absent(name, text, flush_folder=False):
+        storage.put(name, text, flush_folder=False)
     _remember(store, key, totals)
     return totals
 

@@ -62,6 +62,8 @@ def clean_log(
     expired = _expired(storage, last_needed) if last_needed >= 0 else []
     if expired:
         reached("cleaning")
+        # A checkpoint whose name may be lost with the power stands in for nothing.
+        storage.flush_folder(LOG_FOLDER)
         storage.delete_many(expired)
         telemetry.log(_log, logging.INFO, "log cleaned", table=table.full_name, files=len(expired))
     return len(expired)

@@ -24,6 +24,7 @@ from deltasql.mirror.targets import catalog_key
 from deltasql.snapshot.cache import FileCache
 from deltasql.snapshot.snapshot import Snapshot
 from deltasql.storage import local_path
+from deltasql.storage.local_files import flush_path, make_folders, sync_folder
 from deltasql.store.file_lock import try_lock
 from deltasql.store.records import Head, TableRow
 
@@ -98,7 +99,7 @@ def choice_of(store: Store, location: str) -> Choice:
 def refresh(store: Store, location: str, config: Config, choice: Choice) -> Refreshed:
     """Make the views of a file equal to the heads of the chosen tables, as one step."""
     path = local_path(location)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(str(path.parent))
     with _turn(path):
         # Heads are read after the turn has come: who is last writes what is newest.
         heads = _heads(store, choice)
@@ -113,7 +114,9 @@ def refresh(store: Store, location: str, config: Config, choice: Choice) -> Refr
             if changed or not path.exists():
                 # A log beside the old file would be replayed into the new one.
                 _wal(path).unlink(missing_ok=True)
+                flush_path(str(staging))
                 os.replace(staging, path)
+                sync_folder(str(path.parent), str(path.parent))
             if not result.errors:
                 _seen[path] = (_stamp(path), heads, result)
         finally:

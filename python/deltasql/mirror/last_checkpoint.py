@@ -45,14 +45,22 @@ def last_checkpoint_version(storage: Storage) -> int | None:
     except (FileNotFoundError, ValueError):
         return None
     version = body.get("version") if isinstance(body, dict) else None
-    return version if isinstance(version, int) else None
+    return version if type(version) is int and version >= 0 else None
 
 
 def move_last_checkpoint(storage: Storage, info: CheckpointInfo) -> None:
     """Let the hint name a checkpoint, unless it names a later one."""
     known = last_checkpoint_version(storage)
-    if known is None or known <= info.version:
-        storage.put(LAST_CHECKPOINT, info.to_json())
+    if known is None or known <= info.version or not has_checkpoint(storage, known):
+        # A hint that is lost with the power leaves the one before it, which is right, too.
+        storage.put(LAST_CHECKPOINT, info.to_json(), flush_folder=False)
+
+
+def has_checkpoint(storage: Storage, version: int) -> bool:
+    """Tell whether a log has a checkpoint of a version, in one file or in several."""
+    start = f"_delta_log/{version:020d}.checkpoint."
+    found = next(iter(storage.list("_delta_log/", start_after=start)), None)
+    return found is not None and found.name.startswith(start)
 
 
 def json_checksum(body: dict[str, Any]) -> str:

@@ -130,6 +130,11 @@ def list_log(storage: Storage) -> LogListing:
     return listing
 
 
+def flush_log(storage: Storage) -> None:
+    """Let a log that others wrote survive a power loss: SQL will not write it again."""
+    storage.flush(each.name for each in storage.list(LOG_FOLDER))
+
+
 def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
     """Sort the files of a log folder by what they are; folders below it are not the log."""
     commits: dict[int, FileInfo] = {}
@@ -180,6 +185,28 @@ def read_last_checkpoint(storage: Storage) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     return read_json(LAST_CHECKPOINT, data, needs="version")
+
+
+def hint_fault(storage: Storage, listing: LogListing) -> str | None:
+    """Say what is wrong with the hint to the latest checkpoint; None when it leads to one."""
+    try:
+        hint = read_last_checkpoint(storage)
+    except LogParseError as error:
+        return error.message
+    if hint is None:
+        return "there is none" if listing.checkpoints else None
+    for name in ("version", "size", "parts", "sizeInBytes", "numOfAddFiles"):
+        value = hint.get(name)
+        if value is not None and (type(value) is not int or value < 0):
+            return f"{name} is {str(value)[:40]}"
+    version, parts = hint["version"], hint.get("parts")
+    named = [each for each in listing.checkpoints if each.version == version]
+    if not named:
+        return f"there is no checkpoint of version {version}"
+    counts = {len(each.files) if each.kind == "multipart" else None for each in named}
+    if parts not in counts:
+        return f"the checkpoint of version {version} has not {parts or 1} parts"
+    return None
 
 
 def read_json(name: str, data: bytes, *, needs: str) -> dict[str, Any]:

@@ -3,6 +3,9 @@
 A commit is published from memory when the version before it is known to be in place; otherwise
 what is missing is read back from SQL. Whatever fails is recorded and can be tried again: SQL has
 the commit.
+
+Every file is on the disk before it has its name. The folder of the log is flushed before SQL
+records versions as published, once for all that are recorded together.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from deltasql.mirror.log_files import (
     commit_files_between,
     encode_commit,
 )
+from deltasql.mirror.log_listing import LOG_FOLDER
 from deltasql.mirror.maintain import DEFAULT, PostCommit, maintain
 from deltasql.mirror.put_commit import put_commit
 from deltasql.mirror.replica import copy_files
@@ -192,6 +196,7 @@ class Publisher:
             self._maintain(table, storage, file, wishes)
         with lock:
             if mark.recorded < version:
+                storage.flush_folder(LOG_FOLDER)
                 further = self._record(table, OWN, mark.recorded, mark.written)
                 if further is None:
                     self._marks.pop(table.table_id, None)
@@ -226,12 +231,12 @@ class Publisher:
         wishes: Mapping[int, PostCommit],
     ) -> Outcome:
         table, before, done = target.table, target.published_version, target.published_version
+        storage = self._storage(target.location)
         try:
             current = self._current(target)
             if current.is_quarantined:
                 return Outcome(0, _still_diverged(current))
             before = done = current.published_version
-            storage = self._storage(target.location)
             for file in self._files(table, done, last, latest):
                 if stop is not None and stop.is_set():
                     break
@@ -244,10 +249,11 @@ class Publisher:
                     self._maintain(table, storage, file, wishes, last)
                 done = file.version
         except self.failures as error:
-            self._note(target, before, done)
+            self._note(target, storage, before, done)
             self._fail(target, done + 1, error)
             return Outcome(done - target.published_version, error)
-        return Outcome(done - target.published_version, self._note(target, before, done))
+        failure = self._note(target, storage, before, done)
+        return Outcome(done - target.published_version, failure)
 
     def _advance_view(self, target: Target, version: int) -> Outcome:
         before = target.published_version
@@ -276,12 +282,18 @@ class Publisher:
         if latest is not None and is_known and version < last:
             yield latest
 
-    def _note(self, target: Target, before: int, done: int) -> BaseException | None:
-        """Record what got through; a failure to do so costs work later, nothing else."""
+    def _note(
+        self, target: Target, storage: Storage, before: int, done: int
+    ) -> BaseException | None:
+        """Flush the names of what got through, then record it.
+
+        A failure to do so costs work later, nothing else.
+        """
         if done <= before:
             return None
         table = target.table
         try:
+            storage.flush_folder(LOG_FOLDER)
             further = self._record(table, target.name, before, done)
         except self.failures as error:
             self._marks.pop(table.table_id, None)

@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 
 
 def put_commit(storage: Storage, table: TableRow, file: CommitFile) -> bool:
-    """Put one commit file; False when it is there with these bytes, an error with other ones."""
+    """Put one commit file; False when it is there with these bytes, an error with other ones.
+
+    The caller flushes the folder of the log before it records that the version is published.
+    """
     name = commit_file(file.version)
     reached("publishing")
-    is_new = storage.put_if_absent(name, file.data)
+    is_new = storage.put_if_absent(name, file.data, flush_folder=False)
     found = file.data if is_new else storage.read(name)
-    if found != file.data and _is_torn(found, file.data):
+    if not is_new:
+        storage.flush([name])  # whoever wrote it need not have waited for the disk
+    if is_torn(found, file.data):
         # A power loss left the name without all of its content: nobody else's commit is lost.
         storage.put(name, file.data)
     elif found != file.data and not _says_the_same(file.data, found):
@@ -35,8 +40,13 @@ def put_commit(storage: Storage, table: TableRow, file: CommitFile) -> bool:
     return is_new
 
 
-def _is_torn(found: bytes, whole: bytes) -> bool:
-    return whole.startswith(found) or not found.strip(b"\0")
+def is_torn(found: bytes, whole: bytes) -> bool:
+    r"""Tell whether a file holds only the beginning of its content: nothing, less, or zeros.
+
+    >>> [is_torn(found, b"{}") for found in (b"", b"{", b"{\0", b"\0\0", b"{}", b"[]")]
+    [True, True, True, True, False, False]
+    """
+    return found != whole and whole.startswith(found.rstrip(b"\0"))
 
 
 def _says_the_same(ours: bytes, theirs: bytes) -> bool:

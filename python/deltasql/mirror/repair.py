@@ -1,8 +1,9 @@
 """Bring a published log back to what SQL says; what was there is kept aside, never lost.
 
-What is missing, and what is only derived (checkpoints, checksums, the hint to the last one), is
-written again without asking. A commit file with other content is somebody's commit: it gives way
-only when that is asked for.
+What is missing or damaged, and what is only derived (checkpoints, checksums, the hint to the last
+one), is written again without asking: no reader can use a commit file that is empty, cut off or
+not JSON. A commit file with other content is somebody's commit: it gives way only when that is
+asked for.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from deltasql.mirror.checkpoint import write_checkpoint
 from deltasql.mirror.checksum import write_checksum
 from deltasql.mirror.last_checkpoint import last_checkpoint_version
 from deltasql.mirror.log_files import commit_bytes, commit_file
-from deltasql.mirror.log_listing import LAST_CHECKPOINT, find_log
+from deltasql.mirror.log_listing import LAST_CHECKPOINT, LOG_FOLDER, find_log, hint_fault
 from deltasql.mirror.targets import OWN, targets_of
 from deltasql.mirror.verify import VerifyReport, missing_versions, verify_table
 from deltasql.model.clock import now_ms
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
 _NOUNS = ("commit", "commit", "checkpoint", "checksum", "file")
 _DONE = ("published", "replaced", "written", "written", "kept aside")
 _TO_DO = ("to publish", "to replace", "to write", "to write", "to keep aside")
+# A commit of somebody else, and a file that is nobody's commit.
+_OTHERS = ("diverged", "foreign-version")
+_DAMAGED = ("damaged", "unreadable")
+_NEEDS_FORCE = (
+    "  the log has commits that are not SQL's: `deltasql mirror adopt` takes in those past SQL's "
+    "head, `deltasql mirror repair --force` (force=True) replaces them and keeps them aside"
+)
 
 
 @dataclass(slots=True)
@@ -60,12 +68,19 @@ class RepairReport:
         """Whether the log says what SQL says now."""
         return self.after is not None and self.after.ok
 
+    @property
+    def needs_force(self) -> bool:
+        """Whether the log has commits that are not SQL's, which only `force` replaces."""
+        found = None if self.after is None else self.after.found
+        return found is not None and bool(found.versions("json", *_OTHERS))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
         return {
             "table": self.table,
             "location": self.location,
             "ok": self.ok,
+            "needs_force": self.needs_force,
             "published": list(self.published),
             "replaced": list(self.replaced),
             "checkpoints": list(self.checkpoints),
@@ -86,13 +101,16 @@ class RepairReport:
             for count, noun, fate in zip(counts, _NOUNS, fates, strict=True)
             if count
         ]
-        lines = [f"{self.table}: {', '.join(told) or 'nothing to repair'}"]
+        nothing = "nothing to repair" if self.ok else "nothing was repaired"
+        lines = [f"{self.table}: {', '.join(told) or nothing}"]
         if self.dry_run:
             lines.append("  nothing was changed")
         if self.released:
             lines.append("  the mirror is open again")
         if self.after is not None:
             lines += [f"  {line}" for line in self.after.summary().splitlines()]
+        if self.needs_force:
+            lines.append(_NEEDS_FORCE)
         return "\n".join(lines)
 
 
@@ -107,6 +125,7 @@ def repair(
 ) -> RepairReport:
     """Write again what a log lacks; with `force` also in the place of other commits' files."""
     work = _Repair(store, table, storage, target, meter or Meter())
+    work.replace_damaged()
     if force:
         work.shut()
         work.replace_commits()
@@ -133,10 +152,14 @@ def plan_repair(
     found, end = work.before.found, work.end(force=force)
     report = RepairReport(table.full_name, storage.location, dry_run=True, after=work.before)
     report.published = sorted(found.versions("json", "missing-version"))
+    chosen = (*_DAMAGED, "diverged") if force else _DAMAGED
+    high = work.before.sql_version
+    report.replaced = sorted(each for each in found.versions("json", *chosen) if each <= high)
+    beyond = {each for each in found.versions("json", "damaged") if each > high}
     if force:
-        report.replaced = sorted(found.versions("json", "diverged", "unreadable"))
-        beyond = found.versions("json", "foreign-version")
-        report.aside = [commit_file(each) for each in sorted(beyond.union(report.replaced))]
+        beyond |= found.versions("json", "foreign-version")
+    kept = beyond | found.versions("json", "unreadable", *chosen[2:])
+    report.aside = [commit_file(each) for each in sorted(kept)]
     report.checkpoints = sorted(each for each in found.versions("checkpoint") if each < end)
     report.checksums = sorted(each for each in found.versions("crc") if each < end)
     return report
@@ -186,7 +209,7 @@ class _Repair:
 
         Where a commit is not SQL's, and stays, what follows from it is not ours either.
         """
-        others = () if force else self.before.found.versions("json", "diverged", "unreadable")
+        others = () if force else self.before.found.versions("json", "diverged")
         return min(others, default=self.before.sql_version + 1)
 
     def shut(self) -> None:
@@ -202,19 +225,29 @@ class _Repair:
             status.quarantine(self._store, own, own.published_version + 1, being_repaired)
         self.before = self._verify()
 
+    def replace_damaged(self) -> None:
+        """Write commit files again that are empty, cut off or not JSON."""
+        found, high = self.before.found, self.before.sql_version
+        versions = sorted(found.versions("json", *_DAMAGED))
+        for version in self._meter.over("replacing", "commits", versions, len(versions)):
+            name = commit_file(version)
+            if version > high:  # an empty file: SQL has nothing to put there
+                self._aside.move([name])
+                continue
+            if version in found.versions("json", "unreadable"):
+                self._aside.copy(name)
+            self._replace(version)
+
     def replace_commits(self) -> None:
         """Put SQL's commits in the place of others, and take away what is beyond SQL's head."""
         listing = find_log(self._storage)
         if listing is None:
             return
         set_aside_from(self._storage, listing, self.before.sql_version + 1, self._aside)
-        others = sorted(self.before.found.versions("json", "diverged", "unreadable"))
+        others = sorted(self.before.found.versions("json", "diverged"))
         for version in self._meter.over("replacing", "commits", others, len(others)):
-            name = commit_file(version)
-            self._aside.copy(name)
-            self._storage.put(name, self._commit(version))
-            reached("published")
-            self._report.replaced.append(version)
+            self._aside.copy(commit_file(version))
+            self._replace(version)
 
     def publish_missing(self) -> None:
         """Publish the versions that were in the log; one that is cleaned up stays away."""
@@ -228,9 +261,12 @@ class _Repair:
             self._write_checkpoint(min(each for each in listing.commits if each >= low))
             missing = missing_versions(find_log(self._storage), low, published)
         for version in self._meter.over("publishing", "commits", missing, len(missing)):
-            if self._storage.put_if_absent(commit_file(version), self._commit(version)):
+            data = self._commit(version)
+            if self._storage.put_if_absent(commit_file(version), data, flush_folder=False):
                 self._report.published.append(version)
             reached("published")
+        if missing:
+            self._storage.flush_folder(LOG_FOLDER)
 
     def write_checkpoints(self, listing: LogListing, end: int) -> None:
         """Write wrong checkpoints again, and the hint to the last one."""
@@ -244,7 +280,11 @@ class _Repair:
             if checkpoint.kind != "classic":
                 self._storage.delete_many(file.name for file in checkpoint.files)
         versions = [each.version for each in listing.checkpoints if each.version < end]
-        if last_checkpoint_version(self._storage) == max(versions, default=None):
+        present = find_log(self._storage) or listing
+        latest = max(versions, default=None)
+        if last_checkpoint_version(self._storage) == latest and not hint_fault(
+            self._storage, present
+        ):
             return
         self._aside.copy(LAST_CHECKPOINT)
         self._storage.delete(LAST_CHECKPOINT)
@@ -274,6 +314,11 @@ class _Repair:
             status.release(self._store, self._table, self._target)
             report.released = True
         return report
+
+    def _replace(self, version: int) -> None:
+        self._storage.put(commit_file(version), self._commit(version))
+        reached("published")
+        self._report.replaced.append(version)
 
     def _commit(self, version: int) -> bytes:
         with self._store.session() as session:

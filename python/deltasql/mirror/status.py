@@ -7,12 +7,13 @@ the same bytes. So these writes do not wait for the disk.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from deltasql.mirror.catalog_targets import join_catalog_targets
 from deltasql.mirror.targets import (
     ACTIVE,
+    DAMAGED,
     FAILED,
     FOLLOWING,
     OWN,
@@ -24,6 +25,7 @@ from deltasql.mirror.targets import (
 from deltasql.model.clock import from_ms, now_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from deltasql.config import MirrorSettings
@@ -49,7 +51,8 @@ class MirrorStatus:
     attempts: int
     last_error: str | None
     claimed_by: str | None
-    is_unhealthy: bool  # shut, or further behind than mirror.alert_lag_s
+    is_unhealthy: bool  # shut, damaged, or further behind than mirror.alert_lag_s
+    damage: str | None = None  # what is wrong with files of the log, where they were looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,15 @@ def status_of(target: Target, settings: MirrorSettings, at_ms: int | None = None
         claimed_by=target.claimed_by if target.claimed_until_ms > moment else None,
         is_unhealthy=target.is_quarantined or lag_s > settings.alert_lag_s,
     )
+
+
+def with_damage(status: MirrorStatus, faults: Sequence[str]) -> MirrorStatus:
+    """Return a status with what is wrong with the files of the log."""
+    if not faults:
+        return status
+    more = f", and {len(faults) - 1:,} more" if len(faults) > 1 else ""
+    state = DAMAGED if status.state == ACTIVE else status.state
+    return replace(status, damage=f"{faults[0]}{more}", state=state, is_unhealthy=True)
 
 
 def targets_with_own(store: Store, table: TableRow) -> list[Target]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 OWN = "table"  # the target at the table's own location
 DELTA, DUCKDB = "delta", "duckdb"
 ACTIVE, FAILED, QUARANTINED = "ACTIVE", "FAILED", "QUARANTINED"
+DAMAGED = "DAMAGED"  # told, never stored: files of the log are missing or damaged
 FOLLOWING = "FOLLOWING"  # the log belongs to others: it is read, nothing is published there
 
 

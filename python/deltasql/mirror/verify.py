@@ -19,6 +19,7 @@ from deltasql.mirror.verify_checks import (
     check_commits,
     check_last_checkpoint,
     compare_states,
+    damaged_commit,
     unreadable,
 )
 from deltasql.mirror.verify_checksums import check_checksums
@@ -226,8 +227,11 @@ def _check_versions(
         report.notes.append(f"the log has gone on to version {newer[-1]}, not followed yet")
         newer = []
     for version in newer:
-        name = commits[version].name
-        report.found.add(Difference("foreign-version", version, name, source="json"))
+        file = commits[version]
+        if file.size:
+            report.found.add(Difference("foreign-version", version, file.name, source="json"))
+        else:  # nobody's commit: a power loss took it, and SQL had not kept it
+            report.found.add(damaged_commit(version, file.name, 0))
     ours = [each for each in commits if low <= each <= high]
     last = max(ours, default=low - 1)
     for version in missing_versions(listing, low, max(last, published)):

@@ -24,7 +24,8 @@ from deltasql.mirror.file_tables import (
     replayed_files,
 )
 from deltasql.mirror.log_files import commits_between
-from deltasql.mirror.log_listing import LAST_CHECKPOINT, read_last_checkpoint
+from deltasql.mirror.log_listing import LAST_CHECKPOINT, hint_fault, read_last_checkpoint
+from deltasql.mirror.put_commit import is_torn
 from deltasql.mirror.read_checkpoint import read_checkpoint
 from deltasql.mirror.read_log import contents_or_none
 from deltasql.mirror.sql_state import SqlState
@@ -82,6 +83,9 @@ def check_commits(
         try:
             if ours == theirs:
                 continue
+            if is_torn(theirs, ours):
+                found.add(damaged_commit(version, name, len(theirs), len(ours)))
+                continue
             if same_content(ours, theirs):
                 foreign.append(version)
                 continue
@@ -91,6 +95,13 @@ def check_commits(
             line = f"line {error.line}"
             found.add(Difference("unreadable", version, name, line, None, error.message, "json"))
     return len(names), foreign
+
+
+def damaged_commit(version: int, name: str, size: int, expected: int | None = None) -> Difference:
+    """A commit file that holds nothing, or only the beginning of its content."""
+    found = "empty" if not size else f"cut off after {size:,} bytes"
+    sql = None if expected is None else f"{expected:,} bytes"
+    return Difference("damaged", version, name, None, sql, found, "json")
 
 
 def _sql_commits(store: Store, table: TableRow, versions: range) -> Iterator[tuple[int, bytes]]:
@@ -218,17 +229,25 @@ def _compare_checkpoint(sql: SqlState, state: CheckpointState, found: Difference
 
 def check_last_checkpoint(storage: Storage, listing: LogListing, found: Differences) -> None:
     """Check that the hint to the latest checkpoint leads to one."""
+    fault = hint_fault(storage, listing)
+    if fault is None:
+        return
+    latest = max((each.version for each in listing.checkpoints), default=None)
     try:
         hint = read_last_checkpoint(storage)
     except LogParseError as error:
         found.add(unreadable(error, "checkpoint"))
         return
-    versions: set[int | None] = {each.version for each in listing.checkpoints}
     seen = None if hint is None else hint["version"]
-    if seen not in (versions or {None}):
-        latest = max((each.version for each in listing.checkpoints), default=None)
-        found.add(
-            Difference(
-                "last-checkpoint", None, LAST_CHECKPOINT, "version", latest, seen, "checkpoint"
-            )
+    is_right = seen == latest  # then something else of it is wrong
+    found.add(
+        Difference(
+            "last-checkpoint",
+            None,
+            LAST_CHECKPOINT,
+            None if is_right else "version",
+            None if is_right else latest,
+            fault if is_right else seen,
+            "checkpoint",
         )
+    )

@@ -192,7 +192,6 @@ class Target:
             options=options or WriteOptions(),
             data_change=data_change,
             folder=folder,
-            durable=self.config.store.synchronous == "full",
         )
 
     def add(self, files: Iterable[AddFile]) -> None:

@@ -4,6 +4,9 @@ What every storage promises:
 
 - `put_if_absent` creates a file whole or not at all; of many who try, one wins.
 - `put` and `writer` replace a file whole or not at all: nobody reads half of it.
+- The content of a file is on the disk before its name appears, so after a power loss a file that
+  is there is never empty or short. Its name is on the disk when the call returns, or, for
+  several files at once, after `flush_folder`.
 - A missing file is a `FileNotFoundError`, anything else a `TxnLogStorageError`; neither ever
   shows a secret.
 - A storage may be shared by threads. One on local disk may be used in a forked child, one in an

@@ -39,32 +39,38 @@ class Sink(Protocol):
 
 @runtime_checkable
 class Storage(Protocol):
-    """The files below one location."""
+    """The files below one location.
+
+    The content of a file is on the disk before its name appears, so a file that is there is never
+    empty or short, not even after a power loss. The name survives a power loss when the call
+    returns; with `flush_folder=False` only after `flush_folder()`, which many files can share.
+    """
 
     @property
     def location(self) -> str:
         """The location, without secrets."""
 
-    def put_if_absent(self, name: str, data: bytes, *, durable: bool = False) -> bool:
+    def put_if_absent(self, name: str, data: bytes, *, flush_folder: bool = True) -> bool:
         """Create a file whole; False when the name is taken, which changes nothing.
 
-        When an answer of an object store is lost, the file found may be our own: compare. One that
-        is `durable` never appears in part, and survives a loss of power from then on.
+        When an answer of an object store is lost, the file found may be our own: compare.
         """
 
-    def flush(self, names: Iterable[str]) -> None:
-        """Let files that are there survive a loss of power; those that are gone are fine."""
-
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, flush_folder: bool = True) -> None:
         """Write a file whole, in the place of what has the name."""
 
+    def flush_folder(self, name: str) -> None:
+        """Let the names of files that are in a folder survive a power loss."""
+
+    def flush(self, names: Iterable[str]) -> None:
+        """Let files that others wrote survive a power loss; those that are gone are fine."""
+
     def writer(
-        self, name: str, *, durable: bool = False, small: bool = False
+        self, name: str, *, small: bool = False, flush_folder: bool = True
     ) -> AbstractContextManager[Sink]:
         """Stream a file; it appears whole when the block ends, and never if the block fails.
 
-        One that is `durable` survives a loss of power from then on. `small` is what the caller
-        expects of it, not a promise.
+        `small` is what the caller expects of it, not a promise.
         """
 
     def read(self, name: str) -> bytes:
@@ -95,19 +101,24 @@ class Storage(Protocol):
     def delete_many(self, names: Iterable[str]) -> None:
         """Delete files, with few requests; those that are gone already are fine."""
 
-    def copy_from(self, source: Storage, name: str) -> None:
+    def copy_from(self, source: Storage, name: str, *, flush_folder: bool = True) -> None:
         """Copy a file of another storage to the same name here, whole or not at all."""
 
-    def rename(self, name: str, to: str) -> None:
+    def rename(self, name: str, to: str, *, flush_folder: bool = True) -> None:
         """Give a file another name, in the place of what has it."""
 
     def data_name(self, path: str) -> str:
         """Return the name of the file that an action's `path` means."""
 
 
-def stream_from(source: Storage, name: str, target: Storage, to: str) -> None:
+def stream_from(
+    source: Storage, name: str, target: Storage, to: str, *, flush_folder: bool = True
+) -> None:
     """Copy a file through this process, in pieces."""
-    with source.open_input(name) as reader, target.writer(to) as sink:
+    with (
+        source.open_input(name) as reader,
+        target.writer(to, flush_folder=flush_folder) as sink,
+    ):
         shutil.copyfileobj(reader, sink, _CHUNK)
 
 

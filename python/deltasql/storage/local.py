@@ -1,7 +1,7 @@
 """Files on a local disk, by calls of the operating system.
 
-Only data files are flushed to the platter: the log is written again from SQL when it is lost
-with the power. A log that is left to others is flushed first.
+Every file is flushed before it gets its name, and its folder before the call returns, unless the
+caller flushes the folder later for several files (`flush_folder=False`, then `flush_folder()`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from deltasql.storage.base import (
 )
 from deltasql.storage.local_files import (
     drop_aside,
-    flush_named,
     flush_path,
-    link_new,
+    give_name,
+    make_folders,
     open_aside,
     sink_to,
-    take_place,
-    write_new,
+    sync_folder,
+    write_aside,
 )
 from deltasql.storage.local_walk import walk
 from deltasql.storage.location import Location, data_name
@@ -61,51 +61,40 @@ class LocalStorage:
         """The location, without secrets."""
         return self._place.text
 
-    def put_if_absent(self, name: str, data: bytes, *, durable: bool = False) -> bool:
-        """Create a file whole; False when the name is taken, which changes nothing.
+    def put_if_absent(self, name: str, data: bytes, *, flush_folder: bool = True) -> bool:
+        """Create a file whole; False when the name is taken, which changes nothing."""
+        return self._put("put_if_absent", name, data, replace=False, flush_folder=flush_folder)
 
-        One that is `durable` never appears in part, and survives a loss of power from then on.
-        """
-        target = self._path(name, "put_if_absent")
-        try:
-            return link_new(target, data, durable=durable)
-        except FileNotFoundError:
-            pass  # the folder is missing
-        except OSError as error:
-            raise self._fault("put_if_absent", name, error) from error
-        with self._told("put_if_absent", name):
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            return link_new(target, data, durable=durable)
+    def put(self, name: str, data: bytes, *, flush_folder: bool = True) -> None:
+        """Write a file whole, in the place of what has the name."""
+        self._put("put", name, data, replace=True, flush_folder=flush_folder)
+
+    def flush_folder(self, name: str) -> None:
+        """Let the names of files that are in a folder survive a power loss."""
+        folder = folder_of(self.location, name)
+        with self._told("flush_folder", name):
+            sync_folder(f"{self._root}/{folder}" if folder else self._root, self._root)
 
     def flush(self, names: Iterable[str]) -> None:
-        """Let files that are there survive a loss of power; those that are gone are fine."""
+        """Let files that others wrote survive a power loss; those that are gone are fine."""
         folders: set[str] = set()
         for name in names:
             path = self._path(name, "flush")
             with self._told("flush", name), suppress(FileNotFoundError):
                 flush_path(path)
-                # The folders may be new as well.
-                while len(path) > max(1, len(self._root)):
-                    path = os.path.dirname(path)
-                    folders.add(path)
+                folders.add(os.path.dirname(path))
         for folder in sorted(folders):
             with self._told("flush", folder):
-                flush_path(folder)
-
-    def put(self, name: str, data: bytes) -> None:
-        """Write a file whole, in the place of what has the name."""
-        with self._told("put", name), self._replacing(name, "put") as temporary:
-            write_new(temporary, data)
+                sync_folder(folder, self._root)
 
     def writer(
-        self, name: str, *, durable: bool = False, small: bool = False
+        self, name: str, *, small: bool = False, flush_folder: bool = True
     ) -> AbstractContextManager[Sink]:
         """Stream a file; it appears whole when the block ends, and never if the block fails.
 
-        One that is `durable` survives a loss of power from then on. `small` is what the caller
-        expects of it, not a promise.
+        `small` is what the caller expects of it, not a promise.
         """
-        return _Writer(self, name, durable=durable, small=small)
+        return _Writer(self, name, small=small, flush_folder=flush_folder)
 
     def read(self, name: str) -> bytes:
         """Return a file's content; FileNotFoundError when it is not there."""
@@ -165,16 +154,22 @@ class LocalStorage:
         for name in names:
             self.delete(name)
 
-    def copy_from(self, source: Storage, name: str) -> None:
+    def copy_from(self, source: Storage, name: str, *, flush_folder: bool = True) -> None:
         """Copy a file of another storage to the same name here, whole or not at all."""
         if not isinstance(source, LocalStorage):
-            stream_from(source, name, self, name)
+            stream_from(source, name, self, name, flush_folder=flush_folder)
             return
         origin = source._path(name, "copy_from")
-        with self._told("copy_from", name), self._replacing(name, "copy_from") as temporary:
-            shutil.copyfile(origin, temporary)
+        target = self._path(name, "copy_from")
+        with self._told("copy_from", name):
+            file, path = open_aside(os.path.dirname(target))
+            try:
+                shutil.copyfile(origin, path)
+                self._name(target, file, path, replace=True, flushes=flush_folder)
+            finally:
+                drop_aside(file, path)
 
-    def rename(self, name: str, to: str) -> None:
+    def rename(self, name: str, to: str, *, flush_folder: bool = True) -> None:
         """Give a file another name, in the place of what has it."""
         origin, target = self._path(name, "rename"), self._path(to, "rename")
         with self._told("rename", name):
@@ -183,8 +178,11 @@ class LocalStorage:
             except FileNotFoundError:
                 if not os.path.exists(origin):
                     raise
-                os.makedirs(os.path.dirname(target), exist_ok=True)
+                make_folders(os.path.dirname(target))
                 os.replace(origin, target)
+        if flush_folder:
+            for each in dict.fromkeys((to, name)):
+                self.flush_folder(os.path.dirname(each))
 
     def data_name(self, path: str) -> str:
         """Return the name of the file that an action's `path` means."""
@@ -193,20 +191,29 @@ class LocalStorage:
     def _path(self, name: str, operation: str) -> str:
         return f"{self._root}/{checked(self.location, name, operation)}"
 
-    @contextmanager
-    def _replacing(self, name: str, operation: str) -> Iterator[str]:
-        """Lend a path; what the block writes there takes the target's place."""
+    def _put(
+        self, operation: str, name: str, data: bytes, *, replace: bool, flush_folder: bool
+    ) -> bool:
         target = self._path(name, operation)
-        with self._told(operation, name):
-            file, path = open_aside(os.path.dirname(target))
         try:
-            yield path
-            with self._told(operation, name):
-                take_place(target, file, path)
-        except BaseException:
-            drop_aside(file, path)
-            raise
-        drop_aside(file)
+            file, path = open_aside(os.path.dirname(target))
+            try:
+                write_aside(file, path, data)
+                return self._name(target, file, path, replace=replace, flushes=flush_folder)
+            finally:
+                drop_aside(file, path)
+        except OSError as error:
+            raise self._fault(operation, name, error) from error
+
+    def _name(
+        self, target: str, file: int | None, path: str, *, replace: bool, flushes: bool
+    ) -> bool:
+        """Give a finished file its name, and flush its folder unless the caller will."""
+        if not give_name(target, file, path, replace=replace):
+            return False
+        if flushes:
+            sync_folder(os.path.dirname(target), self._root)
+        return True
 
     @contextmanager
     def _told(self, operation: str, name: str) -> Iterator[None]:
@@ -232,11 +239,13 @@ class LocalStorage:
 class _Writer:
     """The block of `writer`: a class, since a small append would notice a generator."""
 
-    __slots__ = ("_durable", "_file", "_name", "_path", "_sink", "_small", "_storage", "_target")
+    __slots__ = ("_file", "_flushes", "_name", "_path", "_sink", "_small", "_storage", "_target")
 
-    def __init__(self, storage: LocalStorage, name: str, *, durable: bool, small: bool) -> None:
+    def __init__(
+        self, storage: LocalStorage, name: str, *, small: bool, flush_folder: bool
+    ) -> None:
         self._storage, self._name = storage, name
-        self._durable, self._small = durable, small
+        self._small, self._flushes = small, flush_folder
 
     def __enter__(self) -> pa.NativeFile:
         storage = self._storage
@@ -260,17 +269,15 @@ class _Writer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        is_there = False
         try:
             self._close(error)
             if kind is None:
                 with self._storage._told("writer", self._name):
-                    take_place(self._target, self._file, self._path)
-                    if self._durable:
-                        flush_named(self._target, self._file, self._storage._root)
-                is_there = True
+                    self._storage._name(
+                        self._target, self._file, self._path, replace=True, flushes=self._flushes
+                    )
         finally:
-            drop_aside(self._file, None if is_there else self._path)
+            drop_aside(self._file, self._path)
 
     def _close(self, failure: BaseException | None) -> None:
         """Close the file; what the disk said to a write, now or in the block, is told as ours."""

@@ -51,7 +51,7 @@ class ObjectStorage:
         """The location, without secrets."""
         return self._place.text
 
-    def put_if_absent(self, name: str, data: bytes, *, durable: bool = False) -> bool:
+    def put_if_absent(self, name: str, data: bytes, *, flush_folder: bool = True) -> bool:
         """Create a file whole; False when the name is taken, which changes nothing.
 
         When an answer of the store is lost, the file found may be our own: compare.
@@ -81,17 +81,22 @@ class ObjectStorage:
             _wait(attempt)
         raise AssertionError("unreachable")
 
+    def flush_folder(self, name: str) -> None:
+        """Do nothing: what an object store has taken is safe."""
+
     def flush(self, names: Iterable[str]) -> None:
         """Do nothing: what an object store has taken is safe."""
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, flush_folder: bool = True) -> None:
         """Write a file whole, in the place of what has the name."""
         key = self._key(name, "put")
         with self._told("put", name):
             driver().put(self._store, key, data, use_multipart=False)
 
     @contextmanager
-    def writer(self, name: str, *, durable: bool = False, small: bool = False) -> Iterator[Sink]:
+    def writer(
+        self, name: str, *, small: bool = False, flush_folder: bool = True
+    ) -> Iterator[Sink]:
         """Stream a file; it appears whole when the block ends, and never if the block fails."""
         key = self._key(name, "writer")
         upload = driver().open_writer(self._store, key, buffer_size=PIECE, max_concurrency=PIECES)
@@ -190,14 +195,14 @@ class ObjectStorage:
                 for name in some:
                     self.delete(name)
 
-    def copy_from(self, source: Storage, name: str) -> None:
+    def copy_from(self, source: Storage, name: str, *, flush_folder: bool = True) -> None:
         """Copy a file of another storage to the same name here, whole or not at all."""
         if isinstance(source, ObjectStorage) and source._client is self._client:
             self._copy(source, name, name)
         else:
             stream_from(source, name, self, name)
 
-    def rename(self, name: str, to: str) -> None:
+    def rename(self, name: str, to: str, *, flush_folder: bool = True) -> None:
         """Give a file another name, in the place of what has it: copied, then deleted."""
         self._copy(self, name, to)
         self.delete(name)

@@ -90,6 +90,10 @@ class Dialect(Protocol):
     """From how many files on `arrow` is faster than `query`."""
 
     @property
+    def connections_opened(self) -> int:
+        """How often a server was connected to; more than before, it may have been restarted."""
+
+    @property
     def append_one(self) -> AppendOne | None:
         """The short way to append one file, if there is one."""
 

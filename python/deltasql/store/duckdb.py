@@ -17,6 +17,7 @@ from deltasql.exceptions import (
     StoreClosedError,
     StoreUnavailableError,
 )
+from deltasql.storage.local_files import make_folders
 from deltasql.store.dialect import AppendOne, Fault, Row, Session
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.statements import (
@@ -149,6 +150,7 @@ class DuckdbDialect:
     types = TYPES
     is_full = True
     bulk_files = 1_000
+    connections_opened = 0
     append_one: AppendOne | None = None
 
     def __init__(self, path: Path | None, config: Config) -> None:
@@ -156,7 +158,7 @@ class DuckdbDialect:
         self._busy_timeout_ms = config.store.busy_timeout_ms
         self._pid = os.getpid()
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(str(path.parent))
         try:
             self._root = duckdb.connect(str(path) if path else ":memory:")
         except (duckdb.IOException, duckdb.ConnectionException) as error:

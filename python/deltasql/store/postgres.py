@@ -330,6 +330,10 @@ class PostgresDialect:
     def usage(self) -> dict[str, int]:
         return self._pool.usage()
 
+    @property
+    def connections_opened(self) -> int:
+        return self._pool.connections_opened
+
     def close(self) -> None:
         self._pool.close()
         self._close_arrow()

@@ -46,6 +46,7 @@ class PostgresPool:
         self._pool: ConnectionPool[Connection] | None = None
         self._closed = self._connected = False
         self._lost_at = 0.0
+        self.connections_opened = 0
 
     @contextmanager
     def lend(self) -> Iterator[Connection]:
@@ -193,6 +194,7 @@ class PostgresPool:
 
     def _configure(self, connection: Connection) -> None:
         self._connected = True
+        self.connections_opened += 1
         connection.used_at = time.monotonic()
         connection.set_up(self._session, self._conninfo)
         self._state = None if connection.problem is not None else connection.state

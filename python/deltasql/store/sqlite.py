@@ -184,6 +184,7 @@ class SqliteDialect:
     """A SQLite file as the authority."""
 
     name = "sqlite"
+    connections_opened = 0  # the database is a file: it goes nowhere without this process
     types = TYPES
     bulk_files = 1_000
     append_one = staticmethod(append_in_turn)
@@ -192,7 +193,10 @@ class SqliteDialect:
         self._path, self._config = path, config
         self.is_full = config.store.synchronous == "full"
         self._queue = WriteQueue(str(path), config.store.busy_timeout_ms / 1000)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            from deltasql.storage.local_files import make_folders  # late: it brings Arrow
+
+            make_folders(str(path.parent))
         pool = config.pool
         self._pool: Pool[sqlite3.Connection] = Pool(
             self._connect,

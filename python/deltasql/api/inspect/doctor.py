@@ -15,7 +15,7 @@ from deltasql.engine.base import DEFAULT_FILE_SIZE
 from deltasql.exceptions import TxnLogError, redact
 from deltasql.mirror.checksum import checksum_file
 from deltasql.mirror.status import status_of
-from deltasql.mirror.targets import FAILED, QUARANTINED, all_targets
+from deltasql.mirror.targets import DELTA, FAILED, QUARANTINED, all_targets, targets_of
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.json_text import load_json
@@ -35,6 +35,7 @@ _DAY_MS = 86_400_000
 # Every table is looked at more closely only where there are not too many.
 _CLOSELY = 100
 _MANY_FILES = 100
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,7 @@ def _tables(catalog: Catalog, chosen: list[CatalogTable], cache: TotalsCache) ->
             yield Check(
                 "storage", WARNING, redact(f"{count:,} more tables on {store} were not looked at")
             )
-    for name in ("storage", "totals", "small files", "vacuum"):
+    for name in ("storage", "totals", "log files", "small files", "vacuum"):
         if not any(each.name == name for each in found):
             yield Check(name, OK, f"{many(len(latest), 'table')} looked at")
 
@@ -200,6 +201,8 @@ def _table(
         if check.name == "storage" and store is not None:
             shut[store] = 0
     name = table.full_name
+    if store not in shut:
+        yield from _log_files(catalog, table)
     if not table.is_following:
         vacuum = vacuum_advice(open_snapshot(catalog.store, table.row, catalog.cache))
         if vacuum.overdue:
@@ -211,6 +214,24 @@ def _table(
                 f"deltasql vacuum {name} deletes them.",
                 name,
             )
+
+
+def _log_files(catalog: Catalog, table: CatalogTable) -> Iterator[Check]:
+    """Look for damage in the published logs of a table, as `mirror status` does."""
+    for target in targets_of(catalog.store, table.row):
+        faults = catalog.mirror.faults(target) if target.kind == DELTA else []
+        if not faults:
+            continue
+        place = "" if target.is_own else f" at {target.name}"
+        more = f" and {len(faults) - _SHOWN:,} more" if len(faults) > _SHOWN else ""
+        yield Check(
+            "log files",
+            FAILURE,
+            f"the published log{place} is damaged: {'; '.join(faults[:_SHOWN])}{more}",
+            f"deltasql mirror repair {table.full_name} writes it again; with --force it also "
+            "replaces commits that are not in the database.",
+            table.full_name,
+        )
 
 
 def _small_files(catalog: Catalog, totals: dict[int, TableTotals]) -> dict[int, str]:

@@ -261,7 +261,7 @@ class Inspect:
 
     def mirror(self, name: str | None = None) -> list[MirrorStatus]:
         """Return how far every target of a table, or of all, has got."""
-        return self._catalog.mirror.status(name)
+        return self._catalog.mirror.status(name, files=False)
 
     def mirror_versions(
         self,

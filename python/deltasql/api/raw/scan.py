@@ -70,7 +70,8 @@ class ScanSide(FilesSide):
 
     def is_published(self) -> bool:
         """Tell whether the mirror beside the data has this version."""
-        found = [each for each in self.catalog.mirror.status(self.name) if each.target == OWN]
+        told = self.catalog.mirror.status(self.name, files=False)
+        found = [each for each in told if each.target == OWN]
         return bool(found) and found[0].published_version >= self.snapshot.version
 
     def storage_options(self) -> dict[str, str]:

@@ -18,7 +18,7 @@ def show(ask: Ask) -> Response:
 
     registry = telemetry.enable_prometheus()
     ask.catalog.health()
-    ask.catalog.mirror.status()
+    ask.catalog.mirror.status(files=False)
     ask.catalog.inspect.tell_files()
     return Response(
         prometheus_client.generate_latest(registry),

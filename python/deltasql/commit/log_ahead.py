@@ -1,0 +1,109 @@
+"""Detect a log that is ahead of its database, before another commit is made.
+
+A database that was restored from a backup, or that lost its last commits in a power loss
+(`synchronous = normal`, `synchronous_commit = off`), does not know versions that it had published.
+A commit to it would give such a version a second meaning. The log is looked at with the first
+commit to a table in a process, and again after the database was connected to anew: two requests to
+the storage, no listing. Later commits cost nothing; should another process have found the
+database as it was, put-if-absent refuses their files.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from deltasql import telemetry
+from deltasql._core import parse_commit
+from deltasql.commit.transaction import ENGINE_INFO
+from deltasql.exceptions import LogAheadError, LogParseError, TxnLogError
+from deltasql.mirror.last_checkpoint import has_checkpoint, last_checkpoint_version
+from deltasql.mirror.log_files import commit_file
+from deltasql.mirror.log_listing import LOG_FOLDER, sort_files
+from deltasql.storage import open_storage
+
+if TYPE_CHECKING:
+    from deltasql.config import Config
+    from deltasql.storage import Storage
+    from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
+
+_log = logging.getLogger(__name__)
+
+
+class LogAheadCheck:
+    """Looks at the log of each table once, and again after a new connection to the database."""
+
+    def __init__(self, store: Store, config: Config) -> None:
+        self._store, self._config = store, config
+        self._checked: dict[int, int] = {}
+
+    def check(self, table: TableRow) -> None:
+        """Raise LogAheadError if the log has commits of this catalog that the database lost.
+
+        A log that cannot be read is looked at with the next commit: a commit needs no log.
+        """
+        connections = self._store.dialect.connections_opened
+        if self._checked.get(table.table_id) == connections or table.is_following:
+            return
+        storage = open_storage(table.location, self._config.storage)
+        try:
+            self._refuse_ahead(table, storage)
+        except LogAheadError:
+            raise
+        except (OSError, TxnLogError) as error:
+            telemetry.log(
+                _log, logging.INFO, "log not checked", table=table.full_name, error=str(error)
+            )
+            return
+        self._checked[table.table_id] = connections
+
+    def _refuse_ahead(self, table: TableRow, storage: Storage) -> None:
+        head = self._store.head(table.table_id)
+        if head is None:
+            return  # dropped since: the commit says so
+        found = self._lost_version(table, storage, head.version)
+        if found is None:
+            return
+        # A commit is published after it is ratified: what is in the log now is in SQL by now,
+        # unless it was lost.
+        latest = self._store.head(table.table_id)
+        if latest is None or found <= latest.version:
+            return
+        raise LogAheadError(
+            f"the log of {table.full_name} is ahead of the database: it has version {found}, the "
+            f"database ends at {latest.version}; nothing was committed",
+            table=table.full_name,
+            version=found,
+            location=storage.location,
+        )
+
+    def _lost_version(self, table: TableRow, storage: Storage, head: int) -> int | None:
+        """Return a version of the log past the head that this catalog published."""
+        try:
+            data = storage.read(commit_file(head + 1))
+        except FileNotFoundError:
+            hint = last_checkpoint_version(storage)
+            is_ahead = hint is not None and hint > head and has_checkpoint(storage, hint)
+            return hint if is_ahead else None
+        if self._is_lost(table, data):
+            return head + 1
+        # A file that a power loss left empty tells nothing: those after it may.
+        after = storage.list(LOG_FOLDER, start_after=commit_file(head + 1))
+        later = sort_files(storage.location, after).commits
+        for version, file in sorted(later.items()):
+            if self._is_lost(table, storage.read(file.name)):
+                return version
+        return None
+
+    def _is_lost(self, table: TableRow, data: bytes) -> bool:
+        """Tell whether a commit is one of ours that SQL does not know."""
+        try:
+            info = parse_commit(data).commit_info
+        except LogParseError:
+            return False
+        if info is None or info.txn_id is None or ENGINE_INFO not in (info.engine_info or ""):
+            return False
+        if info.txn_id in table.properties.values():
+            return False  # of a cutover that died: it goes on from there
+        return not self._store.query("group_members", txn_id=info.txn_id)

@@ -1,0 +1,164 @@
+"""Damage that a power loss leaves in a log is found by status and doctor, and mended by repair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import deltalake
+import pytest
+
+from deltasql.api.inspect.doctor import doctor
+from tests.mirror.published import CHECKPOINT, HEAD, append, storage_of
+from tests.mirror.support import LOG, commit_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql import Catalog
+
+
+def half(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def first_line(data: bytes) -> bytes:
+    return data.splitlines(keepends=True)[0]
+
+
+COMMITS: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "zeros": lambda data: b"\0" * len(data),
+    "cut off": half,
+    "cut off, then zeros": lambda data: half(data).ljust(len(data), b"\0"),
+    "one line of many": first_line,
+    "no JSON": lambda _: b"\x89PNG",
+}
+
+
+def check_found_and_mended(catalog: Catalog, told: str) -> None:
+    """Check that everybody who looks tells of the damage, and that a plain repair mends it."""
+    table = catalog.table("t")
+    (found,) = catalog.mirror.status("t")
+    assert (found.state, found.is_unhealthy) == ("DAMAGED", True)
+    assert told in (found.damage or "")
+    (fault,) = [each for each in doctor(catalog).checks if each.name == "log files"]
+    assert fault.status == "failure"
+    assert told in fault.detail
+    assert "mirror repair" in (fault.suggestion or "")
+    (report,) = catalog.mirror.verify("t", with_deltalake=False)
+    assert not report.ok
+    planned = catalog.mirror.repair("t", dry_run=True)
+    mended = catalog.mirror.repair("t")
+    assert mended.ok, mended.summary()
+    assert planned.replaced == mended.replaced
+    (after,) = catalog.mirror.status("t")
+    assert (after.state, after.is_unhealthy, after.damage) == ("ACTIVE", False, None)
+    assert doctor(catalog).ok
+    rows = deltalake.DeltaTable(table.location).to_pyarrow_table().num_rows
+    with catalog.begin() as tx:
+        assert rows == tx.read("t").num_rows
+
+
+@pytest.mark.parametrize("damage", COMMITS)
+@pytest.mark.parametrize("version", [2, HEAD])
+def test_a_damaged_commit_is_found_and_mended(
+    published: Catalog, damage: str, version: int
+) -> None:
+    path = commit_path(published.table("t").location, version)
+    whole = path.read_bytes()
+    path.write_bytes(COMMITS[damage](whole))
+    check_found_and_mended(published, f"version {version} is ")
+    assert path.read_bytes() == whole
+
+
+def test_a_missing_commit_is_found_and_mended(published: Catalog) -> None:
+    commit_path(published.table("t").location, HEAD).unlink()
+    check_found_and_mended(published, f"version {HEAD} is missing")
+
+
+def test_nine_empty_commits_are_all_found(published: Catalog) -> None:
+    place = published.table("t").location
+    for version in range(1, HEAD + 1):
+        commit_path(place, version).write_bytes(b"")
+    (found,) = published.mirror.status("t")
+    assert (found.damage or "").endswith(f", and {HEAD - 1} more")
+    report = published.mirror.repair("t")
+    assert report.ok, report.summary()
+    assert report.replaced == list(range(1, HEAD + 1))
+    assert report.aside == []
+
+
+def test_an_empty_commit_past_the_head_is_taken_away(published: Catalog) -> None:
+    """SQL lost the commit as well: nobody's rows are in it."""
+    path = commit_path(published.table("t").location, HEAD + 1)
+    path.write_bytes(b"")
+    check_found_and_mended(published, f"version {HEAD + 1} is empty")
+    assert not path.exists()
+    assert append(published, 9) == HEAD + 1
+
+
+@pytest.mark.parametrize("size", [0, 4, -100])
+def test_a_truncated_checkpoint_is_found_and_mended(published: Catalog, size: int) -> None:
+    log = Path(published.table("t").location) / LOG
+    path = log / f"{CHECKPOINT:020d}.checkpoint.parquet"
+    path.write_bytes(path.read_bytes()[:size])
+    check_found_and_mended(published, f"the checkpoint of version {CHECKPOINT} is cut off")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"version":true,"size":1}',
+        '{"version":-1,"size":1}',
+        '{"version":99999999999999999999999,"size":1}',
+        '{"version":4096,"size":1}',
+        f'{{"version":{CHECKPOINT},"size":-5}}',
+        f'{{"version":{CHECKPOINT},"size":1,"parts":3}}',
+    ],
+)
+@pytest.mark.parametrize("has_checkpoint", [True, False], ids=["checkpoint", "none"])
+def test_an_absurd_hint_is_found_and_mended(
+    published: Catalog, text: str, has_checkpoint: bool
+) -> None:
+    log = Path(published.table("t").location) / LOG
+    if not has_checkpoint:
+        (log / f"{CHECKPOINT:020d}.checkpoint.parquet").unlink()
+    (log / "_last_checkpoint").write_text(text)
+    check_found_and_mended(published, "_last_checkpoint")
+    assert (log / "_last_checkpoint").exists() == has_checkpoint
+
+
+def test_a_hint_to_no_checkpoint_gives_way_to_the_next_one(published: Catalog) -> None:
+    table = published.table("t")
+    (Path(table.location) / LOG / "_last_checkpoint").write_text('{"version":4096,"size":1}')
+    published.mirror.checkpoint("t")
+    (found,) = published.mirror.status("t")
+    assert found.damage is None
+    assert storage_of(table).exists(f"_delta_log/{HEAD:020d}.checkpoint.parquet")
+
+
+def test_status_can_leave_the_files_alone(published: Catalog) -> None:
+    commit_path(published.table("t").location, HEAD).write_bytes(b"")
+    (found,) = published.mirror.status("t", files=False)
+    assert (found.state, found.damage) == ("ACTIVE", None)
+
+
+def test_repair_names_force_where_it_is_needed(published: Catalog) -> None:
+    place = published.table("t").location
+    path = commit_path(place, 7)
+    path.write_bytes(path.read_bytes().replace(b'"WRITE"', b'"MERGE"'))
+    report = published.mirror.repair("t")
+    told = report.summary()
+    assert report.needs_force
+    assert "nothing to repair" not in told
+    assert "nothing was repaired" in told
+    assert "--force" in told
+    assert report.to_dict()["needs_force"] is True
+    forced = published.mirror.repair("t", force=True)
+    assert forced.ok, forced.summary()
+    assert "--force" not in forced.summary()

@@ -1,0 +1,199 @@
+"""After a power loss a named file is never empty or short, and what SQL calls published is there.
+
+A process does everything that writes files of a lake while a preloaded library records its file
+system calls, made by Python, Arrow or anybody else. From these calls follow the worst states that
+POSIX allows at each moment. deltasql writes no multi-part and no V2 checkpoints, so there are none
+among the kinds of files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import deltalake
+import pytest
+
+from tests.power.disk import Call, Disk, compile_recorder, is_temporary, read_calls
+
+ROOT = Path(__file__).parents[2]
+COMMIT = re.compile(r"(?P<place>.*)/_delta_log/(?P<version>\d{20})\.json")
+CHECKPOINT = re.compile(r"(?P<place>.*)/_delta_log/(?P<version>\d{20})\.checkpoint\.parquet")
+# Every kind of file that a lake gets from deltasql, each by its name.
+KINDS = {
+    "commit": r"_delta_log/\d{20}\.json",
+    "checksum": r"_delta_log/\d{20}\.crc",
+    "checkpoint": r"_delta_log/\d{20}\.checkpoint\.parquet",
+    "last checkpoint": r"_delta_log/_last_checkpoint",
+    "compacted log": r"_delta_log/\d{20}\.\d{20}\.compacted\.json",
+    "kept aside": r"_delta_log/_aside/\w+/.*\.aside",
+    "note of who owns the log": r"_delta_log/_deltasql\w*\.json",
+    "manifest": r"_symlink_format_manifest/.*manifest",
+    "change data": r"_change_data/.*\.parquet",
+    "data": r"(?:day=\w+/)?part-[^/]*\.parquet",
+    "export under way": r"_deltasql_export\.json",
+    "views": r"views/all\.duckdb",
+}
+
+
+@dataclass
+class Recorded:
+    """What one run of the workload did."""
+
+    folder: Path
+    calls: list[Call]
+
+    @property
+    def lake(self) -> str:
+        return str(self.folder / "lake")
+
+    def disk(self) -> Disk:
+        return Disk(self.lake, self.folder / "vault")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    if not sys.platform.startswith("linux"):
+        pytest.skip("calls are recorded by LD_PRELOAD, which is Linux's")
+    if shutil.which(os.environ.get("CC", "cc")) is None:
+        pytest.skip("no C compiler: the recording library cannot be built")
+    folder = tmp_path_factory.mktemp("power")
+    library = compile_recorder(folder)
+    (folder / "vault").mkdir()
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": str(library),
+        "RECORDER_LOG": str(folder / "calls"),
+        "RECORDER_ROOT": f"{folder}/lake",
+        "RECORDER_VAULT": str(folder / "vault"),
+    }
+    command = [sys.executable, "-m", "tests.power.workload", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return Recorded(folder, read_calls(folder / "calls"))
+
+
+def test_a_named_file_is_never_empty_or_short(recorded: Recorded) -> None:
+    disk, others, by_others = recorded.disk(), set[int](), False
+    wrong: dict[str, None] = {}
+    for call in recorded.calls:
+        disk.apply(call)
+        if call.name == "mark" and call.path.startswith("others"):
+            by_others = call.path.startswith("others begin")
+        elif by_others:
+            others.add(call.inode)
+        elif call.name in ("link", "rename", "create", "truncate", "write"):
+            named = [path for path, inode in disk.kept().items() if inode == call.inode]
+            unsafe = call.inode in disk.unflushed and call.inode not in others
+            wrong |= {path: None for path in named if unsafe and not is_temporary(path)}
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_kind_of_file_is_recorded(recorded: Recorded) -> None:
+    disk = recorded.disk()
+    seen: dict[str, str] = {}
+    for call in recorded.calls:
+        disk.apply(call)
+        if call.name in ("link", "rename", "create") and not is_temporary(call.path):
+            kinds = [kind for kind, name in KINDS.items() if re.search(f"{name}$", call.path)]
+            for kind in kinds or ["unknown"]:
+                seen.setdefault(kind, call.path)
+    assert "unknown" not in seen, seen["unknown"]
+    assert set(seen) == set(KINDS)
+
+
+def test_what_sql_calls_published_survives(recorded: Recorded) -> None:
+    disk, marks = recorded.disk(), 0
+    for call in recorded.calls:
+        disk.apply(call)
+        kind, place, version = call.path.split("|") if call.name == "mark" else ("", "", "")
+        if kind == "published":
+            marks += 1
+            commits = {
+                int(found["version"]): path
+                for path in disk.names
+                if (found := COMMIT.fullmatch(path)) and found["place"] == place
+            }
+            assert int(version) in commits, f"{place} lacks version {version}"
+            lost = [
+                path
+                for each, path in commits.items()
+                if each <= int(version) and not disk.is_safe(path)
+            ]
+            assert not lost, f"published up to {version}, and may be lost: {lost}"
+            named = [
+                f"{place}/{name}"
+                for each, path in commits.items()
+                if each <= int(version)
+                for name in _files(recorded, disk.names[path])
+            ]
+            lost = [path for path in named if path in disk.names and not disk.is_safe(path)]
+            assert not lost, f"published up to {version}, and may be lost: {lost}"
+        if kind == "ratified":
+            data = [path for path in disk.names if path.endswith(".parquet")]
+            lost = [path for path in data if not disk.is_safe(path) and "/part-" in path]
+            ours = [path for path in lost if "/adopted/" not in path]
+            assert not ours, f"named in SQL, and may be lost: {ours}"
+    assert marks > 50
+
+
+def _files(recorded: Recorded, inode: int) -> list[str]:
+    """Return the files that a commit adds, by their relative paths."""
+    lines = (recorded.folder / "vault" / str(inode)).read_text().splitlines()
+    actions = [json.loads(line) for line in lines]
+    added = [each[kind]["path"] for each in actions for kind in ("add", "cdc") if kind in each]
+    return [unquote(path) for path in added if "://" not in path]
+
+
+def test_no_commit_is_deleted_before_its_checkpoint_survives(recorded: Recorded) -> None:
+    disk, deleted, by_others = recorded.disk(), 0, False
+    for call in recorded.calls:
+        if call.name == "mark" and call.path.startswith("others"):
+            by_others = call.path.startswith("others begin")
+        gone = COMMIT.fullmatch(call.path) if call.name == "unlink" else None
+        if gone and not by_others:
+            deleted += 1
+            assert any(
+                found["place"] == gone["place"]
+                and found["version"] >= gone["version"]
+                and disk.is_safe(path)
+                for path in disk.names
+                if (found := CHECKPOINT.fullmatch(path))
+            ), call.path
+        disk.apply(call)
+    assert deleted
+
+
+def test_stock_deltalake_reads_the_worst_states(recorded: Recorded, tmp_path: Path) -> None:
+    """The last time that each place was published, with as few and with as many names."""
+    last = {
+        call.path.split("|")[1]: number
+        for number, call in enumerate(recorded.calls)
+        if call.name == "mark" and call.path.startswith("published|")
+    }
+    disk, read = recorded.disk(), 0
+    for number, call in enumerate(recorded.calls):
+        disk.apply(call)
+        if call.name != "mark" or number not in last.values():
+            continue
+        _, place, version = call.path.split("|")
+        below = os.path.relpath(place, recorded.lake)
+        for kind, files in (("lost", disk.lost()), ("kept", disk.kept())):
+            state = tmp_path / f"{number} {kind}"
+            ours = {path: i for path, i in files.items() if path.startswith(f"{place}/")}
+            disk.build(ours, state)
+            found = deltalake.DeltaTable(str(state / below))
+            assert found.version() >= int(version), (place, kind)
+            if "/exports/log" not in place:  # it names files of another place
+                real = deltalake.DeltaTable(place, version=found.version())
+                rows = found.to_pyarrow_table().num_rows
+                assert rows == real.to_pyarrow_table().num_rows, (place, kind)
+            read += 1
+    assert read >= 20
