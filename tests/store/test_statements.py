@@ -52,6 +52,7 @@ TEXTS = {
     "deletion_vector",
     "description",
     "domain",
+    "end_key",
     "engine_info",
     "extra",
     "format",
@@ -60,8 +61,10 @@ TEXTS = {
     "key",
     "kind",
     "last_error",
+    "live_location_key",
     "live_name",
     "location",
+    "location_key",
     "name",
     "namespace",
     "operation",
@@ -113,7 +116,7 @@ def dummy(parameter: str, number: int = 1) -> Any:
         return '[{"id": 1, "low": "01", "high": null, "nulls": 0, "rows": 3}]'
     if parameter == "keys":
         return [b"\x01", b"\x02"]
-    if parameter == "paths":
+    if parameter in ("paths", "location_keys"):
         return ["a", "b"]
     if parameter == "pairs":
         return [[1, 2]]

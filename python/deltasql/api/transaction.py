@@ -32,6 +32,7 @@ from deltasql.phases import reached
 from deltasql.snapshot.moment import Moment
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.storage import open_storage
+from deltasql.storage.deletion import Deletable, delete_data
 from deltasql.uri import join_table_name, split_table_name
 
 if TYPE_CHECKING:
@@ -155,11 +156,13 @@ class MultiTableTransaction(Verbs):
         description: str | None = None,
         title: str | None = None,
         cluster_by: Sequence[str] = (),
+        allow_nested_location: bool = False,
     ) -> None:
         """Stage a new table: it comes into being with the rest of the commit.
 
         `title` is the name in its metadata, which is the table's own when it is left out. OPTIMIZE
-        keeps rows together that are near in the columns of `cluster_by`.
+        keeps rows together that are near in the columns of `cluster_by`. `allow_nested_location`
+        accepts a location inside another table's folder, or around one.
         """
         self._check_open()
         key = split_table_name(name)
@@ -173,6 +176,7 @@ class MultiTableTransaction(Verbs):
             properties=properties,
             description=description,
             title=title,
+            allow_nested_location=allow_nested_location,
         )
         self._names[key] = name
         if cluster_by:
@@ -388,12 +392,15 @@ class MultiTableTransaction(Verbs):
         What cannot be deleted now is still known from its intent.
         """
         try:
-            for location, name in self._written:
+            for location in dict.fromkeys(location for location, _ in self._written):
                 storage = self._storage(location)
-                if name.endswith("/"):  # all that an engine put into a folder of its own
-                    storage.delete_many([info.name for info in storage.list(name)])
-                else:
-                    storage.delete(name)
+                names = [name for place, name in self._written if place == location]
+                folders = [name for name in names if name.endswith("/")]
+                # All that an engine put into a folder of its own.
+                inside = [info.name for folder in folders for info in storage.list(folder)]
+                files = [*(name for name in names if not name.endswith("/")), *inside]
+                own = Deletable(storage, partition_columns=None, engine_folders=folders)
+                delete_data(storage, files, own)
             if self._written:
                 self.catalog.store.clear_intents(self.txn_id)
         except (OSError, TxnLogError) as error:

@@ -12,7 +12,9 @@ from deltasql.exceptions import (
     TxnLogTransactionError,
     VersionTakenError,
 )
+from deltasql.storage.location import location_key
 from deltasql.store.append import live_name
+from deltasql.store.locations import refuse_nested_location, shared_location, tables_at
 from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ _MOST_NAMED = 100  # tables of one transaction, in the log of each
 
 def insert_table(session: Session, staged: Staged) -> TableRow:
     table = staged.table
+    _refuse_location(session, staged)
     rows = session.query(
         "insert_table",
         table_uuid=table.table_uuid,
@@ -39,8 +42,21 @@ def insert_table(session: Session, staged: Staged) -> TableRow:
         location=table.location,
         created_at_ms=table.created_at_ms,
         properties="{}",
+        location_key=(key := location_key(table.location)),
+        live_location_key=key,
     )
     return replace(table, table_id=rows[0][0])
+
+
+def _refuse_location(session: Session, staged: Staged) -> None:
+    """Refuse a folder that got a table since this one was staged."""
+    table = staged.table
+    for other in tables_at(session.query, table.location):
+        # A table of the same name: the insert finds it, or the commit was made before.
+        if other.dropped_at_ms is not None or other.full_name != table.full_name:
+            raise shared_location(other, table.location)
+    if not staged.allows_nested:
+        refuse_nested_location(session.query, table.location)
 
 
 def refuse_following(session: Session, staged: Staged) -> None:

@@ -27,7 +27,7 @@ from deltasql.mirror.status import mark_published
 from deltasql.model.counts import many
 from deltasql.storage import absolute_location, join_location, open_storage
 from deltasql.store.dialect import Fault
-from deltasql.store.records import TableRow
+from deltasql.store.locations import tables_at
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.mirror.log_listing import LogListing
     from deltasql.storage import Storage
+    from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
 State = Literal["loaded", "continued", "up to date", "would load", "failed", "skipped"]
@@ -138,8 +139,8 @@ def _load(
     """Load what is missing; returns the table when it has no name yet."""
     listing = list_log(storage)
     found.first_version, found.last_version = listing.first_version, listing.last_version
-    rows = store.query("tables_with_location", location=storage.location)
-    table = TableRow.from_row(rows[0]) if rows else None
+    known = tables_at(store.query, storage.location)
+    table = known[0] if known else None
     if table is not None and not table.is_loading:
         found.name = join_table_name(table.namespace, table.name)
         if table.dropped_at_ms is not None:
@@ -230,6 +231,10 @@ def _give_name(store: Store, table: TableRow, folder: str, found: RebuiltTable) 
             cause = error.__cause__
             if cause is None or store.classify(cause) is not Fault.DUPLICATE:
                 raise
+            if any(each.dropped_at_ms is None for each in tables_at(store.query, table.location)):
+                found.state = "failed"
+                found.notes.append("another table has its files here")
+                return
             number += 1
             name = f"{wanted[1]}-{number}"
     found.name = join_table_name(namespace, name)

@@ -82,6 +82,7 @@ def _run(catalog: Catalog, table: str | None, totals: TotalsCache) -> Iterator[C
     yield from found
     # Of a table whose head is wrong, nothing that depends on it can be told.
     broken = {each.table for each in found if each.status != OK}
+    yield from checks.locations(store, None if table is None else chosen[0].full_name)
     yield checks.orphans(store)
     yield from _mirror(catalog, {each.row.table_id for each in chosen})
     yield _intents(catalog)

@@ -42,6 +42,9 @@ SELECT t.table_id, t.namespace, t.name, h.version, h.next_file_id,
 FROM dl_tables t LEFT JOIN dl_table_heads h ON h.table_id = t.table_id
 WHERE t.dropped_at_ms IS NULL ORDER BY t.namespace, t.name;
 
+-- name: live_location_keys
+SELECT namespace, name, location, coalesce(location_key, '') FROM dl_tables WHERE dropped_at_ms IS NULL;
+
 -- name: orphan_rows
 SELECT 'dl_table_heads', count(*) FROM dl_table_heads o
 WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = o.table_id)
