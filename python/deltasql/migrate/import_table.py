@@ -17,7 +17,6 @@ from deltasql.exceptions import (
     LogParseError,
     TxnLogError,
     TxnLogMirrorError,
-    TxnLogProtocolError,
     TxnLogStorageError,
     VersionGapError,
     VersionTakenError,
@@ -46,6 +45,7 @@ from deltasql.migrate.load_log import LogLoader
 from deltasql.migrate.load_table import (
     Loaded,
     begin_loading,
+    can_resume,
     discard,
     finish_loading,
     follows,
@@ -288,10 +288,10 @@ def _take_over(
         describe_table(run, table)
         check_data(run, table)
         verify_loaded(run, table, listing, last)
-    except (TxnLogProtocolError, FileNotFoundError):
-        # What is wrong with a log is wrong tomorrow, too: nothing is left to go on with.
-        discard(run.store, table, run.token)
-        run.loaded = Loaded()
+    except Exception as error:
+        if not can_resume(error):
+            discard(run.store, table, run.token)
+            run.loaded = Loaded()
         raise
     run.count(run.loaded)
     _give_name(run, table, namespace, name, last, replaced)

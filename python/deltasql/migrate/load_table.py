@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deltasql.exceptions import TxnLogStoreError, VersionTakenError
+from deltasql.exceptions import (
+    StoreBusyError,
+    StoreUnavailableError,
+    TxnLogStorageError,
+    TxnLogStoreError,
+    VersionTakenError,
+)
 from deltasql.migrate.load_log import has_commit
 from deltasql.migrate.log_source import LocalLog
 from deltasql.mirror.content import same_content
@@ -255,6 +261,17 @@ def take_over(store: Store, table: TableRow, token: str) -> None:
     with store.change() as (session, _):
         if not load.claim(session, table.table_id, token):
             raise _gone(table)
+
+
+def can_resume(error: Exception) -> bool:
+    """Tell whether a load that failed may go on later: a database or a store was out of reach.
+
+    Anything else is wrong with the log, and will be wrong tomorrow: nothing of it is kept.
+    """
+    if isinstance(error, TxnLogStorageError):
+        return error.operation != "data_name"  # that is a path that leads out of its table
+    unreachable = (StoreUnavailableError, StoreBusyError, VersionTakenError, OSError)
+    return isinstance(error, unreachable) and not isinstance(error, FileNotFoundError)
 
 
 def discard(store: Store, table: TableRow, token: str) -> None:

@@ -6,6 +6,7 @@ so a run that was cut short is simply repeated.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,8 @@ from deltasql.migrate.load_log import LogLoader
 from deltasql.migrate.load_table import (
     Loaded,
     begin_loading,
+    can_resume,
+    discard,
     finish_loading,
     follows,
     load_commits,
@@ -156,14 +159,34 @@ def _load(
         found.state = "would load"
         return None
     if table is None:
-        state = stream_state(storage, listing.first_version, listing=listing)
-        name = told_name(state.metadata, storage.location)
-        table = begin_loading(store, storage, state.metadata, name, listing.last_version)
-    loader = LogLoader(store, table)
-    found.state = "loaded" if loader.next_version is None else "continued"
-    _append(loader, storage, listing, found, tell)
+        table = _loaded_anew(store, storage, listing, found, tell)
+    else:
+        loader = LogLoader(store, table)
+        found.state = "loaded" if loader.next_version is None else "continued"
+        _append(loader, storage, listing, found, tell)
     mark_published(store, table, listing.last_version)
     return table if found.name is None else None
+
+
+def _loaded_anew(
+    store: Store,
+    storage: Storage,
+    listing: LogListing,
+    found: RebuiltTable,
+    tell: Callable[[RebuiltTable], None],
+) -> TableRow:
+    """Load a log from its beginning; one that is refused leaves nothing behind."""
+    state = stream_state(storage, listing.first_version, listing=listing)
+    name, token = told_name(state.metadata, storage.location), str(uuid.uuid4())
+    table = begin_loading(store, storage, state.metadata, name, listing.last_version, token=token)
+    found.state = "loaded"
+    try:
+        _append(LogLoader(store, table, token=token), storage, listing, found, tell)
+    except Exception as error:
+        if not can_resume(error):
+            discard(store, table, token)
+        raise
+    return table
 
 
 def _can_continue(
