@@ -289,6 +289,16 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
 
         return vacuum(self, self.resolve(name, fresh=True), commit, **options)
 
+    def vacuum_uncommitted(self, *, dry_run: bool = True) -> list[str]:
+        """Delete files of transactions that never committed and whose table does not exist.
+
+        A process that was killed while it created a table leaves them. Files that were announced
+        within the last hour stay. Returns their paths; by default nothing is deleted yet.
+        """
+        from deltasql.api.uncommitted import vacuum_uncommitted  # late: few processes need it
+
+        return vacuum_uncommitted(self, dry_run=dry_run)
+
     def health(self) -> Health:
         """Ask the database for an answer and return what was found."""
         rows = self.store.query("applied_migrations")

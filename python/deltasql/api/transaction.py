@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import uuid
+import warnings
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
@@ -53,6 +55,8 @@ class MultiTableTransaction(Verbs):
     """All or nothing over many tables; commits when the `with` block ends without an error.
 
     Nothing is locked before the commit, and nothing is visible to others until it is ratified.
+    Without `with`, call `commit` or `rollback`: a transaction that is forgotten changes nothing,
+    and says so by a ResourceWarning and in the log.
     `one_table` spares a transaction that is known to stay with one table to look at the others.
 
     >>> import tempfile, deltasql, pyarrow as pa
@@ -102,6 +106,27 @@ class MultiTableTransaction(Verbs):
             self.commit()
         elif self._state == "open":
             self.rollback()
+
+    def __del__(self) -> None:
+        """Warn of changes that nobody committed or rolled back; they are lost."""
+        if getattr(self, "_state", "") != "open" or not self.tables:
+            return
+        tables = ", ".join(self.tables)
+        with suppress(Exception):  # at the end of the process not everything is there any more
+            telemetry.log(
+                _log,
+                logging.WARNING,
+                "transaction not committed",
+                txn_id=self.txn_id,
+                tables=tables,
+            )
+        warnings.warn(
+            f"the transaction {self.txn_id} was neither committed nor rolled back: its changes to "
+            f"{tables} are lost. Use `with deltasql.begin(…) as tx:`, or call tx.commit().",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )
 
     def stage_table(
         self,

@@ -222,8 +222,7 @@ def set_properties(
     """
     if not properties and description is None:
         raise click.UsageError("give properties as KEY=VALUE, or --description.")
-    with context.open_table(table) as (catalog, name):
-        transaction = catalog.begin()
+    with context.open_table(table) as (catalog, name), catalog.begin() as transaction:
         if properties:
             transaction.set_table_properties(name, _pairs(properties))
         if description is not None:
@@ -232,8 +231,7 @@ def set_properties(
             transaction.rollback()
             talk(f"would change {name}")
             return
-        versions = transaction.commit()
-    talk(f"{name} is at version {versions[name]}")
+    talk(f"{name} is at version {transaction.versions[name]}")
 
 
 def _schema_text(given: str) -> str:

@@ -178,7 +178,7 @@ class Committer:
             attempt.send()
             # After names and heads are ours: no earlier attempt can have adopted them.
             if attempt.intents and store.adopt_intents(session, txn_id) < attempt.intents:
-                refuse_taken(session, staged, heads, txn_id)
+                refuse_taken(session, staged, heads, txn_id, self._config.storage)
             store.append_commits(session, commits, careful=attempt.careful)
         reached("ratified")
         for commit in commits:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _MILLISECOND = timedelta(milliseconds=1)
 # A transaction may still be writing what it announced, whatever retention was asked for.
-_INTENT_GRACE = timedelta(hours=1)
+INTENT_GRACE_MS = 3_600_000
 # Commits in quick succession are ahead of the clock by less than this.
 _AHEAD = timedelta(minutes=1)
 
@@ -142,7 +142,7 @@ def plan_vacuum(
         databases=databases,
     )
     for txn_id, path, name, at_ms in announced:
-        if at_ms <= min(plan.before_ms, now - _INTENT_GRACE // _MILLISECOND):
+        if at_ms <= min(plan.before_ms, now - INTENT_GRACE_MS):
             # An engine may announce a folder of its own and all that comes into it.
             inside = storage.list(name) if name.endswith("/") else ()
             found = {each.name: each.size for each in inside} or {name.rstrip("/"): 0}

@@ -6,9 +6,10 @@ from, and catalogs of earlier releases may have two tables in one folder.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
 
     from deltasql.model.progress import Meter
     from deltasql.operations.strays import FindStrays
+    from deltasql.snapshot.cache import FileCache
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
     from deltasql.store.dialect import Row
     from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
 
 MARK, RETAINED, KEPT = "vacuumedBefore", "vacuumRetained", "vacuumKept"
 SPARED = "vacuumSpared"
@@ -217,7 +220,7 @@ def needed_elsewhere(snapshot: Snapshot, names: Set[str], before_ms: int) -> set
     store, table = snapshot.store, snapshot.table
     key = location_key(table.location)
     outside = store.query("files_outside", table_id=table.table_id, before_ms=before_ms)
-    folder_key = cache(location_key)  # follows links: once for each folder
+    folder_key = functools.cache(location_key)  # follows links: once for each folder
     paths = (path for row in outside for path in (row[0], _vector_path(row[1])))
     keys = (_file_key(path, folder_key) for path in paths if path)
     found = {each[len(key) :] for each in keys if each.startswith(key)}
@@ -225,14 +228,14 @@ def needed_elsewhere(snapshot: Snapshot, names: Set[str], before_ms: int) -> set
     for other in (*here, *tables_around(store.query, table.location)):
         if other.table_id != table.table_id and other.dropped_at_ms is None:
             prefix = key.removeprefix(location_key(other.location))
-            its = _needed_names(snapshot, other, before_ms)
+            its = needed_names(store, snapshot.cache, other, before_ms)
             found.update(name[len(prefix) :] for name in its if name.startswith(prefix))
     return found & names
 
 
-def _needed_names(snapshot: Snapshot, other: TableRow, before_ms: int) -> Iterator[str]:
+def needed_names(store: Store, cache: FileCache, other: TableRow, before_ms: int) -> Iterator[str]:
     """Yield the names of what another table needs or has announced."""
-    its = open_snapshot(snapshot.store, other, snapshot.cache)
+    its = open_snapshot(store, other, cache)
     retention = TableProperties(its.metadata.configuration).deleted_file_retention
     its_before_ms = min(before_ms, now_ms() - retention // _MILLISECOND)
     search = FileSearch(its, its_before_ms)

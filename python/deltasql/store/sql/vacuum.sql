@@ -54,6 +54,16 @@ ORDER BY v.version DESC LIMIT 1;
 -- name: staged_files_of
 SELECT s.txn_id, s.path, s.staged_at_ms FROM dl_staged_files s WHERE s.table_id = $table_id ORDER BY s.staged_at_ms, s.path;
 
+-- name: staged_without_table
+SELECT s.txn_id, s.table_id, s.path FROM dl_staged_files s
+WHERE s.staged_at_ms < $before_ms
+  AND NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = s.table_id AND t.dropped_at_ms IS NULL)
+ORDER BY s.staged_at_ms, s.path;
+
+-- name: intents_taken
+-- A vacuum puts a UUID and a slash before the id of the transaction that it takes a file from.
+SELECT count(*) FROM dl_staged_files s WHERE substr(s.txn_id, 38) = $txn_id;
+
 -- name: vacuums_after
 SELECT v.version, v.operation, v.txn_id FROM dl_table_versions v
 WHERE v.table_id = $table_id AND v.version > $version AND v.operation = 'VACUUM START'
