@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +49,48 @@ def ids(catalog: Catalog, name: str = "t") -> list[int]:
     table = catalog.table(name)
     paths = [Path(table.location) / path for path in table.scan().paths()]
     return sorted(i for path in paths for i in pa.parquet.read_table(path)["id"].to_pylist())
+
+
+# Transactions that nobody ends
+
+
+def forget(catalog: Catalog) -> str:
+    forgotten = catalog.begin()
+    forgotten.create_table("orders", SCHEMA)
+    forgotten.write("stock", pa.table({"id": [1]}))
+    txn_id = forgotten.txn_id
+    del forgotten
+    gc.collect()
+    return txn_id
+
+
+def test_a_forgotten_transaction_warns_and_names_its_tables(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog.create_table("stock", SCHEMA)
+    with pytest.warns(ResourceWarning, match="neither committed nor rolled back.*orders, stock"):
+        txn_id = forget(catalog)
+    told = [each for each in caplog.records if "transaction not committed" in each.getMessage()]
+    assert len(told) == 1
+    assert txn_id in str(vars(told[0])) + told[0].getMessage()
+    assert [table.name for table in catalog.tables()] == ["stock"]
+
+
+def test_a_transaction_that_ended_or_changed_nothing_does_not_warn(catalog: Catalog) -> None:
+    catalog.create_table("t", SCHEMA)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        looked = catalog.begin()
+        looked.read("t")
+        rolled_back, committed, failed = catalog.begin(), catalog.begin(), catalog.begin()
+        for tx in (rolled_back, committed, failed):
+            tx.write("t", pa.table({"id": [1]}))
+        rolled_back.rollback()
+        committed.commit()
+        with pytest.raises(KeyError), failed:
+            raise KeyError
+        del looked, rolled_back, committed, failed, tx
+        gc.collect()
 
 
 # Rows

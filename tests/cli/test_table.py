@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import deltalake
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -247,3 +248,16 @@ def test_a_catalog_is_named_by_configuration_or_variable(
         result = CliRunner().invoke(main, [*words, "--format", "ndjson"], env=env)
         assert json.loads(result.stdout)["name"] == "sales"
     assert deltasql.connect("dev").exists("sales")
+
+
+def test_the_command_line_allows_nested_locations(cli: Cli, tmp_path: Path) -> None:
+    outer, inner = tmp_path / "outer", tmp_path / "outer" / "inner"
+    cli("table", "create", "outer", "id:bigint", "--location", str(outer))
+    refused = cli("table", "create", "inner", "id:bigint", "--location", str(inner), wanted=3)
+    assert "--allow-nested-location" in refused.output
+    words = ("--location", str(inner), "--allow-nested-location")
+    cli("table", "create", "inner", "id:bigint", *words)
+    deltalake.write_deltalake(outer / "third", pa.table({"id": [1]}))
+    refused = cli("import", str(outer / "third"), wanted=3)
+    assert "--allow-nested-location" in refused.output
+    cli("import", str(outer / "third"), "--allow-nested-location")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 import pytest
 
+import deltasql
 from deltasql.exceptions import (
     LogParseError,
     MissingDataFilesError,
+    TxnLogError,
     TxnLogProtocolError,
     TxnLogStorageError,
     TxnLogTableNotFoundError,
@@ -68,6 +71,75 @@ def refused(
     assert nothing_is_there(catalog)
     assert "\nHelp: " in str(failure.value)
     return failure.value
+
+
+def described(**fields: Any) -> dict[str, Any]:
+    """A metaData action of a table with the column `id`."""
+    column = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
+    body = {
+        "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": [column]}),
+        "partitionColumns": [],
+        "configuration": {},
+    }
+    return {"metaData": {**body, **fields}}
+
+
+def added(path: str) -> dict[str, Any]:
+    fields = {"partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
+    return {"add": {"path": path, **fields}}
+
+
+BAD_ACTIONS: dict[str, list[dict[str, Any]]] = {
+    "a schema that is no JSON": [described(schemaString="{")],
+    "a schema without fields": [described(schemaString='{"type":"struct"}')],
+    "an unknown partition column": [described(partitionColumns=["nope"])],
+    "a path that leads out of the table": [added("../x.parquet")],
+    "a way up inside of a path": [added("a/../../x.parquet")],
+    "one file twice": [added("a.parquet"), added("a.parquet")],
+}
+
+
+@pytest.mark.parametrize("way", ["import", "import by force", "rebuild"])
+@pytest.mark.parametrize("first", [True, False], ids=["in the first commit", "later"])
+def test_a_refused_log_leaves_nothing_behind(
+    tmp_path: Path, catalog: Catalog, way: str, first: bool
+) -> None:
+    protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+    for number, (what, actions) in enumerate(BAD_ACTIONS.items()):
+        lake = tmp_path / str(number)
+        good, bad = [protocol, described()], actions
+        if first:
+            good = [protocol, *([] if "metaData" in actions[0] else [described()]), *actions]
+            bad = [{"commitInfo": {"timestamp": 1}}]
+        for version, told in enumerate((good, bad)):
+            path = commit_path(lake / "t", version)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"{json.dumps(each)}\n" for each in told))
+        if way != "rebuild":
+            with pytest.raises(TxnLogError):
+                catalog.import_table(str(lake / "t"), force=way == "import by force")
+        elif "schema" in what or "column" in what:  # data files are not looked at there
+            (found,) = deltasql.rebuild(catalog, str(lake)).tables
+            assert found.state == "failed", what
+        else:
+            continue
+        assert nothing_is_there(catalog), what
+
+
+def test_a_store_out_of_reach_leaves_what_the_next_import_goes_on_with(
+    source: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object, **__: object) -> None:
+        raise TxnLogStorageError("the store does not answer", operation="list")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("deltasql.migrate.import_table.check_data", unreachable)
+        with pytest.raises(TxnLogStorageError, match="does not answer"):
+            catalog.import_table(str(source))
+    report = catalog.import_table(str(source))
+    assert any("where a run was cut short" in note for note in report.notes)
 
 
 def test_a_gap_between_versions_names_them(source: Path, catalog: Catalog) -> None:

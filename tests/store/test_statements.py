@@ -54,6 +54,7 @@ TEXTS = {
     "deletion_vector",
     "description",
     "domain",
+    "end_key",
     "engine_info",
     "extra",
     "format",
@@ -62,8 +63,10 @@ TEXTS = {
     "key",
     "kind",
     "last_error",
+    "live_location_key",
     "live_name",
     "location",
+    "location_key",
     "name",
     "namespace",
     "operation",
@@ -125,7 +128,7 @@ def dummy(parameter: str, number: int = 1) -> Any:
         return f"{number}s"
     if parameter == "keys":
         return [b"\x01", b"\x02"]
-    if parameter == "paths":
+    if parameter in ("paths", "location_keys"):
         return ["a", "b"]
     if parameter == "pairs":
         return [[1, 2]]

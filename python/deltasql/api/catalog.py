@@ -34,6 +34,7 @@ from deltasql.snapshot.snapshot import snapshots_as_of
 from deltasql.storage import absolute_location, join_location
 from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault, Session
+from deltasql.store.locations import refuse_nested_location, refuse_shared_location, tables_at
 from deltasql.store.migrations import latest_version
 from deltasql.store.records import TableRow
 from deltasql.store.store import open_store
@@ -144,11 +145,13 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         description: str | None = None,
         cluster_by: Sequence[str] = (),
         if_exists: str = "error",
+        allow_nested_location: bool = False,
     ) -> CatalogTable:
         """Create an empty table at version 0.
 
         `schema` is a pyarrow, deltalake or Spark schema. OPTIMIZE keeps rows together that are near
         in the columns of `cluster_by`. `if_exists="ignore"` returns the table that is there.
+        `allow_nested_location` accepts a location inside another table's folder, or around one.
         """
         if if_exists not in ("error", "ignore"):
             raise ValueError(f"if_exists is 'error' or 'ignore', got {if_exists!r}")
@@ -162,6 +165,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
                     properties=properties,
                     description=description,
                     cluster_by=cluster_by,
+                    allow_nested_location=allow_nested_location,
                 )
         except TableExistsError:
             if if_exists == "error":
@@ -202,6 +206,8 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
                 help="catalog.dropped(), or `deltasql table list --dropped`, lists them.",
             )
         refuse_return(self.store, table, self.config.storage)
+        if not self.config.table.allow_nested_location:
+            refuse_nested_location(self.store.query, table.location)
         with self.store.change([table.table_id]) as (session, _):
             params = {
                 "namespace": namespace,
@@ -285,6 +291,16 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
 
         return vacuum(self, self.resolve(name, fresh=True), commit, **options)
 
+    def vacuum_uncommitted(self, *, dry_run: bool = True) -> list[str]:
+        """Delete files of transactions that never committed and whose table does not exist.
+
+        A process that was killed while it created a table leaves them. Files that were announced
+        within the last hour stay. Returns their paths; by default nothing is deleted yet.
+        """
+        from deltasql.api.uncommitted import vacuum_uncommitted  # late: few processes need it
+
+        return vacuum_uncommitted(self, dry_run=dry_run)
+
     def health(self) -> Health:
         """Ask the database for an answer and return what was found."""
         rows = self.store.query("applied_migrations")
@@ -330,23 +346,30 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         return found
 
     def stage_create(
-        self, name: str, schema: object, location: str | None, **options: Any
+        self,
+        name: str,
+        schema: object,
+        location: str | None,
+        *,
+        allow_nested_location: bool = False,
+        **options: Any,
     ) -> Staged:
         """Stage a new table at its location."""
         namespace, short = split_table_name(name)
         place = absolute_location(location or self._default_location(namespace, short))
-        self._refuse_taken(place)
+        allow_nested = allow_nested_location or self.config.table.allow_nested_location
+        refuse_shared_location(self.store.query, place, allow_nested=allow_nested)
         if self.config.mirror.mode != "off":
             refuse_log_of_others(place, self.config)
-        return stage_create(namespace, short, schema, location=place, config=self.config, **options)
-
-    def _refuse_taken(self, location: str) -> None:
-        for row in self.store.query("tables_at", location=location):
-            raise TableExistsError(
-                f"table {join_table_name(row[0], row[1])} has its files at {location} already",
-                table=join_table_name(row[0], row[1]),
-                help="Give each table a location of its own; a dropped one keeps its files there.",
-            )
+        return stage_create(
+            namespace,
+            short,
+            schema,
+            location=place,
+            config=self.config,
+            allow_nested_location=allow_nested,
+            **options,
+        )
 
     def _default_location(self, namespace: str, name: str) -> str:
         root = self.config.table.data_root
@@ -361,9 +384,8 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
             root = str(database.with_name(f"{database.stem}_data"))
         base = join_location(root, namespace, name)
         # A dropped table may still own the plain folder: its files must not be mixed with ours.
-        taken = {row[0] for row in self.store.query("locations_like", prefix=base)}
         place, number = base, 1
-        while place in taken:
+        while tables_at(self.store.query, place):
             number += 1
             place = f"{base}-{number}"
         return place

@@ -39,6 +39,7 @@ class ImportVerbs:
         batch_size: int | None = None,
         verify: bool = True,
         engine: object = None,
+        allow_nested_location: bool = False,
         storage_options: Mapping[str, str] | None = None,
         on_progress: Callable[[ImportProgress], None] | None = None,
     ) -> ImportReport:
@@ -47,7 +48,8 @@ class ImportVerbs:
         A table that was taken over before is brought up to its log. `since` begins a new table
         at that version; `up_to_version` ends it; `batch_size` is how many actions go into one SQL
         transaction; `force` drops what stands in the way and goes on without data files that are
-        missing; `dry_run` only reports. See docs/guides/migrating.md.
+        missing; `dry_run` only reports; `allow_nested_location` accepts a table inside another
+        table's folder, or around one. See docs/guides/migrating.md.
         """
         # late: few processes import a table
         from deltasql.migrate.import_run import ImportOptions
@@ -62,6 +64,7 @@ class ImportVerbs:
             batch_size=_whole("batch_size", batch_size, 1),
             verify=verify,
             engine=engine,
+            allow_nested_location=self._allows_nested(allow_nested_location),
         )
         settings = settings_for(self.config.storage, source, storage_options)
         report = import_table(self.store, source, options, settings=settings, tell=on_progress)
@@ -79,6 +82,7 @@ class ImportVerbs:
         batch_size: int | None = None,
         verify: bool = True,
         engine: object = None,
+        allow_nested_location: bool = False,
         storage_options: Mapping[str, str] | None = None,
         on_progress: Callable[[ImportProgress], None] | None = None,
         on_table: Callable[[ImportReport], None] | None = None,
@@ -98,6 +102,7 @@ class ImportVerbs:
             batch_size=_whole("batch_size", batch_size, 1),
             verify=verify,
             engine=engine,
+            allow_nested_location=self._allows_nested(allow_nested_location),
         )
         settings = settings_for(self.config.storage, root, storage_options)
         summary = import_tables(
@@ -106,6 +111,9 @@ class ImportVerbs:
         if any(each.state in ("imported", "replaced") for each in summary.tables):
             self.mirror.names_changed()
         return summary
+
+    def _allows_nested(self, wanted: bool) -> bool:
+        return wanted or self.config.table.allow_nested_location
 
 
 def _named(name: str | None, namespace: str | None) -> dict[str, Any]:

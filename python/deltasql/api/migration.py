@@ -63,6 +63,7 @@ class MigrationVerbs:
             name=short,
             namespace=space,
             batch_size=batch_size,
+            allow_nested_location=self.config.table.allow_nested_location,
             settings=self.config.storage,
             tell=on_progress,
         )

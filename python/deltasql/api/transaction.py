@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import uuid
+import warnings
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
@@ -33,6 +35,7 @@ from deltasql.phases import reached
 from deltasql.snapshot.moment import Moment
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.storage import open_storage
+from deltasql.storage.deletion import Deletable, delete_data
 from deltasql.uri import join_table_name, split_table_name
 
 if TYPE_CHECKING:
@@ -53,6 +56,8 @@ class MultiTableTransaction(Verbs):
     """All or nothing over many tables; commits when the `with` block ends without an error.
 
     Nothing is locked before the commit, and nothing is visible to others until it is ratified.
+    Without `with`, call `commit` or `rollback`: a transaction that is forgotten changes nothing,
+    and says so by a ResourceWarning and in the log.
     `one_table` spares a transaction that is known to stay with one table to look at the others.
 
     >>> import tempfile, deltasql, pyarrow as pa
@@ -102,6 +107,27 @@ class MultiTableTransaction(Verbs):
             self.commit()
         elif self._state == "open":
             self.rollback()
+
+    def __del__(self) -> None:
+        """Warn of changes that nobody committed or rolled back; they are lost."""
+        if getattr(self, "_state", "") != "open" or not self.tables:
+            return
+        tables = ", ".join(self.tables)
+        with suppress(Exception):  # at the end of the process not everything is there any more
+            telemetry.log(
+                _log,
+                logging.WARNING,
+                "transaction not committed",
+                txn_id=self.txn_id,
+                tables=tables,
+            )
+        warnings.warn(
+            f"the transaction {self.txn_id} was neither committed nor rolled back: its changes to "
+            f"{tables} are lost. Use `with deltasql.begin(…) as tx:`, or call tx.commit().",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )
 
     def stage_table(
         self,
@@ -156,11 +182,13 @@ class MultiTableTransaction(Verbs):
         description: str | None = None,
         title: str | None = None,
         cluster_by: Sequence[str] = (),
+        allow_nested_location: bool = False,
     ) -> None:
         """Stage a new table: it comes into being with the rest of the commit.
 
         `title` is the name in its metadata, which is the table's own when it is left out. OPTIMIZE
-        keeps rows together that are near in the columns of `cluster_by`.
+        keeps rows together that are near in the columns of `cluster_by`. `allow_nested_location`
+        accepts a location inside another table's folder, or around one.
         """
         self._check_open()
         key = split_table_name(name)
@@ -174,6 +202,7 @@ class MultiTableTransaction(Verbs):
             properties=properties,
             description=description,
             title=title,
+            allow_nested_location=allow_nested_location,
         )
         self._names[key] = name
         if cluster_by:
@@ -398,12 +427,15 @@ class MultiTableTransaction(Verbs):
         What cannot be deleted now is still known from its intent.
         """
         try:
-            for location, name in self._written:
+            for location in dict.fromkeys(location for location, _ in self._written):
                 storage = self._storage(location)
-                if name.endswith("/"):  # all that an engine put into a folder of its own
-                    storage.delete_many([info.name for info in storage.list(name)])
-                else:
-                    storage.delete(name)
+                names = [name for place, name in self._written if place == location]
+                folders = [name for name in names if name.endswith("/")]
+                # All that an engine put into a folder of its own.
+                inside = [info.name for folder in folders for info in storage.list(folder)]
+                files = [*(name for name in names if not name.endswith("/")), *inside]
+                own = Deletable(storage, partition_columns=None, engine_folders=folders)
+                delete_data(storage, files, own)
             if self._written:
                 self.catalog.store.clear_intents(self.txn_id)
         except (OSError, TxnLogError) as error:

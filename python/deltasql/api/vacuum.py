@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogEngineError, TxnLogError
 from deltasql.migrate.foreign import refuse_foreign
-from deltasql.mirror.targets import all_targets
+from deltasql.mirror.targets import DELTA, DUCKDB
 from deltasql.model.progress import Meter
 from deltasql.operations.info import tell
 from deltasql.operations.spark_listing import SparkListing
@@ -16,8 +16,11 @@ from deltasql.operations.strays import find_strays
 from deltasql.operations.vacuum import plan_vacuum, spare_needed
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
+from deltasql.storage.deletion import delete_data
+from deltasql.storage.location import location_key
 from deltasql.store.dialect import chunks
 from deltasql.store.intents import forget_intents, take_intents
+from deltasql.store.locations import keys_inside
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from deltasql.api.transaction import MultiTableTransaction
     from deltasql.model.progress import OnProgress
     from deltasql.operations.strays import FindStrays
+    from deltasql.operations.vacuum import VacuumPlan
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
 
@@ -68,8 +72,8 @@ def vacuum(
         enforce_retention_duration=enforce_retention_duration,
         full=full,
         keep_versions=keep_versions or (),
-        foreign=_foreign(catalog, table) if full else (),
-        database=None if catalog.uri.backend == "postgres" else catalog.uri.database,
+        others=other_tables(catalog, table),
+        databases=databases(catalog),
         find=_finder(catalog, engine, session),
         meter=meter,
     )
@@ -79,11 +83,11 @@ def vacuum(
     taken = take_intents(catalog.store, table.table_id, plan.intents)
     plan.keep(plan.intents.keys() - taken.keys())
     # Whoever restores a file after this commit finds it in the history, and fails.
-    spare_needed(plan, snapshot, storage)
+    spare_needed(plan, snapshot)
     try:
         # A writer by path may have come meanwhile, and brought a removed file back.
         refuse_foreign(catalog.store, table, storage)
-        _delete(storage, plan.files, meter)
+        _delete(storage, plan, meter)
     except (OSError, TxnLogError):
         commit(partial(_tell, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))
         raise
@@ -104,10 +108,11 @@ def _finder(catalog: Catalog, engine: str | None, session: Any) -> FindStrays:
     )
 
 
-def _delete(storage: Storage, names: Sequence[str], meter: Meter) -> None:
-    meter.begin("deleting", "files", len(names))
-    for some in chunks(names, _AT_ONCE):
-        storage.delete_many(some)
+def _delete(storage: Storage, plan: VacuumPlan, meter: Meter) -> None:
+    assert plan.deletable is not None
+    meter.begin("deleting", "files", len(plan.sizes))
+    for some in chunks(plan.files, _AT_ONCE):
+        delete_data(storage, some, plan.deletable)
         meter.step(len(some))
 
 
@@ -128,9 +133,16 @@ def _tell(
     tell(tx.target(name), operation, parameters, metrics, extra=extra)
 
 
-def _foreign(catalog: Catalog, table: TableRow) -> list[str]:
-    """List what may lie below a table's folder and is not its own."""
-    rows = catalog.store.query("locations_like", prefix=f"{table.location}/")
-    found = [row[0] for row in rows]
-    found += [each.location for each in all_targets(catalog.store) if not each.is_own]
-    return found
+def other_tables(catalog: Catalog, table: TableRow) -> list[str]:
+    """Return the location keys of what lies below a table's folder and is not its own."""
+    targets = catalog.store.query("target_locations")
+    replicas = [location_key(location) for kind, location in targets if kind == DELTA]
+    return keys_inside(catalog.store.query, table.location) + replicas
+
+
+def databases(catalog: Catalog) -> list[str]:
+    """Return the files that hold this catalog and the views of its tables."""
+    targets = catalog.store.query("target_locations")
+    views = [location for kind, location in targets if kind == DUCKDB]
+    uri = catalog.uri
+    return views if uri.backend == "postgres" or uri.is_memory else [uri.database, *views]

@@ -36,6 +36,11 @@ COLUMNS = (
     is_flag=True,
     help="Replace a table of that name; accept missing files, or a log whose catalog is lost.",
 )
+@click.option(
+    "--allow-nested-location",
+    is_flag=True,
+    help="Accept a table inside another table's folder, or around one.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask before something is replaced.")
 @click.pass_obj
 def import_table(
@@ -52,6 +57,7 @@ def import_table(
     engine: str | None,
     no_verify: bool,
     force: bool,
+    allow_nested_location: bool,
     yes: bool,
 ) -> None:
     """Load the log of the Delta table at SOURCE into the catalog at URI; data files stay.
@@ -84,6 +90,7 @@ def import_table(
             "batch_size": batch_size,
             "verify": not no_verify,
             "engine": engine,
+            "allow_nested_location": allow_nested_location,
             "on_progress": on_progress,
         }
         summary, report = None, None

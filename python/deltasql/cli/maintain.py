@@ -64,11 +64,16 @@ def optimize(
 
 
 @click.command()
-@click.argument("table")
+@click.argument("table", required=False)
 @click.option(
     "--retention-hours",
     type=click.FloatRange(0),
     help="Keep what versions of so many hours need; else as the table's properties say.",
+)
+@click.option(
+    "--uncommitted",
+    is_flag=True,
+    help="Delete files of killed processes whose table was never created; no TABLE.",
 )
 @click.option("--full", is_flag=True, help="Find every file that no version names, by listing.")
 @click.option("--lite", is_flag=True, help="Only what the log names as removed; the default.")
@@ -79,8 +84,9 @@ def optimize(
 @click.pass_obj
 def vacuum(
     context: Context,
-    table: str,
+    table: str | None,
     retention_hours: float | None,
+    uncommitted: bool,
     full: bool,
     lite: bool,
     engine: str | None,
@@ -90,12 +96,18 @@ def vacuum(
 ) -> None:
     """Delete the files that no kept version of TABLE needs, and list them.
 
-    Versions that needed them can no longer be read.
+    Versions that needed them can no longer be read. Files that a transaction announced within the
+    last hour stay, whatever the retention.
 
     \b
     Example:
       deltasql vacuum sales --dry-run
     """
+    if uncommitted == (table is not None):
+        raise click.UsageError("give a TABLE, or --uncommitted without one.")
+    if table is None:
+        _vacuum_uncommitted(context, dry_run=dry_run, yes=yes)
+        return
     if full and lite:
         raise click.UsageError("--full and --lite are two ways to look: give one.")
     options: dict[str, Any] = {
@@ -112,6 +124,17 @@ def vacuum(
             make_sure(f"Delete {many(len(found), 'file')} of {name}?", yes=yes)
             with progress(of_phase, color=context.color) as on_progress:
                 found = catalog.vacuum(name, dry_run=False, on_progress=on_progress, **options)
+    context.output.rows([{"path": path} for path in found], ("path",))
+    talk(f"{many(len(found), 'file')} {'would be deleted' if dry_run else 'deleted'}")
+
+
+def _vacuum_uncommitted(context: Context, *, dry_run: bool, yes: bool) -> None:
+    with context.open() as catalog:
+        found = catalog.vacuum_uncommitted()
+        if found and not dry_run:
+            make_sure(f"Delete {many(len(found), 'file')} without a table?", yes=yes)
+        if not dry_run:
+            found = catalog.vacuum_uncommitted(dry_run=False)
     context.output.rows([{"path": path} for path in found], ("path",))
     talk(f"{many(len(found), 'file')} {'would be deleted' if dry_run else 'deleted'}")
 
@@ -190,9 +213,8 @@ def _commit(
     yes: bool,
 ) -> None:
     """Stage a change, ask, and commit it; print what it comes to."""
-    with context.open_table(table) as (catalog, name):
-        transaction = catalog.begin()
-        metrics: dict[str, Any]
+    metrics: dict[str, Any]
+    with context.open_table(table) as (catalog, name), catalog.begin() as transaction:
         with busy(f"looking at {name}", color=context.color):
             metrics = stage(transaction, name)
         if dry_run:

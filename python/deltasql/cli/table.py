@@ -77,6 +77,11 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
 @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
 @click.option("--description", help="What the table holds.")
 @click.option("--if-not-exists", is_flag=True, help="Leave a table of that name as it is.")
+@click.option(
+    "--allow-nested-location",
+    is_flag=True,
+    help="Accept a location inside another table's folder, or around one.",
+)
 @click.pass_obj
 def create(
     context: Context,
@@ -88,6 +93,7 @@ def create(
     properties: tuple[str, ...],
     description: str | None,
     if_not_exists: bool,
+    allow_nested_location: bool,
 ) -> None:
     """Create the empty table NAME with columns such as id:bigint or 'day:date not null'.
 
@@ -112,6 +118,7 @@ def create(
             properties=_pairs(properties),
             description=description,
             if_exists="ignore" if if_not_exists else "error",
+            allow_nested_location=allow_nested_location,
         )
         context.output.record({"name": made.full_name, "location": made.location})
 
@@ -215,8 +222,7 @@ def set_properties(
     """
     if not properties and description is None:
         raise click.UsageError("give properties as KEY=VALUE, or --description.")
-    with context.open_table(table) as (catalog, name):
-        transaction = catalog.begin()
+    with context.open_table(table) as (catalog, name), catalog.begin() as transaction:
         if properties:
             transaction.set_table_properties(name, _pairs(properties))
         if description is not None:
@@ -225,8 +231,7 @@ def set_properties(
             transaction.rollback()
             talk(f"would change {name}")
             return
-        versions = transaction.commit()
-    talk(f"{name} is at version {versions[name]}")
+    talk(f"{name} is at version {transaction.versions[name]}")
 
 
 def _schema_text(given: str) -> str:

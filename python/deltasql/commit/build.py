@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from deltasql.engine.addresses import is_absolute
 from deltasql.exceptions import (
     FilesTakenError,
     TableChangedError,
@@ -12,7 +13,10 @@ from deltasql.exceptions import (
     TxnLogTransactionError,
     VersionTakenError,
 )
+from deltasql.storage import open_storage
+from deltasql.storage.location import location_key
 from deltasql.store.append import live_name
+from deltasql.store.locations import refuse_nested_location, shared_location, tables_at
 from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 
     from deltasql.commit.staged import Staged
     from deltasql.commit.state import TableState
+    from deltasql.config import StorageSettings
     from deltasql.exceptions import CommitConflictError
     from deltasql.model.actions import Metadata
     from deltasql.store.dialect import Session
@@ -30,6 +35,7 @@ _MOST_NAMED = 100  # tables of one transaction, in the log of each
 
 def insert_table(session: Session, staged: Staged) -> TableRow:
     table = staged.table
+    _refuse_location(session, staged)
     rows = session.query(
         "insert_table",
         table_uuid=table.table_uuid,
@@ -39,8 +45,21 @@ def insert_table(session: Session, staged: Staged) -> TableRow:
         location=table.location,
         created_at_ms=table.created_at_ms,
         properties="{}",
+        location_key=(key := location_key(table.location)),
+        live_location_key=key,
     )
     return replace(table, table_id=rows[0][0])
+
+
+def _refuse_location(session: Session, staged: Staged) -> None:
+    """Refuse a folder that got a table since this one was staged."""
+    table = staged.table
+    for other in tables_at(session.query, table.location):
+        # A table of the same name: the insert finds it, or the commit was made before.
+        if other.dropped_at_ms is not None or other.full_name != table.full_name:
+            raise shared_location(other, table.location)
+    if not staged.allows_nested:
+        refuse_nested_location(session.query, table.location)
 
 
 def refuse_following(session: Session, staged: Staged) -> None:
@@ -124,15 +143,22 @@ def version_taken(staged: Staged, head: Head) -> CommitConflictError:
 
 
 def refuse_taken(
-    session: Session, staged: Sequence[Staged], heads: dict[int, Head], txn_id: str
+    session: Session,
+    staged: Sequence[Staged],
+    heads: dict[int, Head],
+    txn_id: str,
+    settings: StorageSettings,
 ) -> None:
     """Refuse when a vacuum may have taken what this transaction announced.
 
     One tells of itself in the table's history before it takes anything. Without such a commit
-    the notes were lost, with a server that crashed or on their way, and the files are there.
+    the notes were lost, with a server that crashed or on their way, and the files are there. A new
+    table has no history: there, the files themselves are looked at.
     """
     for each in staged:
         if each.creates:
+            if _are_taken(session, each, txn_id, settings):
+                raise FilesTakenError(table=each.table.full_name, txn_id=txn_id)
             continue
         head, seen = heads[each.table.table_id], each.read_version
         after = -1 if seen is None else seen
@@ -147,3 +173,12 @@ def refuse_taken(
                 winning_operation=operation,
                 winning_txn_id=winner,
             )
+
+
+def _are_taken(session: Session, staged: Staged, txn_id: str, settings: StorageSettings) -> bool:
+    """Tell whether files of a new table are about to be deleted, or are gone."""
+    if session.query("intents_taken", txn_id=txn_id)[0][0]:
+        return True
+    storage = open_storage(staged.table.location, settings)
+    paths = (each.path for each in staged.adds if not is_absolute(each.path))
+    return not all(storage.exists(storage.data_name(path)) for path in paths)

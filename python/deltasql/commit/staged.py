@@ -55,6 +55,8 @@ class Staged:
 
     table: TableRow
     creates: bool = False
+    allows_nested: bool = False
+    """Whether a new table's folder may lie inside another table's, or hold one."""
     read_version: int | None = None
     follows_directly: bool = False
     """Whether any commit after the version that was read is in its way."""

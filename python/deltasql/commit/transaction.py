@@ -44,6 +44,7 @@ from deltasql.model.clock import now_ms
 from deltasql.phases import reached
 from deltasql.store.append import BULK_ROWS, live_name
 from deltasql.store.dialect import Fault
+from deltasql.store.locations import shared_location, tables_at
 from deltasql.store.records import Commit, Head, OneFile
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class Committer:
             attempt.send()
             # After names and heads are ours: no earlier attempt can have adopted them.
             if attempt.intents and store.adopt_intents(session, txn_id) < attempt.intents:
-                refuse_taken(session, staged, heads, txn_id)
+                refuse_taken(session, staged, heads, txn_id, self._config.storage)
             store.append_commits(session, commits, careful=attempt.careful)
         reached("ratified")
         for commit in commits:
@@ -372,6 +373,9 @@ class Committer:
                     f"table {each.table.full_name} already exists",
                     table=each.table.full_name,
                 ) from error
+            if each.creates:
+                # Another table got its folder at the same time.
+                _refuse_location_taken(self._store, each, error)
         if attempt.careful and attempt.duplicates > 2:
             raise self._store.translate(error) from error
         # A path that is already live was added again: the careful way ends its first life.
@@ -405,6 +409,12 @@ class Committer:
 
 
 ENGINE_INFO = "deltasql"
+
+
+def _refuse_location_taken(store: Store, staged: Staged, error: BaseException) -> None:
+    for other in tables_at(store.query, staged.table.location):
+        if other.table_uuid != staged.table.table_uuid:
+            raise shared_location(other, staged.table.location) from error
 
 
 def _may_conflict(staged: Staged, read_version: int, head: Head) -> bool:

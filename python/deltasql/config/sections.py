@@ -271,6 +271,10 @@ class TableSettings(Section):
         min_length=1,
         description="Directory under which tables are placed; unset: beside the database.",
     )
+    allow_nested_location: bool = Field(
+        default=False,
+        description="Accept a new table whose folder lies inside another table's, or holds one.",
+    )
 
 
 class CacheSettings(Section):

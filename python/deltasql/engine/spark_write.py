@@ -30,6 +30,7 @@ from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.actions import AddFile
 from deltasql.model.schema import column_mapping_mode
 from deltasql.storage import open_storage, parse_location
+from deltasql.storage.deletion import Deletable, delete_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -96,7 +97,8 @@ def write_files(
     files = [_Written.of(info, folder, plan) for info in found]
     counted = _statistics(spark, [file.name for file in files], plan, shape, storage)
     empty = {name for name, each in counted.items() if not each.rows}
-    plan.storage.delete_many([*rest, *empty])
+    own = Deletable(plan.storage, partition_columns=None, engine_folders=[f"{folder}/"])
+    delete_data(plan.storage, [*rest, *empty], own)
     written = [file for file in files if file.name not in empty]
     if written:
         names = [file.name for file in written]

@@ -37,6 +37,8 @@ from deltasql.model.actions import CommitInfo
 from deltasql.model.counts import many
 from deltasql.model.json_text import load_json
 from deltasql.storage import open_storage, parse_location
+from deltasql.storage.location import location_key
+from deltasql.store.locations import refuse_nested_location, shared_location, tables_at
 from deltasql.store.records import Head, VersionRow
 
 if TYPE_CHECKING:
@@ -110,6 +112,9 @@ def export_table(
     chosen = settings or StorageSettings()
     target = open_storage(directory, chosen)
     _refuse_own(table, target)
+    for other in tables_at(store.query, target.location):
+        raise shared_location(other, target.location)
+    refuse_nested_location(store.query, target.location)
     wanted = _span(store, table, version, from_version, with_data=with_data)
     begun = _begun(target)
     if begun is None:
@@ -382,8 +387,7 @@ def _begun(target: Storage) -> Span | None:
 
 
 def _refuse_own(table: TableRow, target: Storage) -> None:
-    own, place = parse_location(table.location), parse_location(target.location)
-    if own.root == place.root and f"{place.path}/".startswith(f"{own.path}/"):
+    if location_key(target.location).startswith(location_key(table.location)):
         raise TxnLogStorageError(
             f"{target.location} belongs to {table.full_name} itself",
             location=target.location,

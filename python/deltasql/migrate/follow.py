@@ -20,7 +20,6 @@ from deltasql.exceptions import (
 from deltasql.migrate.import_report import ImportProgress
 from deltasql.migrate.import_run import ImportOptions
 from deltasql.migrate.import_table import import_table
-from deltasql.migrate.import_target import spellings
 from deltasql.migrate.load_log import LogLoader, has_commit
 from deltasql.migrate.load_table import Loaded, load_commits
 from deltasql.mirror.log_files import commit_file
@@ -28,6 +27,7 @@ from deltasql.mirror.log_listing import LOG_FOLDER, list_log, sort_files
 from deltasql.mirror.targets import OWN
 from deltasql.model.counts import many
 from deltasql.storage import absolute_location, open_storage
+from deltasql.store.locations import tables_at
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
 
@@ -94,6 +94,7 @@ def follow(
     name: str | None = None,
     namespace: str | None = None,
     batch_size: int | None = None,
+    allow_nested_location: bool = False,
     settings: StorageSettings,
     tell: Tell | None = None,
 ) -> FollowReport:
@@ -104,7 +105,11 @@ def follow(
         _refuse_other(known, storage, name, namespace)
         return refresh(store, known, batch_size=batch_size, settings=settings, tell=tell)
     options = ImportOptions(
-        name=name, namespace=namespace, batch_size=batch_size, properties=_FOLLOWING
+        name=name,
+        namespace=namespace,
+        batch_size=batch_size,
+        allow_nested_location=allow_nested_location,
+        properties=_FOLLOWING,
     )
     return _loaded(store, storage, options, settings, tell)
 
@@ -132,12 +137,8 @@ def refresh(
 
 def table_at(store: Store, location: str) -> TableRow | None:
     """Return the live table with its files at a location, in whatever spelling."""
-    for spelling in spellings(location):
-        for row in store.query("tables_with_location", location=spelling):
-            table = TableRow.from_row(row)
-            if table.dropped_at_ms is None:
-                return table
-    return None
+    found = tables_at(store.query, location)
+    return next((table for table in found if table.dropped_at_ms is None), None)
 
 
 def mark_in_place(session: Session, table_id: int, version: int) -> None:

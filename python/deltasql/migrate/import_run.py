@@ -48,6 +48,7 @@ class ImportOptions:
     batch_size: int | None = None
     verify: bool = True
     engine: object = None
+    allow_nested_location: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -17,7 +17,6 @@ from deltasql.exceptions import (
     LogParseError,
     TxnLogError,
     TxnLogMirrorError,
-    TxnLogProtocolError,
     TxnLogStorageError,
     VersionGapError,
     VersionTakenError,
@@ -33,8 +32,6 @@ from deltasql.migrate.import_target import (
     name_taken,
     refuse_other_name,
     refuse_unpublished,
-    spellings,
-    tables_here,
 )
 from deltasql.migrate.import_verify import (
     check_data,
@@ -48,6 +45,7 @@ from deltasql.migrate.load_log import LogLoader
 from deltasql.migrate.load_table import (
     Loaded,
     begin_loading,
+    can_resume,
     discard,
     finish_loading,
     follows,
@@ -59,7 +57,9 @@ from deltasql.migrate.other_authority import note_taken_over, refuse_other_autho
 from deltasql.mirror import status
 from deltasql.mirror.log_listing import find_log
 from deltasql.mirror.targets import OWN, named
+from deltasql.storage.location import is_same_location
 from deltasql.store.dialect import Fault
+from deltasql.store.locations import refuse_nested_location, tables_at
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
 
@@ -115,11 +115,13 @@ def _import(run: ImportRun) -> None:
     if listing is None:
         raise no_table(run.storage)
     last = last_version(listing, run.options.up_to_version)
-    known = tables_here(run)
+    known = tables_at(run.store.query, run.storage.location)
     live = next((each for each in known if each.dropped_at_ms is None), None)
     loading = next((each for each in known if each.is_loading), None)
     refuse_other_authority(run, listing, known)
     if live is None:
+        if not run.options.allow_nested_location:
+            refuse_nested_location(run.store.query, run.storage.location)
         refuse_unpublished(run, known)
         _import_new(run, listing, last, loading)
     else:
@@ -286,10 +288,10 @@ def _take_over(
         describe_table(run, table)
         check_data(run, table)
         verify_loaded(run, table, listing, last)
-    except (TxnLogProtocolError, FileNotFoundError):
-        # What is wrong with a log is wrong tomorrow, too: nothing is left to go on with.
-        discard(run.store, table, run.token)
-        run.loaded = Loaded()
+    except Exception as error:
+        if not can_resume(error):
+            discard(run.store, table, run.token)
+            run.loaded = Loaded()
         raise
     run.count(run.loaded)
     _give_name(run, table, namespace, name, last, replaced)
@@ -380,9 +382,12 @@ def _give_name(
             raise
         discard(run.store, table, run.token)
         holder = run.store.find_table(namespace, name, fresh=True)
-        if holder is not None and holder.location in spellings(run.storage.location):
+        if holder is not None and is_same_location(holder.location, run.storage.location):
             # Another process was faster with the same table: look at that one.
             raise VersionTakenError(table=join_table_name(namespace, name)) from error
+        for other in tables_at(run.store.query, run.storage.location):
+            if other.dropped_at_ms is None:
+                raise VersionTakenError(table=other.full_name) from error
         raise name_taken(join_table_name(namespace, name)) from error
 
 

@@ -10,9 +10,7 @@ from deltasql.migrate.names import told_name
 from deltasql.mirror import status
 from deltasql.mirror.targets import targets_of
 from deltasql.model.counts import many
-from deltasql.storage import parse_location
-from deltasql.storage.location import location_url
-from deltasql.store.records import TableRow
+from deltasql.storage.location import is_same_location, location_key
 from deltasql.uri import join_table_name, split_table_name
 
 if TYPE_CHECKING:
@@ -20,27 +18,7 @@ if TYPE_CHECKING:
 
     from deltasql.migrate.import_run import ImportRun
     from deltasql.model.actions import Metadata
-
-
-def tables_here(run: ImportRun) -> list[TableRow]:
-    """Return the tables with this location, in whatever spelling, a live one first."""
-    found = [
-        TableRow.from_row(row)
-        for spelling in spellings(run.storage.location)
-        for row in run.store.query("tables_with_location", location=spelling)
-    ]
-    return sorted(found, key=lambda each: (each.dropped_at_ms is not None, -each.table_id))
-
-
-def spellings(location: str) -> list[str]:
-    """Return the ways in which a catalog may have a location, as it is given first.
-
-    >>> spellings("/data/sales"), spellings("s3a://lake/sales")
-    (['/data/sales', 'file:///data/sales'], ['s3a://lake/sales', 's3://lake/sales'])
-    """
-    place, url = parse_location(location), location_url(location)
-    others = [place.path] if place.is_local else [url.replace("s3://", "s3a://", 1)]
-    return list(dict.fromkeys([location, url, *others]))
+    from deltasql.store.records import TableRow
 
 
 def name_for(run: ImportRun, metadata: Metadata, instead_of: TableRow | None) -> tuple[str, str]:
@@ -72,7 +50,7 @@ def lawful_name(namespace: str, told: str) -> str:
 def holder_of(run: ImportRun, namespace: str, name: str) -> TableRow | None:
     """Return the table that has a name and gives way; an error unless that is wanted."""
     found = run.store.find_table(namespace, name, fresh=True)
-    if found is not None and found.location in spellings(run.storage.location):
+    if found is not None and is_same_location(found.location, run.storage.location):
         # Nobody had this place a moment ago: another process was faster with the same table.
         raise VersionTakenError(table=join_table_name(namespace, name))
     if found is None:
@@ -95,8 +73,7 @@ def _is_below(location: str, root: str) -> bool:
     >>> _is_below("file:///data/a", "/data/"), _is_below("/data2/a", "/data")
     (True, False)
     """
-    folders = tuple(f"{each.rstrip('/')}/" for each in spellings(root))
-    return any(f"{each.rstrip('/')}/".startswith(folders) for each in spellings(location))
+    return location_key(location).startswith(location_key(root))
 
 
 def name_taken(name: str, location: str | None = None) -> TableExistsError:

@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deltasql.exceptions import TxnLogStoreError, VersionTakenError
-from deltasql.migrate.import_target import spellings
+from deltasql.exceptions import (
+    StoreBusyError,
+    StoreUnavailableError,
+    TxnLogStorageError,
+    TxnLogStoreError,
+    VersionTakenError,
+)
 from deltasql.migrate.load_log import has_commit
 from deltasql.migrate.log_source import LocalLog
 from deltasql.mirror.content import same_content
@@ -22,6 +27,7 @@ from deltasql.mirror.log_files import commit_bytes
 from deltasql.mirror.read_log import read_commits
 from deltasql.mirror.targets import ACTIVE, DELTA, OWN
 from deltasql.model.clock import now_ms
+from deltasql.storage.location import is_same_location, location_key
 from deltasql.store import load
 from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault
@@ -118,6 +124,7 @@ def begin_loading(
                 **row,
                 dropped_at_ms=dropped_at_ms,
                 properties=json.dumps(properties),
+                location_key=location_key(storage.location),
             )
             target = (found[0], OWN, DELTA, None, now_ms(), published_version, 0, ACTIVE)
             session.insert("insert_mirror_target", [(*target, 0, 0, None, None, 0)])
@@ -229,7 +236,7 @@ def finish_loading(
             raise _gone(table)
         if instead_of is not None:
             session.execute("drop_table", table_id=instead_of.table_id, dropped_at_ms=now_ms())
-            if instead_of.location in spellings(table.location):
+            if is_same_location(instead_of.location, table.location):
                 # What it did not publish must not get in the way of the log it gives way to.
                 key: dict[str, Any] = {"table_id": instead_of.table_id, "target": OWN}
                 known = heads[instead_of.table_id].version
@@ -254,6 +261,17 @@ def take_over(store: Store, table: TableRow, token: str) -> None:
     with store.change() as (session, _):
         if not load.claim(session, table.table_id, token):
             raise _gone(table)
+
+
+def can_resume(error: Exception) -> bool:
+    """Tell whether a load that failed may go on later: a database or a store was out of reach.
+
+    Anything else is wrong with the log, and will be wrong tomorrow: nothing of it is kept.
+    """
+    if isinstance(error, TxnLogStorageError):
+        return error.operation != "data_name"  # that is a path that leads out of its table
+    unreachable = (StoreUnavailableError, StoreBusyError, VersionTakenError, OSError)
+    return isinstance(error, unreachable) and not isinstance(error, FileNotFoundError)
 
 
 def discard(store: Store, table: TableRow, token: str) -> None:

@@ -16,10 +16,10 @@ from deltasql._core import parse_commit
 from deltasql.commit.transaction import ENGINE_INFO
 from deltasql.exceptions import OtherAuthorityError, TxnLogProtocolError
 from deltasql.migrate.authority import CUTOVER, ENABLED_SINCE, properties_of, set_properties
-from deltasql.migrate.import_target import tables_here
 from deltasql.mirror.read_log import stream_state
 from deltasql.model.json_text import load_json
 from deltasql.model.properties import TableProperties
+from deltasql.store.locations import tables_at
 from deltasql.store.records import TableRow, VersionRow
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def note_taken_over(run: ImportRun, listing: LogListing) -> None:
     """Leave word to the catalog that a log was taken from: its commits look like its own."""
     if not run.takes_over or run.options.dry_run:
         return
-    live = next((each for each in tables_here(run) if each.dropped_at_ms is None), None)
+    here = tables_at(run.store.query, run.storage.location)
+    live = next((each for each in here if each.dropped_at_ms is None), None)
     if live is None:
         return
     token = str(uuid.uuid4())

@@ -6,6 +6,7 @@ so a run that was cut short is simply repeated.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,8 @@ from deltasql.migrate.load_log import LogLoader
 from deltasql.migrate.load_table import (
     Loaded,
     begin_loading,
+    can_resume,
+    discard,
     finish_loading,
     follows,
     load_commits,
@@ -27,7 +30,7 @@ from deltasql.mirror.status import mark_published
 from deltasql.model.counts import many
 from deltasql.storage import absolute_location, join_location, open_storage
 from deltasql.store.dialect import Fault
-from deltasql.store.records import TableRow
+from deltasql.store.locations import tables_at
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.mirror.log_listing import LogListing
     from deltasql.storage import Storage
+    from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
 State = Literal["loaded", "continued", "up to date", "would load", "failed", "skipped"]
@@ -138,8 +142,8 @@ def _load(
     """Load what is missing; returns the table when it has no name yet."""
     listing = list_log(storage)
     found.first_version, found.last_version = listing.first_version, listing.last_version
-    rows = store.query("tables_with_location", location=storage.location)
-    table = TableRow.from_row(rows[0]) if rows else None
+    known = tables_at(store.query, storage.location)
+    table = known[0] if known else None
     if table is not None and not table.is_loading:
         found.name = join_table_name(table.namespace, table.name)
         if table.dropped_at_ms is not None:
@@ -155,15 +159,35 @@ def _load(
         found.state = "would load"
         return None
     if table is None:
-        state = stream_state(storage, listing.first_version, listing=listing)
-        name = told_name(state.metadata, storage.location)
-        table = begin_loading(store, storage, state.metadata, name, listing.last_version)
-    loader = LogLoader(store, table, times="commit")
-    found.state = "loaded" if loader.next_version is None else "continued"
-    _append(loader, storage, listing, found, tell)
+        table = _loaded_anew(store, storage, listing, found, tell)
+    else:
+        loader = LogLoader(store, table, times="commit")
+        found.state = "loaded" if loader.next_version is None else "continued"
+        _append(loader, storage, listing, found, tell)
     flush_log(storage)
     mark_published(store, table, listing.last_version)
     return table if found.name is None else None
+
+
+def _loaded_anew(
+    store: Store,
+    storage: Storage,
+    listing: LogListing,
+    found: RebuiltTable,
+    tell: Callable[[RebuiltTable], None],
+) -> TableRow:
+    """Load a log from its beginning; one that is refused leaves nothing behind."""
+    state = stream_state(storage, listing.first_version, listing=listing)
+    name, token = told_name(state.metadata, storage.location), str(uuid.uuid4())
+    table = begin_loading(store, storage, state.metadata, name, listing.last_version, token=token)
+    found.state = "loaded"
+    try:
+        _append(LogLoader(store, table, token=token, times="commit"), storage, listing, found, tell)
+    except Exception as error:
+        if not can_resume(error):
+            discard(store, table, token)
+        raise
+    return table
 
 
 def _can_continue(
@@ -231,6 +255,10 @@ def _give_name(store: Store, table: TableRow, folder: str, found: RebuiltTable) 
             cause = error.__cause__
             if cause is None or store.classify(cause) is not Fault.DUPLICATE:
                 raise
+            if any(each.dropped_at_ms is None for each in tables_at(store.query, table.location)):
+                found.state = "failed"
+                found.notes.append("another table has its files here")
+                return
             number += 1
             name = f"{wanted[1]}-{number}"
     found.name = join_table_name(namespace, name)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from deltasql.exceptions import TxnLogConfigError, TxnLogMirrorError
 from deltasql.model.clock import now_ms
 from deltasql.storage import absolute_location
+from deltasql.storage.location import location_key
 from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def add_target(store: Store, table: TableRow, name: str, location: str, kind: st
     names = {OWN, *(target.name for target in known)}
     # Views of many tables share a file; a log has its folder for itself.
     logs = [*known, *(each for each in all_targets(store) if kind == DELTA)]
-    if name in names or place in {target.location for target in logs}:
+    taken = {location_key(target.location) for target in logs}
+    if name in names or location_key(place) in taken:
         raise TxnLogMirrorError(
             f"{table.full_name} cannot get a target {name!r} at {place}: "
             f"{'the name' if name in names else 'the place'} is taken",

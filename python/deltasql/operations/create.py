@@ -47,6 +47,7 @@ def stage_create(
     properties: Mapping[str, str] | None = None,
     description: str | None = None,
     title: str | None = None,
+    allow_nested_location: bool = False,
 ) -> Staged:
     """Stage version 0 of a new table: nothing exists before the commit.
 
@@ -83,6 +84,7 @@ def stage_create(
     return Staged(
         table,
         creates=True,
+        allows_nested=allow_nested_location,
         metadata=metadata,
         protocol=protocol,
         info=CommitInfo(

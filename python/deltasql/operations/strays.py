@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
-from deltasql.storage import local_path, parse_location
+from deltasql.storage import local_path, open_storage, parse_location
+from deltasql.storage.deletion import LOG, Deletable, is_hidden
 
 if TYPE_CHECKING:
     from deltasql.model.progress import Meter
     from deltasql.storage import FileInfo, Storage
 
-_CHANGE_DATA = "_change_data"
-_LOG = "_delta_log"
-_LOG_INSIDE = f"/{_LOG}/"
+_LOG_INSIDE = f"/{LOG}/"
 _RANGES = 64
 
 
@@ -42,18 +40,21 @@ class StrayRule:
 
     def sift(self, files: Iterable[FileInfo], needed: Set[str], into: Strays) -> None:
         """Keep the old files that are not needed, and other tables."""
-        stays_inside, is_own = linked_nowhere(self.location), in_no_table(self.location)
+        # What lies in an object store is known when all of it was listed: see `Strays.tables`.
+        on_disk = None
+        if parse_location(self.location).is_local:
+            on_disk = Deletable(open_storage(self.location), partition_columns=None)
         for file in files:
             folder, log, _ = file.name.partition(_LOG_INSIDE)
             if log:
                 into.tables.add(f"{folder}/")
-            elif file.name.endswith(_LOG):
+            elif file.name.endswith(LOG):
                 into.tables.update(linked_log(self.location, file.name))
             if file.modified_ms > self.before_ms or file.name in needed:
                 continue
             if is_hidden(file.name, self.partition_columns):
                 continue
-            if stays_inside(file.name) and is_own(file.name):
+            if on_disk is None or on_disk.refusal(file.name) is None:
                 into.sizes[file.name] = file.size
 
 
@@ -95,37 +96,9 @@ def list_range(storage: Storage, wanted: Range) -> Iterable[FileInfo]:
     return takewhile(lambda file: file.name < end, files) if end else files
 
 
-def is_hidden(name: str, partition_columns: Sequence[str]) -> bool:
-    """Tell whether a name belongs to others: the log, and what starts with `_` or a dot.
-
-    >>> [is_hidden(n, ["_p"]) for n in ("_delta_log/0.json", "_change_data/c", "_p=1/f", "a/.b")]
-    [True, False, False, True]
-    """
-    for number, part in enumerate(name.split("/")):
-        of_partition = any(part.startswith(f"{column}=") for column in partition_columns)
-        if part.startswith(("_", ".")) and not (
-            of_partition or (number == 0 and part == _CHANGE_DATA)
-        ):
-            return True
-    return False
-
-
-def linked_nowhere(location: str) -> Callable[[str], bool]:
-    """Return a test whether a file is really below a location: a link may lead elsewhere."""
-    if not parse_location(location).is_local:
-        return lambda name: True
-    root = os.path.realpath(local_path(location))
-
-    @cache
-    def is_inside(folder: str) -> bool:
-        return os.path.realpath(f"{root}/{folder}") == f"{root}/{folder}".rstrip("/")
-
-    return lambda name: is_inside(os.path.dirname(name))
-
-
 def linked_log(location: str, name: str) -> list[str]:
     """Return the folders of a name that may be a link to a log: the table, and the log."""
-    if name.rpartition("/")[2] != _LOG or not parse_location(location).is_local:
+    if name.rpartition("/")[2] != LOG or not parse_location(location).is_local:
         return []
     root = os.path.realpath(local_path(location))
     found = [os.path.dirname(name)]
@@ -133,24 +106,3 @@ def linked_log(location: str, name: str) -> list[str]:
     if target.startswith(f"{root}/"):
         found.append(os.path.relpath(target, root))
     return [f"{each}/" for each in found if each]
-
-
-def in_no_table(location: str) -> Callable[[str], bool]:
-    """Return a test whether no folder between a file and a location has a log of its own.
-
-    A log may be a link, which a listing need not follow.
-    """
-    if not parse_location(location).is_local:
-        return lambda name: True
-    root = local_path(location)
-
-    @cache
-    def has_log(folder: str) -> bool:
-        return os.path.lexists(f"{root}/{folder}/{_LOG}")
-
-    @cache
-    def is_free(folder: str) -> bool:
-        parts = folder.split("/") if folder else []
-        return not any(has_log("/".join(parts[:end])) for end in range(1, len(parts) + 1))
-
-    return lambda name: is_free(os.path.dirname(name))

@@ -12,6 +12,7 @@ from deltasql.config import Config
 from deltasql.engine.spark_session import is_same_session
 from deltasql.exceptions import TxnLogConfigError, TxnLogTableNotFoundError, TxnLogUriError
 from deltasql.storage import absolute_location
+from deltasql.store.locations import tables_at
 from deltasql.uri import (
     DEFAULT_NAMESPACE,
     DeltaSqlUri,
@@ -130,31 +131,24 @@ def known_name(spark: SparkSession, catalog: Catalog, name: str) -> str:
 
 def table_at(catalog: Catalog, path: str) -> str | None:
     """Return the name of the live table that has its files at a location."""
-    for location in spellings(path):
-        for row in catalog.store.query("tables_at", location=location):
-            name = join_table_name(row[0], row[1])
-            if catalog.exists(name):
-                return name
+    for table in tables_at(catalog.store.query, plain_location(path)):
+        if table.dropped_at_ms is None:
+            return join_table_name(table.namespace, table.name)
     return None
 
 
-def spellings(path: str) -> list[str]:
-    """Return the forms in which a catalog may have a location, the plain one first.
+def plain_location(path: str) -> str:
+    """Return a location of Spark's as the catalog takes it.
 
-    >>> spellings("file:/lake/sales/")
-    ['/lake/sales', 'file:///lake/sales', 'file:/lake/sales']
+    >>> plain_location("file:/lake/sales/"), plain_location("s3a://lake/sales")
+    ('/lake/sales', 's3://lake/sales')
     """
     plain = path
     if path.startswith("file:"):
         plain = "/" + path.removeprefix("file:").lstrip("/")
     elif path.startswith("s3a://"):
         plain = "s3" + path.removeprefix("s3a")
-    found = [plain, path]
-    if "://" not in plain:
-        found.insert(1, f"file://{absolute_location(plain)}")
-    elif plain.startswith("s3://"):
-        found.append("s3a" + plain.removeprefix("s3"))
-    return list(dict.fromkeys(absolute_location(each) for each in found))
+    return absolute_location(plain)
 
 
 def path_in(text: str) -> str | None:
@@ -192,7 +186,7 @@ def place_of(spark: SparkSession, wanted: str) -> tuple[Catalog, str, str | None
     path = path_in(wanted)
     if path is None:
         return catalog, known_name(spark, catalog, table_name(wanted)), None
-    location = spellings(path)[0]
+    location = plain_location(path)
     folder = join_table_name(DEFAULT_NAMESPACE, location.rpartition("/")[2])
     return catalog, table_at(catalog, path) or folder, location
 

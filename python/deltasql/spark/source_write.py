@@ -39,6 +39,7 @@ from deltasql.operations.target import Target
 from deltasql.operations.write import arrow_of, stage_write
 from deltasql.spark.condition import in_datafusion_words
 from deltasql.storage import join_location, open_storage
+from deltasql.storage.deletion import Deletable, delete_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -290,8 +291,10 @@ class TableWriter(DataSourceArrowWriter):
     def _delete(self, kept: set[str]) -> None:
         """Delete what the folder holds beside the files that were committed."""
         storage = open_storage(self.plan.table.location, self.config.storage)
-        found = [info.name for info in storage.list(f"{self.plan.folder}/")]
-        storage.delete_many([name for name in found if name not in kept])
+        folder = f"{self.plan.folder}/"
+        found = [info.name for info in storage.list(folder)]
+        own = Deletable(storage, partition_columns=None, engine_folders=[folder])
+        delete_data(storage, [name for name in found if name not in kept], own)
 
 
 def _create(tx: MultiTableTransaction, wish: Wish, location: str | None) -> None:

@@ -5,6 +5,7 @@ Paths are taken as they are; URLs are percent-decoded, as deltalake does.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +16,10 @@ from deltasql.exceptions import TxnLogConfigError, TxnLogStorageError
 from deltasql.storage.base import is_inside
 
 # Azure and Google were never tried here: they share the code, not the tests.
-_SCHEMES = ("file", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss")
+_SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "az", "azure", "adl", "abfs", "abfss")
+# Schemes that name the same store.
+_ONE_SCHEME = {"s3a": "s3", "s3n": "s3"}
+_ONE_SCHEME_IN_KEY = {"azure": "az", "adl": "az", "abfs": "abfss"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _KEPT = "/=-_.~!$&'()*+,;@:"
 
@@ -94,6 +98,58 @@ def location_url(text: str) -> str:
     return f"file://{path}" if place.is_local else f"{place.root}/{path}".rstrip("/")
 
 
+def location_key(text: str) -> str:
+    """Return a folder in one spelling, so that two locations are the same if their keys are.
+
+    Symbolic links are followed. The key ends with a slash: the key of a folder inside another one
+    begins with the key of that one.
+
+    >>> location_key("s3n://Lake/a%20b/"), location_key("file:///no/where/../sales")
+    ('s3://lake/a b/', 'file:///no/sales/')
+    """
+    place = parse_location(text)
+    return _key(place, os.path.realpath(place.path) if place.is_local else place.path)
+
+
+def is_same_location(one: str, other: str) -> bool:
+    """Tell whether two locations are the same folder.
+
+    >>> is_same_location("s3a://lake/sales/", "s3://lake/sales")
+    True
+    """
+    return location_key(one) == location_key(other)
+
+
+def location_keys(text: str) -> list[str]:
+    """Return the keys under which a catalog may have a location, that of `location_key` first.
+
+    The other one is that of a folder that was moved and replaced by a link after its key was
+    stored.
+    """
+    place = parse_location(text)
+    as_named = _key(place, os.path.normpath(place.path) if place.is_local else place.path)
+    return list(dict.fromkeys([location_key(text), as_named]))
+
+
+def keys_above(key: str) -> list[str]:
+    """Return the keys of the folders that hold the folder of a key.
+
+    >>> keys_above("s3://lake/crm/sales/")
+    ['s3://lake/', 's3://lake/crm/']
+    """
+    root, mark, path = key.partition("://")
+    parts = path.rstrip("/").split("/")
+    return [f"{root}{mark}{'/'.join(parts[:end])}/" for end in range(1, len(parts))]
+
+
+def _key(place: Location, path: str) -> str:
+    if place.is_local:
+        return f"file://{path.rstrip('/')}/"
+    scheme, _, host = place.root.partition("://")
+    root = f"{_ONE_SCHEME_IN_KEY.get(scheme, scheme)}://{host.lower()}/"
+    return f"{root}{path}/" if path else root
+
+
 def data_name(place: Location, path: str) -> str:
     """Return the name of the file that an action's `path` means: decoded once, below the root.
 
@@ -136,7 +192,7 @@ def _parse(text: str) -> Location:
             help="Write scheme://bucket/folder; '?', '#' and '%' in a folder's name are "
             "percent-encoded, and credentials go to storage.options.",
         )
-    one_scheme = "s3" if scheme == "s3a" else scheme
+    one_scheme = _ONE_SCHEME.get(scheme, scheme)
     return Location(kept, one_scheme, f"{one_scheme}://{authority}", path)
 
 

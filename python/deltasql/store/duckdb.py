@@ -56,6 +56,8 @@ TYPES = {
     "live_path_index": "",
     "partition_index": "",
     "removed_index": "",
+    "bytewise": "",
+    "outside_index": "",
 }
 
 _SHORT_LIST = 16

@@ -8,13 +8,15 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING
 
-from deltasql.exceptions import MigrationError, SchemaVersionError
+from deltasql.exceptions import MigrationError, SchemaVersionError, TxnLogError
+from deltasql.storage.location import location_key
 from deltasql.store.dialect import Fault
 from deltasql.store.statements import migration_files
 
 if TYPE_CHECKING:
     from deltasql.store.dialect import Dialect, Row, Session
 
+_LOCATION_KEYS = 4
 _TOKEN = re.compile(r"\{(\w+)\}")
 
 _CREATE_LEDGER = """
@@ -48,6 +50,8 @@ def migrate(dialect: Dialect, *, up_to: int | None = None) -> list[int]:
             if number in applied or (up_to is not None and number > up_to):
                 continue
             _apply(dialect, session, f"{number:04d}_{name}", text)
+            if number == _LOCATION_KEYS:
+                _fill_location_keys(session)
             row = (number, name, checksum(text), int(time.time() * 1000))
             session.insert("insert_migration", [row])
             done.append(number)
@@ -62,6 +66,20 @@ def _apply(dialect: Dialect, session: Session, name: str, text: str) -> None:
         if dialect.classify(error) is not Fault.OTHER:
             raise
         raise MigrationError(f"migration {name} failed: {error}", migration=name) from error
+
+
+def _fill_location_keys(session: Session) -> None:
+    """Give every table its key; of live tables in one folder, the oldest alone is unique.
+
+    Such tables were accepted by earlier releases. `doctor` reports them.
+    """
+    for table_id, location in session.query("table_locations"):
+        try:
+            key = location_key(location)
+        except TxnLogError:  # a location that this release does not take
+            key = f"{location.rstrip('/')}/"
+        session.execute("set_location_key", table_id=table_id, location_key=key)
+    session.execute("set_live_location_keys")
 
 
 def render(text: str, dialect: Dialect) -> str:

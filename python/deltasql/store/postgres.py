@@ -73,6 +73,9 @@ TYPES = {
     "(table_id, partition_id) WHERE partition_id > 0;",
     "removed_index": "CREATE INDEX dl_add_files_removed ON dl_add_files "
     "(table_id, removed_version) WHERE removed_version IS NOT NULL;",
+    "bytewise": ' COLLATE "C"',
+    "outside_index": "CREATE INDEX dl_add_files_outside ON dl_add_files (table_id) WHERE "
+    "(left(path, 1) = '/' OR strpos(path, ':/') > 0 OR strpos(deletion_vector, '\"p\"') > 0);",
 }
 
 _COPY_FROM = 64  # rows from which COPY beats one INSERT with many rows

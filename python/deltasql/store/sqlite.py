@@ -45,6 +45,9 @@ TYPES = {
     "(table_id, partition_id) WHERE partition_id > 0;",
     "removed_index": "CREATE INDEX dl_add_files_removed ON dl_add_files "
     "(table_id, removed_version) WHERE removed_version IS NOT NULL;",
+    "bytewise": "",
+    "outside_index": "CREATE INDEX dl_add_files_outside ON dl_add_files (table_id) WHERE "
+    "(substr(path, 1, 1) = '/' OR instr(path, ':/') > 0 OR instr(deletion_vector, '\"p\"') > 0);",
 }
 
 # SQLite allows 32,766 parameters per statement; a smaller number keeps statements cached.

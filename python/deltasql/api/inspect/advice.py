@@ -13,7 +13,7 @@ from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.properties import TableProperties
 from deltasql.operations.optimize import wanted_file_size
-from deltasql.operations.vacuum import KEPT, MARK, RETAINED
+from deltasql.operations.vacuum_search import KEPT, MARK, RETAINED
 from deltasql.store.records import load
 
 if TYPE_CHECKING:

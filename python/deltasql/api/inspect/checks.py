@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.api.inspect.page import Shown
 from deltasql.model.counts import many
+from deltasql.storage.location import location_key
 from deltasql.store.health import (
     altered_migrations,
     ledger,
@@ -185,6 +186,56 @@ def _head_problems(facts: tuple[int | None, ...]) -> Iterator[str]:
         yield "the head names metadata that is not there"
     if not protocol:
         yield "the head names a protocol that is not there"
+
+
+def locations(store: Store, only: str | None) -> Iterator[Check]:
+    """Look for tables that share a folder, or lie in another table's; `only` looks at one table."""
+    rows = store.query("live_location_keys")
+    tables = sorted((key, join_table_name(space, name), place) for space, name, place, key in rows)
+    problems, around = 0, list[tuple[str, str, str]]()
+    for table in tables:
+        key, name, place = table
+        while around and not key.startswith(around[-1][0]):
+            around.pop()
+        told = [_overlap(name, place, key, other) for other in around[-1:]]
+        told += [] if key == location_key(place) else [_moved(name, place, key)]
+        for check in told:
+            if only in (None, check.table):
+                problems += 1
+                yield check
+        around.append(table)
+    if not problems:
+        yield Check("locations", OK, f"folders of {many(len(tables), 'table')} looked at")
+
+
+def _overlap(name: str, place: str, key: str, other: tuple[str, str, str]) -> Check:
+    other_key, other_name, other_place = other
+    if key == other_key:
+        return Check(
+            "locations",
+            FAILURE,
+            f"its folder {place} is that of table {other_name} too ({other_place})",
+            "Drop one of them: no file is deleted.",
+            name,
+        )
+    return Check(
+        "locations",
+        WARNING,
+        f"its folder {place} lies inside that of table {other_name}: {other_place}",
+        "A vacuum spares the other table; give each a folder of its own.",
+        name,
+    )
+
+
+def _moved(name: str, place: str, key: str) -> Check:
+    return Check(
+        "locations",
+        WARNING,
+        f"a symbolic link leads {place} to another folder than when the table was created: {key}",
+        "Another table may be created in that folder: move it back, or drop the table and import "
+        "it from where it is.",
+        name,
+    )
 
 
 def orphans(store: Store) -> Check:

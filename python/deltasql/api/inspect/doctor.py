@@ -19,6 +19,7 @@ from deltasql.mirror.targets import DELTA, FAILED, QUARANTINED, all_targets, tar
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.json_text import load_json
+from deltasql.operations.vacuum import INTENT_GRACE_MS
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
 from deltasql.uri import join_table_name
@@ -83,6 +84,7 @@ def _run(catalog: Catalog, table: str | None, totals: TotalsCache) -> Iterator[C
     yield from found
     # Of a table whose head is wrong, nothing that depends on it can be told.
     broken = {each.table for each in found if each.status != OK}
+    yield from checks.locations(store, None if table is None else chosen[0].full_name)
     yield checks.orphans(store)
     yield from _mirror(catalog, {each.row.table_id for each in chosen})
     yield _intents(catalog)
@@ -137,6 +139,15 @@ def _mirror_problem(catalog: Catalog, target: Target) -> Check | None:
 
 
 def _intents(catalog: Catalog) -> Check:
+    abandoned = catalog.store.query("staged_without_table", before_ms=now_ms() - INTENT_GRACE_MS)
+    if abandoned:
+        return Check(
+            "intents",
+            WARNING,
+            f"written for tables that do not exist, and never committed: "
+            f"{many(len(abandoned), 'file')}",
+            "deltasql vacuum --uncommitted deletes them.",
+        )
     count, oldest = catalog.store.query("staged_count", before_ms=now_ms() - _DAY_MS)[0]
     if not count:
         return Check("intents", OK, "no file waits for its commit for longer than a day")

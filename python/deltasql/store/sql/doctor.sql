@@ -42,6 +42,9 @@ SELECT t.table_id, t.namespace, t.name, h.version, h.next_file_id,
 FROM dl_tables t LEFT JOIN dl_table_heads h ON h.table_id = t.table_id
 WHERE t.dropped_at_ms IS NULL ORDER BY t.namespace, t.name;
 
+-- name: live_location_keys
+SELECT namespace, name, location, coalesce(location_key, '') FROM dl_tables WHERE dropped_at_ms IS NULL;
+
 -- name: orphan_rows
 SELECT 'dl_table_heads', count(*) FROM dl_table_heads o
 WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = o.table_id)
@@ -50,9 +53,6 @@ SELECT 'dl_mirror_targets', count(*) FROM dl_mirror_targets o
 WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = o.table_id)
 UNION ALL
 SELECT 'dl_metadata_updates', count(*) FROM dl_metadata_updates o
-WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = o.table_id)
-UNION ALL
-SELECT 'dl_staged_files', count(*) FROM dl_staged_files o
 WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = o.table_id);
 
 -- name: orphan_logs
@@ -81,7 +81,10 @@ SELECT DISTINCT 'dl_table_versions', v.table_id FROM dl_table_versions v
 WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = v.table_id);
 
 -- name: staged_count
-SELECT count(*), min(staged_at_ms) FROM dl_staged_files WHERE staged_at_ms < $before_ms;
+-- Those of tables that exist.
+SELECT count(*), min(s.staged_at_ms) FROM dl_staged_files s
+WHERE s.staged_at_ms < $before_ms
+  AND EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = s.table_id AND t.dropped_at_ms IS NULL);
 
 -- name: small_files
 -- Live files below a size, and in how many partitions they lie: those of one can be put together.

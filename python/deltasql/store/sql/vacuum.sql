@@ -17,6 +17,27 @@ SELECT f.path, f.size, coalesce(f.deletion_vector, '') FROM dl_add_files f
 WHERE f.table_id = $table_id AND {use:live_at_version}
 ORDER BY f.file_id;
 
+-- name: files_outside
+-- Files that other tables have outside of their folders and still need: live, or removed after a moment. The index
+-- dl_add_files_outside holds exactly these.
+SELECT f.path, coalesce(f.deletion_vector, '') FROM dl_add_files f
+WHERE (substr(path, 1, 1) = '/' OR instr(path, ':/') > 0 OR instr(deletion_vector, '"p"') > 0)
+  AND f.table_id <> $table_id
+  AND (f.removed_version IS NULL OR EXISTS (
+    SELECT 1 FROM dl_table_versions v
+    WHERE v.table_id = f.table_id AND v.version = f.removed_version AND v.committed_at_ms > $before_ms));
+
+-- name: files_outside [postgres]
+SELECT f.path, coalesce(f.deletion_vector, '') FROM dl_add_files f
+WHERE (left(path, 1) = '/' OR strpos(path, ':/') > 0 OR strpos(deletion_vector, '"p"') > 0)
+  AND f.table_id <> $table_id
+  AND (f.removed_version IS NULL OR EXISTS (
+    SELECT 1 FROM dl_table_versions v
+    WHERE v.table_id = f.table_id AND v.version = f.removed_version AND v.committed_at_ms > $before_ms));
+
+-- name: target_locations
+SELECT DISTINCT kind, location FROM dl_mirror_targets WHERE location IS NOT NULL;
+
 -- name: change_files_between
 SELECT c.version, c.path, c.size FROM dl_cdc_files c
 WHERE c.table_id = $table_id AND c.version >= $first AND c.version < $before
@@ -32,6 +53,16 @@ ORDER BY v.version DESC LIMIT 1;
 
 -- name: staged_files_of
 SELECT s.txn_id, s.path, s.staged_at_ms FROM dl_staged_files s WHERE s.table_id = $table_id ORDER BY s.staged_at_ms, s.path;
+
+-- name: staged_without_table
+SELECT s.txn_id, s.table_id, s.path FROM dl_staged_files s
+WHERE s.staged_at_ms < $before_ms
+  AND NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = s.table_id AND t.dropped_at_ms IS NULL)
+ORDER BY s.staged_at_ms, s.path;
+
+-- name: intents_taken
+-- A vacuum puts a UUID and a slash before the id of the transaction that it takes a file from.
+SELECT count(*) FROM dl_staged_files s WHERE substr(s.txn_id, 38) = $txn_id;
 
 -- name: vacuums_after
 SELECT v.version, v.operation, v.txn_id FROM dl_table_versions v

@@ -1,0 +1,185 @@
+"""Which files in a table's folder may be deleted. Every deletion of data goes through here.
+
+A log can name any file, and a listing finds whatever lies in a folder: neither proves that a file
+belongs to the table. `Deletable.refusal` decides by the name and by what is around it.
+tests/storage/test_deletion.py lists all callers of the functions that delete.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from deltasql import telemetry
+from deltasql.storage.base import is_inside
+from deltasql.storage.location import local_path, location_key, parse_location
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from deltasql.storage.base import Storage
+
+CHANGE_DATA = "_change_data"
+LOG = "_delta_log"
+_THREADS = 16
+_TOLD = 20  # refused names in one log line
+_log = logging.getLogger(__name__)
+
+
+class Deletable:
+    """Decides which files below one location may be deleted.
+
+    `partition_columns` are names of columns whose folders may begin with `_` or a dot; None stands
+    for any folder that is called `name=value`. `engine_folders` end with a slash: an engine has
+    each for one write, and puts files with hidden names there. `others` are location keys of
+    other tables. `databases` are files that hold a catalog, with their side files.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        partition_columns: Collection[str] | None = (),
+        engine_folders: Iterable[str] = (),
+        others: Iterable[str] = (),
+        databases: Iterable[str] = (),
+    ) -> None:
+        self._storage = storage
+        self._columns = partition_columns
+        self._engine_folders = tuple(engine_folders)
+        self._is_local = parse_location(storage.location).is_local
+        self._key = location_key(storage.location)
+        self._others = tuple(other for other in others if other.startswith(self._key))
+        self._databases = tuple(key for each in databases for key in _file_keys(each))
+        self._root = os.path.realpath(local_path(storage.location)) if self._is_local else ""
+        self._own_log = os.path.realpath(f"{self._root}/{LOG}") + "/" if self._is_local else ""
+        self._has_log: dict[str, bool] = {}
+        self._is_real: dict[str, bool] = {}
+
+    def allowed(self, names: Iterable[str]) -> list[str]:
+        """Return the names that may be deleted, and log the others with the reason."""
+        wanted = list(names)
+        self._look_for_logs(wanted)
+        refused = {name: why for name in wanted if (why := self.refusal(name)) is not None}
+        if refused:
+            told = dict(list(refused.items())[:_TOLD])
+            telemetry.log(
+                _log,
+                logging.WARNING,
+                "files not deleted",
+                location=self._storage.location,
+                count=len(refused),
+                files=told,
+            )
+        return [name for name in wanted if name not in refused]
+
+    def refusal(self, name: str) -> str | None:
+        """Return why a file must not be deleted; None if it may be."""
+        if not is_inside(name):
+            return "the name does not stay below the table's folder"
+        if LOG in name.split("/"):
+            return "it is part of a transaction log"
+        if is_hidden(self._below_engine_folder(name), self._columns):
+            return "names that begin with an underscore or a dot belong to others"
+        if any(self._has_log_in(folder) for folder in _folders_of(name)):
+            return "a folder on its path is a Delta table of its own"
+        if not self._stays_inside(name):
+            return "a symbolic link leads out of the table's folder"
+        file_key = f"{self._key}{name}"
+        if file_key.startswith(self._others):
+            return "it lies in the folder of another table"
+        if any(_is_beside(file_key, database) for database in self._databases):
+            return "it is the catalog's database, or a file beside it"
+        if self._is_local and f"{self._root}/{name}".startswith(self._own_log):
+            return "it is part of the table's transaction log, by a symbolic link"
+        return None
+
+    def _below_engine_folder(self, name: str) -> str:
+        for folder in self._engine_folders:
+            if name.startswith(folder):
+                return folder.rstrip("/")
+        return name
+
+    def _stays_inside(self, name: str) -> bool:
+        if not self._is_local:
+            return True
+        folder = os.path.dirname(name)
+        if folder not in self._is_real:
+            path = f"{self._root}/{folder}".rstrip("/")
+            self._is_real[folder] = os.path.realpath(path) == path
+        return self._is_real[folder]
+
+    def _has_log_in(self, folder: str) -> bool:
+        if folder not in self._has_log:
+            self._has_log[folder] = self._find_log(folder)
+        return self._has_log[folder]
+
+    def _find_log(self, folder: str) -> bool:
+        if self._is_local:  # a log may be a link, also a broken one
+            return os.path.lexists(f"{self._root}/{folder}/{LOG}")
+        return next(iter(self._storage.list(f"{folder}/{LOG}")), None) is not None
+
+    def _look_for_logs(self, names: Sequence[str]) -> None:
+        """Ask an object store for the folders of all names at once: each takes a request."""
+        if self._is_local:
+            return
+        folders = {folder for name in names if is_inside(name) for folder in _folders_of(name)}
+        unknown = sorted(folders - self._has_log.keys())
+        if unknown:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                self._has_log.update(zip(unknown, pool.map(self._find_log, unknown), strict=True))
+
+
+def delete_data(storage: Storage, names: Iterable[str], deletable: Deletable) -> list[str]:
+    """Delete those of the files that may be deleted; returns their names."""
+    allowed = deletable.allowed(names)
+    storage.delete_many(allowed)
+    return allowed
+
+
+def is_hidden(name: str, partition_columns: Collection[str] | None) -> bool:
+    """Tell whether a name belongs to others: the log, and what starts with `_` or a dot.
+
+    Not hidden are the folder of change data and folders of partition columns, of any column where
+    they are None.
+
+    >>> [is_hidden(n, ["_p"]) for n in ("_delta_log/0.json", "_change_data/c", "_p=1/f", "a/.b")]
+    [True, False, False, True]
+    """
+    *folders, last = name.split("/")
+    if last.startswith(("_", ".")):
+        return True
+    for number, folder in enumerate(folders):
+        if not folder.startswith(("_", ".")) or (number == 0 and folder == CHANGE_DATA):
+            continue
+        column, is_partition, _ = folder.partition("=")
+        if not is_partition:
+            return True
+        if partition_columns is not None and unquote(column) not in partition_columns:
+            return True
+    return False
+
+
+def _folders_of(name: str) -> list[str]:
+    """Return the folders between a file and the root.
+
+    >>> _folders_of("a/b/c.parquet")
+    ['a', 'a/b']
+    """
+    parts = name.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def _file_keys(path: str) -> set[str]:
+    """Return a file's path as a key, by its name and by where a link leads."""
+    real = location_key(path).rstrip("/")
+    folder, name = os.path.split(path)
+    return {real, f"{location_key(folder)}{name}"}
+
+
+def _is_beside(file_key: str, database: str) -> bool:
+    """Tell whether a file is a database, or named after it: `-wal`, `-shm`, `-queue`, `.wal` …"""
+    return file_key == database or file_key.startswith((f"{database}-", f"{database}."))

@@ -1,0 +1,87 @@
+"""Which tables have their files in a folder, inside it or around it, by the keys of locations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import TableExistsError
+from deltasql.storage.location import keys_above, location_key, location_keys
+from deltasql.store.records import TableRow
+from deltasql.uri import join_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql.store.dialect import Row
+
+    Query = Callable[..., list[Row]]
+
+ALLOW_NESTED = "allow_nested_location"
+
+
+def tables_at(query: Query, location: str) -> list[TableRow]:
+    """Return the tables with their files in a folder, however it is spelled, live ones first."""
+    rows = query("tables_at", location_keys=location_keys(location))
+    return [TableRow.from_row(row) for row in rows]
+
+
+def tables_around(query: Query, location: str) -> list[TableRow]:
+    """Return the live tables whose folders hold a folder."""
+    above = keys_above(location_key(location))
+    rows = query("tables_at", location_keys=above) if above else []
+    found = (TableRow.from_row(row) for row in rows)
+    return [table for table in found if table.dropped_at_ms is None]
+
+
+def keys_inside(query: Query, location: str) -> list[str]:
+    """Return the keys of the tables inside a folder, also of those that were dropped."""
+    return [row[0] for row in query("location_keys_inside", **_inside(location_key(location)))]
+
+
+def refuse_shared_location(
+    query: Query, location: str, *, allow_nested: bool, also_dropped: bool = True
+) -> None:
+    """Refuse a folder that a table has already, or that holds one or lies inside one's folder.
+
+    Raises:
+        TableExistsError: It names the other table and its location.
+    """
+    for other in tables_at(query, location):
+        if also_dropped or other.dropped_at_ms is None:
+            raise shared_location(other, location)
+    if not allow_nested:
+        refuse_nested_location(query, location)
+
+
+def refuse_nested_location(query: Query, location: str) -> None:
+    """Refuse a folder inside the folder of a live table, or around one."""
+    inside = query("live_tables_inside", **_inside(location_key(location)))
+    around = tables_around(query, location)
+    others = [(TableRow.from_row(row), "holds") for row in inside[:1]]
+    others += [(table, "lies inside") for table in around[:1]]
+    for other, how in others:
+        name = join_table_name(other.namespace, other.name)
+        raise TableExistsError(
+            f"{location} {how} the folder of table {name}: {other.location}",
+            table=name,
+            help="Give each table a folder of its own. If one inside the other is intended, pass "
+            f"{ALLOW_NESTED}=True (--allow-nested-location).",
+        )
+
+
+def shared_location(other: TableRow, location: str) -> TableExistsError:
+    """Return the error of a folder that another table has."""
+    name = join_table_name(other.namespace, other.name)
+    place = f"{location} already"
+    if other.location != location:
+        place += f", which it calls {other.location}"
+    return TableExistsError(
+        f"table {name} has its files at {place}",
+        table=name,
+        help="Give each table a location of its own; a dropped one keeps its files there.",
+    )
+
+
+def _inside(key: str) -> dict[str, str]:
+    # Keys end with a slash, and "0" is the character after it.
+    return {"location_key": key, "end_key": f"{key[:-1]}0"}

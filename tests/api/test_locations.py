@@ -1,0 +1,256 @@
+"""One folder, one table: however a location is spelled, whatever the mirror's mode."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+import deltasql
+from deltasql.exceptions import TableExistsError, TxnLogError
+from deltasql.store.migrations import latest_version
+from deltasql.store.store import open_store
+
+if TYPE_CHECKING:
+    from deltasql.api.catalog import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+pytestmark = pytest.mark.every_database
+
+ROWS = pa.table({"id": [1, 2, 3]})
+NOW: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}
+
+
+def spellings(folder: Path) -> list[str]:
+    """Other ways to name a folder that is called `sales eu`."""
+    link = folder.parent / "link"
+    if not link.is_symlink():
+        link.symlink_to(folder)
+    above = folder.parent / "linked"
+    if not above.is_symlink():
+        above.symlink_to(folder.parent)
+    encoded = str(folder).replace(" ", "%20")
+    return [
+        str(folder),
+        f"{folder}/",
+        f"{folder}//",
+        f"{folder.parent}/./{folder.name}",
+        f"{folder}/../{folder.name}",
+        f"file://{encoded}",
+        f"FILE://{encoded}/",
+        f"file:{encoded}",
+        f"file://localhost{encoded.replace('sales', 's%61les')}",
+        str(link),
+        f"file://{link}",
+        f"{above}/{folder.name}",
+        os.path.relpath(folder),
+    ]
+
+
+def files_below(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def sales(catalog: Catalog, tmp_path: Path) -> Path:
+    """The folder of the table `sales`, three rows in one file; the mirror is off."""
+    folder = tmp_path / "sales eu"
+    catalog.create_table("sales", ROWS.schema, location=str(folder))
+    with catalog.begin() as tx:
+        tx.write("sales", ROWS)
+    return folder
+
+
+def test_a_second_table_in_a_folder_is_refused_in_every_spelling(
+    catalog: Catalog, sales: Path
+) -> None:
+    for number, location in enumerate(spellings(sales)):
+        with pytest.raises(TableExistsError, match="sales has its files at") as caught:
+            catalog.create_table(f"t{number}", ROWS.schema, location=location)
+        assert caught.value.table == "sales", location
+    assert [table.name for table in catalog.tables()] == ["sales"]
+
+
+def test_spellings_of_one_bucket_are_one_location(catalog: Catalog) -> None:
+    catalog.create_table("sales", ROWS.schema, location="s3://lake/a b/sales")
+    for location in (
+        "s3://lake/a%20b/sales/",
+        "s3a://lake/a b/sales",
+        "s3n://lake/a%20b/s%61les",
+        "S3://LAKE/a b/sales",
+    ):
+        with pytest.raises(TableExistsError, match="sales has its files at"):
+            catalog.create_table("other", ROWS.schema, location=location)
+    catalog.create_table("other", ROWS.schema, location="s3://lake2/a b/sales")
+    assert catalog.table("sales").location == "s3://lake/a b/sales"  # as it was given
+
+
+def test_an_import_finds_its_table_in_every_spelling(catalog: Catalog, tmp_path: Path) -> None:
+    folder = tmp_path / "sales eu"
+    deltalake.write_deltalake(folder, ROWS)
+    catalog.import_table(str(folder))
+    for location in spellings(folder):
+        assert catalog.import_table(location).state == "up to date", location
+        with pytest.raises(TableExistsError, match="is in the catalog already"):
+            catalog.import_table(location, name="second")
+    assert [table.name for table in catalog.tables()] == ["sales eu"]
+
+
+def test_a_folder_inside_another_tables_or_around_it_is_refused(
+    catalog: Catalog, sales: Path, tmp_path: Path
+) -> None:
+    inside, around = sales / "inner", tmp_path
+    with pytest.raises(TableExistsError, match="lies inside the folder of table sales"):
+        catalog.create_table("inner", ROWS.schema, location=str(inside))
+    with pytest.raises(TableExistsError, match="holds the folder of table sales"):
+        catalog.create_table("around", ROWS.schema, location=f"file://{around}")
+    deltalake.write_deltalake(inside, ROWS)
+    for dry_run in (True, False):
+        with pytest.raises(TableExistsError, match="--allow-nested-location"):
+            catalog.import_table(str(inside), dry_run=dry_run)
+    catalog.create_table("sales eu 2", ROWS.schema, location=f"{sales} 2")  # beside it
+    catalog.import_table(str(inside), allow_nested_location=True)
+    catalog.create_table("around", ROWS.schema, location=str(around), allow_nested_location=True)
+
+
+def test_the_setting_allows_nested_locations_everywhere(
+    catalog: Catalog, catalog_uri: DeltaSqlUri, sales: Path
+) -> None:
+    del catalog
+    settings = {"table": {"allow_nested_location": True}, "mirror": {"mode": "off"}}
+    with deltasql.connect(catalog_uri, **settings) as other:
+        other.create_table("inner", ROWS.schema, location=str(sales / "inner"))
+
+
+def test_an_export_to_the_folder_of_another_table_is_refused(
+    catalog: Catalog, sales: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "other"
+    catalog.create_table("other", ROWS.schema, location=str(place))  # nothing is there yet
+    link = tmp_path / "to other"
+    link.symlink_to(place)
+    for target in (place, link, f"file://{place}", place / "inside"):
+        with pytest.raises(TableExistsError, match="other"):
+            catalog.export_table("sales", str(target))
+    own = tmp_path / "to sales"
+    own.symlink_to(sales)
+    with pytest.raises(TxnLogError, match=r"belongs to default\.sales itself"):
+        catalog.export_table("sales", str(own / "copy"))
+
+
+def test_of_two_transactions_with_one_folder_the_second_is_refused(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    place = tmp_path / "one"
+    first, second, inside = catalog.begin(), catalog.begin(), catalog.begin()
+    for tx, name, location in (
+        (first, "first", place),
+        (second, "second", f"file://{place}"),
+        (inside, "inside", place / "inside"),
+    ):
+        tx.create_table(name, ROWS.schema, location=str(location))
+        tx.write(name, ROWS)
+    first.commit()
+    kept = files_below(place) - files_below(place / "inside")
+    for tx in (second, inside):
+        with pytest.raises(TableExistsError, match="first"):
+            tx.commit()
+    assert len(kept) == 2
+    assert len(files_below(place)) == 1  # what the others wrote is gone
+    with catalog.begin() as tx:
+        assert tx.read("first").num_rows == 3
+
+
+def test_one_transaction_cannot_create_two_tables_in_one_folder(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    tx = catalog.begin()
+    for name in ("a", "b"):
+        tx.create_table(name, ROWS.schema, location=str(tmp_path / "one"))
+    with pytest.raises(TableExistsError, match="a has its files at"):
+        tx.commit()
+    assert catalog.tables() == []
+
+
+def test_a_dropped_table_comes_back_only_to_a_folder_of_its_own(
+    catalog: Catalog, sales: Path
+) -> None:
+    catalog.drop("sales")
+    with pytest.raises(TableExistsError, match="sales has its files at"):
+        catalog.create_table("other", ROWS.schema, location=f"file://{sales}")
+    catalog.create_table("inner", ROWS.schema, location=str(sales / "inner"))
+    with pytest.raises(TableExistsError, match="holds the folder of table inner"):
+        catalog.undrop("sales")
+    catalog.drop("inner")
+    assert catalog.undrop("sales").version() == 1
+
+
+# Catalogs of earlier releases
+
+
+def as_release_0_1_0(catalog: Catalog, *tables: tuple[str, Path | str]) -> None:
+    """Make tables as a release did that compared locations as texts; then forget the keys."""
+    for name, location in tables:
+        with catalog.begin() as tx:
+            tx.create_table(name, ROWS.schema, location=f"{location}-{name}")
+            tx.write(name, ROWS)
+    with catalog.store.session() as session:
+        session.begin()
+        for name, location in tables:
+            place = f"file://{location}" if name == "second" else str(location)
+            session.script(f"UPDATE dl_tables SET location = '{place}' WHERE name = '{name}'")
+        session.script("UPDATE dl_tables SET live_location_key = NULL, location_key = NULL")
+        session.script("DELETE FROM dl_migrations WHERE version = 4")
+        session.script("DROP INDEX dl_tables_location_key")
+        session.script("DROP INDEX dl_tables_live_location_key")
+        if catalog.store.dialect.name != "duckdb":
+            session.script("DROP INDEX dl_add_files_outside")
+        session.commit()
+    with catalog.store.session() as session:
+        session.begin()
+        session.script("ALTER TABLE dl_tables DROP COLUMN live_location_key")
+        session.script("ALTER TABLE dl_tables DROP COLUMN location_key")
+        session.commit()
+
+
+def test_tables_of_an_earlier_release_in_one_folder_are_migrated_and_reported(
+    catalog: Catalog, catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    one = tmp_path / "one"
+    as_release_0_1_0(catalog, ("first", one), ("second", one), ("inside", one / "inside"))
+    catalog.close()
+    store = open_store(catalog_uri, catalog.config, migrate=False)
+    try:
+        assert store.migrate() == [latest_version()]
+    finally:
+        store.close()
+    with deltasql.connect(catalog_uri, mirror={"mode": "off"}) as opened:
+        found = [each for each in opened.inspect.doctor().checks if each.name == "locations"]
+        assert {(each.table, each.status) for each in found} == {
+            ("second", "failure"),
+            ("inside", "warning"),
+        }
+        assert all(each.suggestion for each in found)
+        alone = opened.inspect.doctor(table="inside").checks
+        assert [each.table for each in alone if each.name == "locations"] == ["inside"]
+        with pytest.raises(TableExistsError):
+            opened.create_table("third", ROWS.schema, location=str(one))
+        opened.drop("second")
+        found = [each for each in opened.inspect.doctor().checks if each.name == "locations"]
+        assert [each.table for each in found] == ["inside"]
+
+
+def test_doctor_reports_a_folder_that_was_replaced_by_a_link(
+    catalog: Catalog, sales: Path, tmp_path: Path
+) -> None:
+    moved = tmp_path / "moved"
+    sales.rename(moved)
+    sales.symlink_to(moved)
+    with pytest.raises(TableExistsError):  # by the name that the catalog has
+        catalog.create_table("other", ROWS.schema, location=str(sales))
+    found = [each for each in catalog.inspect.doctor().checks if each.name == "locations"]
+    assert [(each.table, each.status) for each in found] == [("sales", "warning")]
