@@ -147,9 +147,9 @@ def no_delete_of_read(c: Conflict, _: Isolation) -> None:
     """Files that we read must still be there."""
     reads = c.ours.reads
     tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in reads.predicates]
-    removed_by_us = {remove.path for remove in c.ours.removes}
+    removed_by_us = {_core.canonical_path(remove.path) for remove in c.ours.removes}
     for remove in c.winner.removes:
-        if remove.path in removed_by_us:
+        if _core.canonical_path(remove.path) in removed_by_us:
             continue
         partition = (
             None if remove.partition_values is None else json.dumps(dict(remove.partition_values))
@@ -176,9 +176,9 @@ def no_vacuum_of_restored(c: Conflict, _: Isolation) -> None:
 
 def no_delete_twice(c: Conflict, _: Isolation) -> None:
     """A file is removed by one commit only."""
-    removed = {remove.path for remove in c.winner.removes}
+    removed = {_core.canonical_path(remove.path) for remove in c.winner.removes}
     for remove in c.ours.removes:
-        if remove.path in removed:
+        if _core.canonical_path(remove.path) in removed:
             raise c.error(
                 ConcurrentDeleteDeleteError,
                 f"{_DELETED}: {remove.path!r}, which this one deletes too",
