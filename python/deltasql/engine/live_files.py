@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.addresses import data_addresses, storage_of
+from deltasql.engine.file_errors import missing_file, reading
 from deltasql.engine.footers import named_as_in_file
 from deltasql.model.actions import DeletionVector
 from deltasql.model.deletion_vector import deleted_rows, vector_file
@@ -124,7 +125,7 @@ class LiveFiles:
         import pyarrow.parquet as pq
 
         storage, name = storage_of(self.location, file.path, self.settings)
-        with storage.open_input(name) as opened:
+        with reading(file.path, self.location), storage.open_input(name) as opened:
             return named_as_in_file(self.schema, pq.read_schema(opened), file.path)
 
     def partition_fields(self) -> list[StructField]:
@@ -184,5 +185,8 @@ class LiveFiles:
             return None
         if path not in contents:  # one file holds the vectors of many
             storage, name = storage_of(self.location, path, self.settings)
-            contents[path] = storage.read(name)
+            try:
+                contents[path] = storage.read(name)
+            except FileNotFoundError as error:
+                raise missing_file(path, self.location, "deletion vector file") from error
         return contents[path]

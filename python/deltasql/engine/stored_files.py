@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from deltasql.engine.addresses import storage_of
 from deltasql.engine.base import FILE, ROW
+from deltasql.engine.file_errors import reading
 from deltasql.engine.footers import named_as_in_file
 from deltasql.engine.side_by_side import side_by_side
 from deltasql.exceptions import TxnLogEngineError
@@ -82,6 +83,7 @@ class StoredFiles:
         storage, name = storage_of(self._files.location, file.path, self._settings)
         start = 0
         with (
+            reading(file.path, self._files.location),
             storage.open_input(name) as opened,
             # Old timestamps are nanoseconds, which have no room for Delta's first and last years.
             pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True) as parquet,

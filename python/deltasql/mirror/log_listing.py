@@ -59,6 +59,8 @@ class LogListing:
     checksums: Mapping[int, FileInfo]
     has_last_checkpoint: bool = False
     compactions: tuple[Compaction, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    """Checkpoints of several parts that lack some, in words."""
     others: tuple[FileInfo, ...] = field(default=(), repr=False)
 
     @property
@@ -106,7 +108,8 @@ class LogListing:
         if gaps:
             raise VersionGapError(
                 f"the log at {self.location} cannot be read at version {version}: "
-                f"{_shown(gaps)} missing and no checkpoint stands in",
+                f"{_shown(gaps)} missing and no checkpoint stands in"
+                + "".join(f"; {each}" for each in self.incomplete),
                 location=self.location,
                 first_missing=gaps[0][0],
                 last_missing=gaps[-1][1],
@@ -170,10 +173,13 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
             checkpoints.append(Checkpoint(version, "v2", (each,)))
         else:
             compactions.append(Compaction(version, int(match["until"]), each))
+    incomplete: list[str] = []
     for (version, count), found in parts.items():
         # One whose writer died half-way is no checkpoint.
         if len(found) == count:
             checkpoints.append(Checkpoint(version, "multipart", tuple(found)))
+        else:
+            incomplete.append(f"checkpoint {version} has {len(found)} of {count} parts")
     return LogListing(
         location,
         commits,
@@ -181,6 +187,7 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
         checksums,
         has_last_checkpoint,
         tuple(compactions),
+        tuple(incomplete),
         tuple(others),
     )
 
