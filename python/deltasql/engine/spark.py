@@ -29,7 +29,7 @@ from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema import ArrayType, DataType, MapType, StructField, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -139,10 +139,11 @@ def _read_indexed(
 
     mode, vectors = files.column_mapping_mode, bool(files.have_vectors[numbers[0].as_py()].as_py())
     partitions = {f.name: place for place, f in enumerate(files.partition_fields())}
-    stored = StructType(tuple(f for f in schema.fields if f.name not in partitions))
+    stored = StructType(tuple(f for f in schema.fields if _is_stored(f, partitions)))
     indexed = IndexedScan(files, numbers, stored, positions or vectors, prune, required)
     frame = indexed_frame(spark, indexed, spark_schema(stored, mode, required=required), options)
     columns: dict[str, Column | str] = {f.name: _named(f, mode) for f in stored.fields}
+    columns |= {f.name: F.lit(None).alias(f.name) for f in schema.fields if f.type == "void"}
     for name, place in partitions.items():
         columns[name] = F.col(partition_name(place)).alias(name)
     if positions or vectors:
@@ -171,12 +172,13 @@ def _read(
     mode = files.column_mapping_mode
     listed = [file for _, file in group]
     partitions = {field.name for field in files.partition_fields()}
-    stored = StructType(tuple(f for f in schema.fields if f.name not in partitions))
+    stored = StructType(tuple(f for f in schema.fields if _is_stored(f, partitions)))
     # Folders named day=… would give columns of their own.
     reader = spark.read.schema(spark_schema(stored, mode))
     reader = reader.options(recursiveFileLookup="true", **options)
     frames = [reader.parquet(*paths) for paths in _listings(spark, _patterns(spark, listed))]
     columns = {field.name: _renamed(field, mode) for field in stored.fields}
+    columns |= {field.name: F.lit(None) for field in schema.fields if field.type == "void"}
     constant = len({file.partition for file in listed}) == 1
     if constant:
         for field, values in files.partition_values(listed[:1]):
@@ -196,6 +198,11 @@ def _read(
     if listed[0].vector:
         found = found.join(_deleted_rows(spark, files, group), [FILE, ROW], "anti")
     return found.select([F.col(quoted(name)) for name in shown])
+
+
+def _is_stored(field: StructField, partitions: Collection[str]) -> bool:
+    """Tell whether a column is read from files: Spark's Parquet has no void columns."""
+    return field.name not in partitions and field.type != "void"
 
 
 def _union(frames: Iterable[DataFrame]) -> DataFrame:
