@@ -30,11 +30,13 @@ __all__ = [
     "SqliteLibrary",
     "Table",
     "__version__",
+    "canonical_path",
     "encode_commit",
     "encode_key",
     "index_files",
     "key_bounds",
     "nests_too_deep",
+    "older_path_keys",
     "parse_commit",
     "parse_commits",
     "path_key",
@@ -71,6 +73,8 @@ class _ArrowStream(_Interface):
 def encode_key(delta_type: str, text: str) -> bytes | None: ...
 def key_bounds(delta_type: str, text: str) -> tuple[bytes, bytes] | None: ...
 def path_key(path: str, dv_unique_id: str | None = None) -> bytes: ...
+def older_path_keys(path: str, dv_unique_id: str | None = None) -> list[bytes]: ...
+def canonical_path(path: str) -> str: ...
 def index_files(
     adds: Sequence[AddFile | File],
     columns: Sequence[tuple[int, tuple[str, ...], str]],

@@ -99,6 +99,17 @@ def test_partition_value_of_an_unknown_column_is_kept() -> None:
     assert _core.index_files([], COLUMNS, ["p"], 1).files == []
 
 
+def test_only_absolute_local_paths_have_several_spellings() -> None:
+    one = {
+        *("/p/a", "file:/p/a", "file:///p/a", "FILE:/p/a", "file://localhost/p/a"),
+        *("//p/a", "/p/./a", "/p/b/../a"),
+    }
+    assert {_core.canonical_path(path) for path in one} == {"file:///p/a"}
+    for path in ("p/a", "p//a", "./a", "file:a", "file://host/p/a", "s3://b/a", "s3a://b/a", ""):
+        assert _core.canonical_path(path) == path
+        assert _core.older_path_keys(path) == []
+
+
 @pytest.mark.parametrize(
     "stats", [None, "", "nonsense", "[]", '{"minValues":null}', '{"numRecords":']
 )
@@ -121,8 +132,9 @@ def test_unlawful_add_is_refused() -> None:
 
 @given(st.text(st.characters(codec="utf-8")), st.none() | st.text(st.characters(codec="utf-8")))
 def test_path_key_hashes_folder_then_path_and_deletion_vector(path: str, dv: str | None) -> None:
-    whole = path if dv is None else f"{path}\0{dv}"
-    folder = path.rpartition("/")[0]
+    spelled = _core.canonical_path(path)
+    whole = spelled if dv is None else f"{spelled}\0{dv}"
+    folder = spelled.rpartition("/")[0]
     expected = [hashlib.sha256(text.encode()).digest() for text in (folder, whole)]
     assert _core.path_key(path, dv) == expected[0][:4] + expected[1][:12]
 

@@ -1,6 +1,7 @@
 //! Delta's actions as Rust values, and their JSON form.
 //!
 //! Fields that this release does not know are kept in `extra`, kinds it does not know in `Unknown`.
+//! Keys beside an action, which readers have to ignore, are kept in its `extra` under `BESIDE`.
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +17,9 @@ use crate::{field_type, field_value, for_each_action};
 /// Partition values, tags, properties: text to text or null, in the order written.
 pub type StringMap = IndexMap<String, Option<String>>;
 pub type StringList = Vec<String>;
+
+/// The key of `extra` that holds what stood beside the action in its line.
+pub const BESIDE: &str = "deltasql.beside";
 
 macro_rules! define_actions {
     ($(
@@ -69,7 +73,9 @@ macro_rules! define_actions {
                 let mut map = serializer.serialize_map(None)?;
                 $( write_field!(map, [$($mode)+] $json, &self.$field); )+
                 for (key, value) in &self.extra {
-                    map.serialize_entry(key, value)?;
+                    if key != BESIDE {
+                        map.serialize_entry(key, value)?;
+                    }
                 }
                 map.end()
             }
@@ -181,14 +187,44 @@ impl Action {
         }
     }
 
-    fn is_empty(&self) -> bool {
-        matches!(
-            self,
-            Self::Unknown {
-                body: Value::Null,
-                ..
-            }
-        )
+    /// What this release does not know of the action.
+    fn extra(&self) -> Option<&Map<String, Value>> {
+        match self {
+            Self::Add(action) => Some(&action.extra),
+            Self::Remove(action) => Some(&action.extra),
+            Self::Cdc(action) => Some(&action.extra),
+            Self::Metadata(action) => Some(&action.extra),
+            Self::Protocol(action) => Some(&action.extra),
+            Self::Txn(action) => Some(&action.extra),
+            Self::DomainMetadata(action) => Some(&action.extra),
+            Self::CommitInfo(action) => Some(&action.extra),
+            Self::Sidecar(action) => Some(&action.extra),
+            Self::CheckpointMetadata(action) => Some(&action.extra),
+            Self::Unknown { .. } => None,
+        }
+    }
+
+    fn extra_mut(&mut self) -> Option<&mut Map<String, Value>> {
+        match self {
+            Self::Add(action) => Some(&mut Arc::make_mut(action).extra),
+            Self::Remove(action) => Some(&mut Arc::make_mut(action).extra),
+            Self::Cdc(action) => Some(&mut action.extra),
+            Self::Metadata(action) => Some(&mut action.extra),
+            Self::Protocol(action) => Some(&mut action.extra),
+            Self::Txn(action) => Some(&mut action.extra),
+            Self::DomainMetadata(action) => Some(&mut action.extra),
+            Self::CommitInfo(action) => Some(&mut action.extra),
+            Self::Sidecar(action) => Some(&mut action.extra),
+            Self::CheckpointMetadata(action) => Some(&mut action.extra),
+            Self::Unknown { .. } => None,
+        }
+    }
+
+    /// Keys beside the action; one that names an action would make a second one of the line.
+    fn beside(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let kept = self.extra().and_then(|extra| extra.get(BESIDE));
+        let kept = kept.and_then(Value::as_object).into_iter().flatten();
+        kept.filter(|(key, _)| !KINDS.contains(&key.as_str()))
     }
 
     fn read<'de, A: MapAccess<'de>>(kind: &str, map: &mut A) -> Result<Option<Self>, A::Error> {
@@ -215,6 +251,19 @@ impl Action {
     }
 }
 
+const KINDS: [&str; 10] = [
+    "add",
+    "remove",
+    "cdc",
+    "metaData",
+    "protocol",
+    "txn",
+    "domainMetadata",
+    "commitInfo",
+    "sidecar",
+    "checkpointMetadata",
+];
+
 impl<'de> Deserialize<'de> for Action {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(ActionVisitor)
@@ -232,31 +281,39 @@ impl<'de> Visitor<'de> for ActionVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Action, A::Error> {
         let mut found: Option<Action> = None;
+        let mut others: Vec<(String, Value)> = Vec::new();
         while let Some(JsonKey(kind)) = map.next_key()? {
             // Some writers spell out the other kinds as null.
-            let Some(action) = Action::read(&kind, &mut map)? else {
-                continue;
-            };
-            match &found {
-                None => {}
-                Some(first) if first.is_empty() => {}
-                Some(_) if action.is_empty() => continue,
-                Some(first) => {
+            match (Action::read(&kind, &mut map)?, &found) {
+                (None, _) => {}
+                (Some(Action::Unknown { kind, body }), _) => others.push((kind, body)),
+                (Some(action), None) => found = Some(action),
+                (Some(_), Some(first)) => {
                     return Err(de::Error::custom(format_args!(
                         "one line holds two actions, `{}` and `{kind}`",
                         first.kind()
                     )))
                 }
             }
-            found = Some(action);
         }
-        found.ok_or_else(|| de::Error::custom("the line holds no action"))
+        let Some(mut action) = found else {
+            let other = others.into_iter().next();
+            return other
+                .map(|(kind, body)| Action::Unknown { kind, body })
+                .ok_or_else(|| de::Error::custom("the line holds no action"));
+        };
+        others.retain(|(_, value)| !value.is_null());
+        if let (false, Some(extra)) = (others.is_empty(), action.extra_mut()) {
+            let beside = others.into_iter().collect();
+            extra.insert(BESIDE.to_owned(), Value::Object(beside));
+        }
+        Ok(action)
     }
 }
 
 impl Serialize for Action {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(1))?;
+        let mut map = serializer.serialize_map(None)?;
         let kind = self.kind();
         match self {
             Self::Add(action) => map.serialize_entry(kind, &**action)?,
@@ -270,6 +327,9 @@ impl Serialize for Action {
             Self::Sidecar(action) => map.serialize_entry(kind, action)?,
             Self::CheckpointMetadata(action) => map.serialize_entry(kind, action)?,
             Self::Unknown { body, .. } => map.serialize_entry(kind, body)?,
+        }
+        for (key, value) in self.beside() {
+            map.serialize_entry(key, value)?;
         }
         map.end()
     }

@@ -4,6 +4,8 @@ use crate::error::Error;
 
 /// Columns are nested less deep by far; what is much deeper ends the stack of some readers.
 const MAX_STATS_DEPTH: usize = 500;
+/// The longest line: a schema of ten thousand columns takes a few megabytes.
+pub const MAX_LINE: usize = 64 << 20;
 
 /// Read the actions of a commit file; empty lines are passed over.
 pub fn parse(data: &[u8]) -> Result<Vec<Action>, Error> {
@@ -12,6 +14,13 @@ pub fn parse(data: &[u8]) -> Result<Vec<Action>, Error> {
         let line = line.trim_ascii();
         if line.is_empty() {
             continue;
+        }
+        if line.len() > MAX_LINE {
+            return Err(Error::Line {
+                line: index + 1,
+                column: 0,
+                message: format!("a line of more than {} MiB", MAX_LINE >> 20),
+            });
         }
         let action = serde_json::from_slice(line).map_err(|e| Error::of_line(index + 1, &e))?;
         check_stats(&action, index + 1)?;

@@ -1,6 +1,8 @@
 //! Order-preserving byte keys: `memcmp` on keys agrees with the order of the values.
 //!
 //! Every key starts with 0x01, so `b""` sorts below and `b"\xff"` above all of them.
+use std::borrow::Cow;
+
 use sha2::{Digest, Sha256};
 
 use crate::decimal::{parse_scaled, Scaled};
@@ -270,6 +272,58 @@ pub fn cut_high(mut key: Key) -> Key {
     key
 }
 
+/// The path of a file in one spelling: `/p`, `file:/p` and `file:///p` are the same file.
+///
+/// Paths inside of the table and those of other schemes are left as they are.
+pub fn canonical_path(path: &str) -> Cow<'_, str> {
+    let Some(local) = local_path(path) else {
+        return Cow::Borrowed(path);
+    };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in local.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            _ => parts.push(part),
+        }
+    }
+    Cow::Owned(format!("file:///{}", parts.join("/")))
+}
+
+/// The absolute local path that a path names, if it does.
+fn local_path(path: &str) -> Option<&str> {
+    if path.starts_with('/') {
+        return Some(path);
+    }
+    let (scheme, rest) = path.split_once(':')?;
+    if !scheme.eq_ignore_ascii_case("file") {
+        return None;
+    }
+    match rest.strip_prefix("//") {
+        None => Some(rest),
+        Some(rest) => match rest.get(..9) {
+            Some(host) if host.eq_ignore_ascii_case("localhost") => rest.get(9..),
+            _ => Some(rest),
+        },
+    }
+    .filter(|rest| rest.starts_with('/'))
+}
+
+/// The keys that earlier releases gave to a file with an absolute local path: one per spelling.
+pub fn older_path_keys(path: &str, dv_unique_id: Option<&str>) -> Vec<[u8; 16]> {
+    if local_path(path).is_none() {
+        return Vec::new();
+    }
+    let canonical = canonical_path(path);
+    let plain = &canonical["file://".len()..];
+    let spelled = [path.to_owned(), plain.to_owned(), format!("file:{plain}")];
+    let mut names = PathKeys::default();
+    let keys = spelled.map(|each| names.spelled_key(&each, dv_unique_id));
+    keys.into()
+}
+
 /// A short name of a logical file: 4 bytes of SHA-256 over its folder, then 12 over path and
 /// deletion vector id. Files of one folder are neighbours in an index, and so are a commit's.
 pub fn path_key(path: &str, dv_unique_id: Option<&str>) -> [u8; 16] {
@@ -285,6 +339,10 @@ pub struct PathKeys {
 impl PathKeys {
     /// The same as `path_key`.
     pub fn key(&mut self, path: &str, dv_unique_id: Option<&str>) -> [u8; 16] {
+        self.spelled_key(&canonical_path(path), dv_unique_id)
+    }
+
+    fn spelled_key(&mut self, path: &str, dv_unique_id: Option<&str>) -> [u8; 16] {
         let mut hash = Sha256::new();
         hash.update(path.as_bytes());
         if let Some(id) = dv_unique_id {

@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use crate::actions::{AddFile, DeletionVector, RemoveFile};
 use crate::columns::partition_text;
 use crate::index::{lay_out, FileInput, IndexColumn, StatsReader, StatsRow};
-use crate::keys::PathKeys;
+use crate::keys::{older_path_keys, PathKeys};
 use crate::seen::{KeyHasher, SeenKeys};
 
 pub type FileKey = [u8; 16];
@@ -60,6 +60,8 @@ pub struct Load {
     partitions: Partitions,
     steps: Vec<Step>,
     names: PathKeys,
+    // Keys that earlier releases stored, with those that the same files have now.
+    older: HashMap<FileKey, FileKey>,
     // Used again by every commit: many are small.
     told: ByKey<Arc<AddFile>>,
     num_records: Vec<Option<i64>>,
@@ -77,6 +79,7 @@ impl Load {
             partitions: Partitions::default(),
             steps: Vec::new(),
             names: PathKeys::default(),
+            older: HashMap::new(),
             told: ByKey::default(),
             num_records: Vec::new(),
         }
@@ -125,7 +128,11 @@ impl Load {
 
     fn file_key(&mut self, path: &str, deletion_vector: Option<&DeletionVector>) -> FileKey {
         let id = deletion_vector.map(DeletionVector::unique_id);
-        self.names.key(path, id.as_deref())
+        let key = self.names.key(path, id.as_deref());
+        for older in older_path_keys(path, id.as_deref()) {
+            self.older.insert(older, key);
+        }
+        key
     }
 
     /// Keep remove actions that end nothing, numbered from `ordinal` on.
@@ -225,6 +232,10 @@ impl Load {
         let added = self.files.iter().map(|file| &file.key);
         let wanted = |key: &&FileKey| seen.is_none_or(|seen| seen.may_have(key));
         let mut keys: Vec<FileKey> = removed.chain(added).filter(wanted).copied().collect();
+        // What was seen has the keys of this release.
+        if seen.is_none() {
+            keys.extend(self.older.keys());
+        }
         keys.sort_unstable();
         keys.dedup();
         keys
@@ -237,7 +248,10 @@ impl Load {
     pub fn resolve(&mut self, live: impl IntoIterator<Item = (FileKey, i64)>) -> Vec<(i64, i64)> {
         let mut living: HashMap<FileKey, Life, BuildHasherDefault<KeyHasher>> = live
             .into_iter()
-            .map(|(key, file_id)| (key, Life::Stored(file_id)))
+            .map(|(key, file_id)| {
+                let key = self.older.get(&key).copied().unwrap_or(key);
+                (key, Life::Stored(file_id))
+            })
             .collect();
         let mut ended = Vec::new();
         for step in &self.steps {

@@ -63,7 +63,8 @@ macro_rules! for_each_action {
             /// Schema, partitioning and properties of the table.
             Metadata {
                 [required] id: String = "id",
-                [required] schema_string: String = "schemaString",
+                // Some tables begin without a schema; they cannot be read before they have one.
+                [or String::new()] schema_string: String = "schemaString",
                 [or Vec::new()] partition_columns: StringList = "partitionColumns",
                 [or StringMap::new()] configuration: StringMap = "configuration",
                 [or Format::parquet()] format: Format = "format",

@@ -171,6 +171,15 @@ fn types_without_an_order_have_no_key() {
 }
 
 #[test]
+fn every_spelling_of_a_local_path_has_one_key() {
+    for path in ["file:/p/a", "file:///p/a", "file://localhost/p/a", "/p/./a"] {
+        assert_eq!(path_key(path, None), path_key("/p/a", None), "{path}");
+    }
+    assert_ne!(path_key("p/a", None), path_key("/p/a", None));
+    assert_ne!(path_key("file://host/p/a", None), path_key("/p/a", None));
+}
+
+#[test]
 fn deletion_vector_is_part_of_the_path_key() {
     assert_ne!(path_key("a", None), path_key("a", Some("")));
     assert_ne!(path_key("a", Some("u1")), path_key("a", Some("u2")));

@@ -1,6 +1,8 @@
 //! `index_files`: the rows of one commit's files, ready for the store.
 use deltasql_core::index::{lay_out, FileInput, IndexColumn, Layout, StatsRow, PARALLEL_FROM};
-use deltasql_core::keys::{path_key as hash_path, KeyType};
+use deltasql_core::keys::{
+    canonical_path as one_spelling, older_path_keys as older_keys, path_key as hash_path, KeyType,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
@@ -214,6 +216,24 @@ pub fn path_key<'py>(
     dv_unique_id: Option<&str>,
 ) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &hash_path(path, dv_unique_id))
+}
+
+/// The keys that earlier releases gave to a file with an absolute local path.
+#[pyfunction]
+#[pyo3(signature = (path, dv_unique_id=None))]
+pub fn older_path_keys<'py>(
+    py: Python<'py>,
+    path: &str,
+    dv_unique_id: Option<&str>,
+) -> Vec<Bound<'py, PyBytes>> {
+    let keys = older_keys(path, dv_unique_id).into_iter();
+    keys.map(|key| PyBytes::new(py, &key)).collect()
+}
+
+/// The path of a file in one spelling.
+#[pyfunction]
+pub fn canonical_path(path: &str) -> String {
+    one_spelling(path).into_owned()
 }
 
 /// Order the files of a commit, number them and summarise their statistics.

@@ -45,9 +45,11 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(commit::nests_too_deep, m)?)?;
     m.add_function(wrap_pyfunction!(commit::parse_commit, m)?)?;
     m.add_function(wrap_pyfunction!(commit::parse_commits, m)?)?;
+    m.add_function(wrap_pyfunction!(index::canonical_path, m)?)?;
     m.add_function(wrap_pyfunction!(index::encode_key, m)?)?;
     m.add_function(wrap_pyfunction!(index::index_files, m)?)?;
     m.add_function(wrap_pyfunction!(index::key_bounds, m)?)?;
+    m.add_function(wrap_pyfunction!(index::older_path_keys, m)?)?;
     m.add_function(wrap_pyfunction!(index::path_key, m)?)?;
     Ok(())
 }

@@ -213,6 +213,11 @@ class DeltaTable(deltalake.DeltaTable):
             pruning = partitions
         elif partitions is not None:
             raise ValueError("`partitions` is deprecated; pass only `file_pruning_predicate`")
+        if self._raw is not None and parquet_read_options is None:
+            from pyarrow.dataset import ParquetReadOptions
+
+            # Old timestamps are nanoseconds, which have no room for Delta's first and last years.
+            parquet_read_options = ParquetReadOptions(coerce_int96_timestamp_unit="us")
         return super().to_pyarrow_dataset(
             None,
             self._file_system(filesystem),
@@ -248,7 +253,11 @@ class DeltaTable(deltalake.DeltaTable):
             if partitions is None:
                 chosen = pruning_of(raw, filters)
         dataset = self.to_pyarrow_dataset(filesystem=filesystem, file_pruning_predicate=chosen)
-        return dataset.to_table(columns=columns, filter=condition)
+        if raw is None:
+            return dataset.to_table(columns=columns, filter=condition)
+        from deltasql.api.raw.dataset import dataset_rows
+
+        return dataset_rows(raw, dataset, columns, condition)
 
     def _file_system(self, given: str | pa_fs.FileSystem | None) -> str | pa_fs.FileSystem | None:
         """Return the table's folder for pyarrow; None lets deltalake look after its own."""

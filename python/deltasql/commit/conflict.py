@@ -183,9 +183,9 @@ def no_delete_of_read(c: Conflict, _: Isolation) -> None:
     """Files that we read must still be there."""
     reads = c.ours.reads
     tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in reads.predicates]
-    removed_by_us = {remove.path for remove in c.ours.removes}
+    removed_by_us = {_core.canonical_path(remove.path) for remove in c.ours.removes}
     for remove in c.winner.removes:
-        if remove.path in removed_by_us:
+        if _core.canonical_path(remove.path) in removed_by_us:
             continue
         partition = (
             None if remove.partition_values is None else json.dumps(dict(remove.partition_values))
@@ -220,8 +220,9 @@ def no_delete_twice(c: Conflict, _: Isolation) -> None:
 
 
 def _removed_by_both(c: Conflict) -> str | None:
-    removed = {remove.path for remove in c.winner.removes}
-    return next((remove.path for remove in c.ours.removes if remove.path in removed), None)
+    removed = {_core.canonical_path(remove.path) for remove in c.winner.removes}
+    ours = (remove.path for remove in c.ours.removes)
+    return next((path for path in ours if _core.canonical_path(path) in removed), None)
 
 
 def no_same_application(c: Conflict, _: Isolation) -> None:

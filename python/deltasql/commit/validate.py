@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from deltasql._core import nests_too_deep
+from deltasql._core import canonical_path, nests_too_deep
 from deltasql.exceptions import InvalidActionError, TxnLogTransactionError
+from deltasql.model.actions import logical_file
+from deltasql.model.column_mapping import check_mapping
 from deltasql.model.properties import check_values
 from deltasql.model.protocol import check_lawful, check_writable, required_features, writer_features
 from deltasql.model.schema import StructType
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from deltasql.commit.staged import Staged
     from deltasql.commit.state import TableState
-    from deltasql.model.actions import AddFile, Metadata, Protocol, RemoveFile
+    from deltasql.model.actions import Metadata, Protocol
 
 
 def validate_staged(staged: Staged) -> None:
@@ -37,8 +39,8 @@ def validate_staged(staged: Staged) -> None:
     )
     if len(staged.adds) == 1 and staged.is_blind_append and not (staged.txns or staged.domains):
         return  # nothing that could be there twice
-    paths = {f.path for f in staged.adds}
-    paths.update(f.path for f in staged.removes)
+    paths = {canonical_path(f.path) for f in staged.adds}
+    paths.update(canonical_path(f.path) for f in staged.removes)
     if len(paths) < len(staged.adds) + len(staged.removes):
         _refuse_repeated(staged)  # a path may come twice, with different deletion vectors
     apps = Counter(txn.app_id for txn in staged.txns)
@@ -54,15 +56,11 @@ def _statistics(staged: Staged) -> Iterator[tuple[str, str | None]]:
 
 def _refuse_repeated(staged: Staged) -> None:
     table = staged.table.full_name
-    added = Counter(map(_logical_file, staged.adds))
-    removed = Counter(map(_logical_file, staged.removes))
+    added = Counter(map(logical_file, staged.adds))
+    removed = Counter(map(logical_file, staged.removes))
     _refuse(table, "adds a file twice", (k[0] for k, n in added.items() if n > 1))
     _refuse(table, "removes a file twice", (k[0] for k, n in removed.items() if n > 1))
     _refuse(table, "adds and removes the same file", (k[0] for k in added.keys() & removed.keys()))
-
-
-def _logical_file(file: AddFile | RemoveFile) -> tuple[str, str | None]:
-    return file.path, file.deletion_vector.unique_id if file.deletion_vector else None
 
 
 def validate_against(staged: Staged, state: TableState) -> None:
@@ -101,6 +99,7 @@ def validate_table(metadata: Metadata, protocol: Protocol) -> None:
     schema = StructType.from_json(metadata.schema_string)
     validate_schema(schema, metadata.partition_columns)
     check_values(metadata.configuration)
+    check_mapping(schema, metadata.configuration)
     check_lawful(protocol)
     check_writable(protocol, schema, metadata.configuration)
     missing = required_features(schema, metadata.configuration) - writer_features(protocol)

@@ -183,8 +183,9 @@ class DuckDbEngine:
         """Yield the queries over files that DuckDB opens itself; `needs` gets what they use."""
         whole = [file for file in local if not file.vector]
         deleted = [file for file in local if file.vector]
+        groups = [each for some in (whole, deleted) if some for each in files.by_names(some)]
         # One list of all files: its places are those that are asked for.
-        is_whole = len(whole) == len(files.files)
+        is_whole = len(whole) == len(files.files) and len(groups) == 1
         files_table = deleted_table = ""
         if files.partition_columns or (positions and not is_whole):
             wanted = {id(file): place for place, file in enumerate(files.files)}
@@ -206,21 +207,20 @@ class DuckDbEngine:
             files_table=files_table,
             deleted_table=deleted_table,
         )
-        for group in (whole, deleted):
-            if group:
-                records = [file.records for file in group if file.records is not None]
-                number_of = "CAST(r.file_index AS BIGINT)" if is_whole else f"p.{identifier(FILE)}"
-                also = (
-                    f"{number_of} AS {identifier(FILE)}",
-                    f"r.file_row_number AS {identifier(ROW)}",
-                )
-                yield files_query(
-                    shape,
-                    self._list([as_pattern(file.address) for file in group], needs),
-                    has_deletions=group is deleted,
-                    also=also if positions else (),
-                    rows=sum(records) if len(records) == len(group) else None,
-                )
+        for schema, group in groups:
+            records = [file.records for file in group if file.records is not None]
+            number_of = "CAST(r.file_index AS BIGINT)" if is_whole else f"p.{identifier(FILE)}"
+            also = (
+                f"{number_of} AS {identifier(FILE)}",
+                f"r.file_row_number AS {identifier(ROW)}",
+            )
+            yield files_query(
+                replace(shape, schema=schema),
+                self._list([as_pattern(file.address) for file in group], needs),
+                has_deletions=bool(group[0].vector),
+                also=also if positions else (),
+                rows=sum(records) if len(records) == len(group) else None,
+            )
 
     def _narrowed(self, relation: DuckDbRelation, sql: exp.Query) -> DuckDbRelation:
         """Leave out columns that a query does not name: DuckDB would ask a stream for all."""

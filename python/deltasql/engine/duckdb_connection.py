@@ -7,6 +7,7 @@ import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from deltasql.engine.file_errors import DAMAGED_HELP
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError
 
 if TYPE_CHECKING:
@@ -89,8 +90,13 @@ def told() -> Iterator[None]:
         raise TxnLogEngineError(
             str(error).partition("\n\nLINE ")[0],
             engine="duckdb",
-            help="Check the rights on the file, and that it is there: one that was deleted, "
-            "by VACUUM perhaps, is taken out of its table by DeltaTable.repair().",
+            help="Check the rights on the file, and that it is there: VACUUM deletes files that "
+            "only versions older than its retention need, so read a newer one. A file that is lost "
+            "is taken out of its table by DeltaTable.repair().",
         ) from error
+    except duckdb.InvalidInputException as error:
+        # Also raised by some functions of a query for a value that they do not take.
+        told_help = f"If this names a file, the file is damaged. {DAMAGED_HELP}"
+        raise TxnLogEngineError(str(error), engine="duckdb", help=told_help) from error
     except duckdb.Error as error:
         raise TxnLogEngineError(str(error), engine="duckdb") from error

@@ -77,7 +77,14 @@ def files_query(
             path = (column.physical_name(mode),)
             # Names of our own: a column may be called `filename`.
             name = f"c{len(read)}"
-            kind = literal(reading.type(column.type, path))
+            try:
+                kind = literal(reading.type(column.type, path))
+            except UnsupportedFeatureError as error:
+                raise UnsupportedFeatureError(
+                    f"column {column.name!r}: {error.message}",
+                    features=error.features,
+                    help=error.help,
+                ) from error
             read.append(
                 f"{literal(path[0])}: {{name: '{name}', type: {kind}, default_value: NULL}}"
             )

@@ -97,7 +97,7 @@ def _shape(
 ) -> FileShape:
     properties = dict(configuration)
     mode = column_mapping_mode(properties)
-    exact = schema_to_arrow(schema)
+    exact = pa.schema([_storable(field) for field in schema_to_arrow(schema)])
     stored = [
         _stored_field(exact.field(number), field, mode)
         for number, field in enumerate(schema.fields)
@@ -135,6 +135,23 @@ def _stored_type(arrow: pa.DataType, data_type: DataType, mode: str | None) -> p
             item.with_type(_stored_type(item.type, data_type.value_type, mode)),
         )
     return arrow
+
+
+def _storable(field: pa.Field) -> pa.Field:
+    """Return a field as files keep it: a void column is one of integers that are all null."""
+    return field.with_type(_storable_type(field.type))
+
+
+def _storable_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_null(kind):
+        return pa.int32()
+    if pa.types.is_struct(kind):
+        return pa.struct([_storable(member) for member in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_storable(kind.value_field))
+    if pa.types.is_map(kind):
+        return pa.map_(_storable(kind.key_field), _storable(kind.item_field))
+    return kind
 
 
 def _loose(kind: pa.DataType) -> pa.DataType:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.addresses import data_addresses, storage_of
+from deltasql.engine.file_errors import missing_file, reading
+from deltasql.engine.footers import named_as_in_file
 from deltasql.model.actions import DeletionVector
 from deltasql.model.deletion_vector import deleted_rows, vector_file
 from deltasql.model.partition_values import parse_partition_value
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from deltasql.model.actions import Metadata
     from deltasql.model.schema import StructField
 
+_FOOTERS_AT_ONCE = 8
 _LISTED = ("path", "partition", "deletion_vector", "size", "modification_time", "num_records")
 
 
@@ -102,6 +106,28 @@ class LiveFiles:
 
         return bool(pc.any(self.have_vectors).as_py())
 
+    def by_names(self, files: Sequence[LiveFile]) -> list[tuple[StructType, list[LiveFile]]]:
+        """Group files whose columns have the same names, each group with the schema to read it by.
+
+        That is one group with the schema of the table, unless columns are mapped by id: then only
+        the footer of a file tells which of its columns is which.
+        """
+        if self.column_mapping_mode != "id":
+            return [(self.schema, list(files))]
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+            schemas = pool.map(self._schema_in, files)
+            groups: dict[StructType, list[LiveFile]] = {}
+            for schema, file in zip(schemas, files, strict=True):
+                groups.setdefault(schema, []).append(file)
+        return list(groups.items())
+
+    def _schema_in(self, file: LiveFile) -> StructType:
+        import pyarrow.parquet as pq
+
+        storage, name = storage_of(self.location, file.path, self.settings)
+        with reading(file.path, self.location), storage.open_input(name) as opened:
+            return named_as_in_file(self.schema, pq.read_schema(opened), file.path)
+
     def partition_fields(self) -> list[StructField]:
         """Return the columns that come from the log, in the order of the partitioning."""
         found = [self.schema.find(name) for name in self.partition_columns]
@@ -159,5 +185,8 @@ class LiveFiles:
             return None
         if path not in contents:  # one file holds the vectors of many
             storage, name = storage_of(self.location, path, self.settings)
-            contents[path] = storage.read(name)
+            try:
+                contents[path] = storage.read(name)
+            except FileNotFoundError as error:
+                raise missing_file(path, self.location, "deletion vector file") from error
         return contents[path]

@@ -29,7 +29,7 @@ from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema import ArrayType, DataType, MapType, StructField, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -70,8 +70,10 @@ def scan(
     """
     require_pyspark()
     options = {**_OPTIONS, **files_options(spark, files)}
-    groups = [group for group in _groups(files) if len(group)]
-    frames = [_rows(spark, files, group, options, positions, prune, required) for group in groups]
+    frames = [
+        _rows(spark, files, schema, group, options, positions, prune, required)
+        for schema, group in _groups(files)
+    ]
     if not frames:
         also = [StructField(name, "long") for name in (FILE, ROW) if positions]
         whole = StructType((*files.schema.fields, *also))
@@ -79,18 +81,31 @@ def scan(
     return _union(frames)
 
 
-def _groups(files: LiveFiles) -> list[pa.Array]:
-    """Return the places of files without a deletion vector, and of those that have one."""
+def _groups(files: LiveFiles) -> list[tuple[StructType, pa.Array]]:
+    """Return the places of files that are read alike, and the schema to read them by.
+
+    Files without a deletion vector are apart from those that have one.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     vectors = files.have_vectors
-    return [pc.indices_nonzero(each).cast(pa.int64()) for each in (pc.invert(vectors), vectors)]
+    found = [pc.indices_nonzero(each).cast(pa.int64()) for each in (pc.invert(vectors), vectors)]
+    alike = [each for each in found if len(each)]
+    if files.column_mapping_mode != "id":
+        return [(files.schema, each) for each in alike]
+    places = {id(file): place for place, file in enumerate(files.files)}
+    return [
+        (schema, pa.array([places[id(file)] for file in group], pa.int64()))
+        for numbers in alike
+        for schema, group in files.by_names([files.files[n] for n in numbers.to_pylist()])
+    ]
 
 
 def _rows(
     spark: SparkSession,
     files: LiveFiles,
+    schema: StructType,
     numbers: pa.Array,
     options: Mapping[str, str],
     positions: bool,
@@ -100,8 +115,8 @@ def _rows(
     """Read files that all have a deletion vector, or none of which has."""
     if is_connect(spark) or not _sizes_are_known(files) or not has_index(spark):
         group = [(number, files.files[number]) for number in numbers.to_pylist()]
-        return _read(spark, files, group, options, positions)
-    return _read_indexed(spark, files, numbers, options, positions, prune, required)
+        return _read(spark, files, schema, group, options, positions)
+    return _read_indexed(spark, files, schema, numbers, options, positions, prune, required)
 
 
 def _sizes_are_known(files: LiveFiles) -> bool:
@@ -112,6 +127,7 @@ def _sizes_are_known(files: LiveFiles) -> bool:
 def _read_indexed(
     spark: SparkSession,
     files: LiveFiles,
+    schema: StructType,
     numbers: pa.Array,
     options: Mapping[str, str],
     positions: bool,
@@ -123,11 +139,11 @@ def _read_indexed(
 
     mode, vectors = files.column_mapping_mode, bool(files.have_vectors[numbers[0].as_py()].as_py())
     partitions = {f.name: place for place, f in enumerate(files.partition_fields())}
-    stored = StructType(tuple(f for f in files.schema.fields if f.name not in partitions))
+    stored = StructType(tuple(f for f in schema.fields if _is_stored(f, partitions)))
     indexed = IndexedScan(files, numbers, stored, positions or vectors, prune, required)
-    schema = spark_schema(stored, mode, required=required)
-    frame = indexed_frame(spark, indexed, schema, options)
+    frame = indexed_frame(spark, indexed, spark_schema(stored, mode, required=required), options)
     columns: dict[str, Column | str] = {f.name: _named(f, mode) for f in stored.fields}
+    columns |= {f.name: F.lit(None).alias(f.name) for f in schema.fields if f.type == "void"}
     for name, place in partitions.items():
         columns[name] = F.col(partition_name(place)).alias(name)
     if positions or vectors:
@@ -145,6 +161,7 @@ def _read_indexed(
 def _read(
     spark: SparkSession,
     files: LiveFiles,
+    schema: StructType,
     group: _Group,
     options: Mapping[str, str],
     positions: bool,
@@ -155,12 +172,13 @@ def _read(
     mode = files.column_mapping_mode
     listed = [file for _, file in group]
     partitions = {field.name for field in files.partition_fields()}
-    stored = StructType(tuple(f for f in files.schema.fields if f.name not in partitions))
+    stored = StructType(tuple(f for f in schema.fields if _is_stored(f, partitions)))
     # Folders named day=… would give columns of their own.
     reader = spark.read.schema(spark_schema(stored, mode))
     reader = reader.options(recursiveFileLookup="true", **options)
     frames = [reader.parquet(*paths) for paths in _listings(spark, _patterns(spark, listed))]
     columns = {field.name: _renamed(field, mode) for field in stored.fields}
+    columns |= {field.name: F.lit(None) for field in schema.fields if field.type == "void"}
     constant = len({file.partition for file in listed}) == 1
     if constant:
         for field, values in files.partition_values(listed[:1]):
@@ -180,6 +198,11 @@ def _read(
     if listed[0].vector:
         found = found.join(_deleted_rows(spark, files, group), [FILE, ROW], "anti")
     return found.select([F.col(quoted(name)) for name in shown])
+
+
+def _is_stored(field: StructField, partitions: Collection[str]) -> bool:
+    """Tell whether a column is read from files: Spark's Parquet has no void columns."""
+    return field.name not in partitions and field.type != "void"
 
 
 def _union(frames: Iterable[DataFrame]) -> DataFrame:

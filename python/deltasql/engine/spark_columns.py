@@ -46,10 +46,13 @@ def stored_frame(frame: DataFrame, plan: WritePlan, keys: Sequence[str] = ()) ->
     if plan.folder and schema.find(CHANGE_TYPE) is None:
         schema = StructType((*schema.fields, StructField(CHANGE_TYPE, "string")))
     given = schema_from_any(frame.schema)
-    if not (mode or plan.partition_columns or keys) and _are_alike(given, schema):
+    has_void = any(field.type == "void" for field in schema.fields)
+    if not (mode or plan.partition_columns or keys or has_void) and _are_alike(given, schema):
         return frame
     columns = []
     for field in schema.fields:
+        if field.type == "void":
+            continue  # Spark's Parquet has no void columns: delta-spark leaves them out, too
         found = given.find(field.name)
         if found is None:
             raise TxnLogSchemaError(

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 
 from deltasql.engine.addresses import storage_of
 from deltasql.engine.base import FILE, ROW
+from deltasql.engine.file_errors import reading
+from deltasql.engine.footers import named_as_in_file
 from deltasql.engine.side_by_side import side_by_side
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema import ArrayType, DataType, MapType, StructField, StructType
@@ -77,16 +79,21 @@ class StoredFiles:
         self, number: int, file: LiveFile, constants: dict[str, pa.Scalar]
     ) -> Iterator[pa.RecordBatch]:
         mode = self._files.column_mapping_mode
-        stored = {f.physical_name(mode): f for f in self._fields if f.name not in constants}
         deleted = self._files.deleted([file])["row_number"] if file.vector else None
         storage, name = storage_of(self._files.location, file.path, self._settings)
         start = 0
         with (
+            reading(file.path, self._files.location),
             storage.open_input(name) as opened,
             # Old timestamps are nanoseconds, which have no room for Delta's first and last years.
             pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True) as parquet,
         ):
+            fields = self._fields
+            if mode == "id":
+                schema = StructType(tuple(fields))
+                fields = [*named_as_in_file(schema, parquet.schema_arrow, file.path).fields]
             names = {field.name for field in parquet.schema_arrow}
+            stored = (f.physical_name(mode) for f in fields if f.name not in constants)
             wanted = [name for name in stored if name in names]
             if not wanted:
                 wanted = [parquet.schema_arrow.names[0]]  # the rows themselves have to be seen
@@ -98,7 +105,7 @@ class StoredFiles:
                     pa.repeat(constants[field.name], batch.num_rows)
                     if field.name in constants
                     else _logical(_column(batch, field.physical_name(mode)), field, mode)
-                    for field in self._fields
+                    for field in fields
                 ]
                 if self._positions:
                     columns += [pa.repeat(pa.scalar(number, rows), batch.num_rows), numbers]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql._core import path_key
 from deltasql.commit.staged import Staged
 from deltasql.commit.state import table_state
 from deltasql.commit.validate import validate_against, validate_staged, validate_table
@@ -12,9 +11,10 @@ from deltasql.exceptions import InvalidActionError, UnsupportedFeatureError
 from deltasql.model.actions import CommitInfo
 from deltasql.model.protocol import check_writable
 from deltasql.model.schema import StructType
+from deltasql.store.append import file_keys, live_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from deltasql.mirror.read_log import LogCommit
     from deltasql.model.actions import AddFile, RemoveFile
@@ -72,24 +72,20 @@ class ForeignChecker:
         self._state = table_state(metadata, protocol)
 
     def _check_files(self, staged: Staged, commit: LogCommit) -> None:
-        removed, added = _keys(staged.removes), _keys(staged.adds)
-        live = self._live([*removed, *added])
-        for key, path in removed.items():
+        removed, added = file_keys(staged.removes), file_keys(staged.adds)
+        live = self._live({**removed, **added})
+        for key, file in removed.items():
             if key not in live:
-                raise self._refusal(commit, f"removes {path}, which is not live")
-        for key, path in added.items():
+                raise self._refusal(commit, f"removes {file.path}, which is not live")
+        for key, add in added.items():
             if key in live and key not in removed:
-                raise self._refusal(commit, f"adds {path}, which is live already")
+                raise self._refusal(commit, f"adds {add.path}, which is live already")
         self._ended = (self._ended | removed.keys()) - added.keys()
         self._begun = (self._begun - removed.keys()) | added.keys()
 
-    def _live(self, keys: list[bytes]) -> set[bytes]:
-        rows = (
-            self._store.query("live_by_key", table_id=self._table.table_id, keys=keys)
-            if keys
-            else []
-        )
-        return ({bytes(row[0]) for row in rows} - self._ended) | self._begun
+    def _live(self, files: Mapping[bytes, AddFile | RemoveFile]) -> set[bytes]:
+        found = live_files(self._store.query, self._table.table_id, files) if files else {}
+        return (found.keys() - self._ended) | self._begun
 
     def _refusal(self, commit: LogCommit, why: str) -> InvalidActionError:
         return InvalidActionError(
@@ -97,12 +93,3 @@ class ForeignChecker:
             table=self._table.full_name,
             help=_HELP,
         )
-
-
-def _keys(files: Iterable[AddFile | RemoveFile]) -> dict[bytes, str]:
-    return {
-        path_key(
-            each.path, each.deletion_vector.unique_id if each.deletion_vector else None
-        ): each.path
-        for each in files
-    }

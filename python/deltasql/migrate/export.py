@@ -24,7 +24,7 @@ from deltasql.exceptions import (
 )
 from deltasql.migrate.copy_data import DataCopier
 from deltasql.migrate.export_report import ExportProgress, ExportReport
-from deltasql.migrate.load_log import commit_id
+from deltasql.migrate.load_log import is_id_of
 from deltasql.migrate.other_authority import COPY
 from deltasql.migrate.relocate import ComeAlong, RelocatedSource, StayBehind, relocated
 from deltasql.mirror.checkpoint import write_checkpoint_of
@@ -238,10 +238,10 @@ class _Export:
         except (FileNotFoundError, LogParseError):
             return None
         info = commit.commit_info or CommitInfo()
-        if (info.txn_id or commit_id(self._table, row.version, data)) != row.txn_id:
+        if not is_id_of(row.txn_id, self._table, row.version, data):
             return None
         told = [each for each in commit.actions() if not isinstance(each, CommitInfo)]
-        return [replace(info, txn_id=row.txn_id), *told]
+        return [replace(info, txn_id=row.info.txn_id), *told]
 
     def _rows(self, first: int, last: int) -> list[VersionRow]:
         rows = self._store.query(

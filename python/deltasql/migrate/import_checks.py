@@ -13,6 +13,7 @@ from deltasql.exceptions import (
     VersionTakenError,
 )
 from deltasql.migrate.foreign import first_foreign
+from deltasql.migrate.load_log import check_metadata
 from deltasql.migrate.load_table import is_same
 from deltasql.mirror.log_listing import list_log, read_last_checkpoint
 from deltasql.mirror.read_log import read_commits
@@ -95,8 +96,13 @@ class Beginning:
         """Return where the log begins, as far as can be told without reading all of it."""
         while True:
             version = self._first()
+            why = None
             if version == 0 and 0 in self.listing.commits:
-                return Start(0, _first_metadata(self._storage, self.listing))
+                metadata = _first_metadata(self._storage, self.listing)
+                if metadata.schema_string:
+                    return Start(0, metadata)
+                version = self._first_with_schema()
+                why = "before it the table has no schema"
             try:
                 state = self._log(self.listing).state(version)
             except (LogParseError, FileNotFoundError) as error:
@@ -104,8 +110,20 @@ class Beginning:
                     raise
                 continue
             check_readable(state.protocol)
-            why = _why(self.listing, version, self._since)
+            check_metadata(state.metadata, f"version {version}")
+            why = why or _why(self.listing, version, self._since)
             return Start(version, state.metadata, state, f"begins at version {version}: {why}")
+
+    def _first_with_schema(self) -> int:
+        """Return the first version with a schema, of a table that began without one."""
+        for commit in read_commits(self._storage, self.listing, 0, self._last):
+            if commit.actions.metadata is not None and commit.actions.metadata.schema_string:
+                return commit.version
+        raise LogParseError(
+            f"the log at {self.listing.location} has no schema up to version {self._last}",
+            path=self.listing.commits[0].name,
+            help="Delta Live Tables write the schema with the first rows: import the table then.",
+        )
 
     def passes_over(self, error: Exception) -> bool:
         """Do without the checkpoint that an error is about; False when it is about none."""
@@ -174,10 +192,10 @@ def check_same(
 def _refuse_gap(listing: LogListing, first: int) -> None:
     """Refuse to leave out commits that are there, before others that are lost."""
     oldest = min(listing.commits, default=first)
-    missing = [each for each in range(oldest, first + 1) if each not in listing.commits]
+    gaps = listing.gaps(oldest, first)
     # Where no checkpoint stands in either, to read it says so.
-    if missing and any(each.version == first for each in listing.checkpoints):
-        low, high = missing[0], missing[-1]
+    if gaps and any(each.version == first for each in listing.checkpoints):
+        low, high = gaps[0][0], gaps[-1][1]
         lost = f"version {low} is" if low == high else f"commits from {low} to {high} are"
         raise VersionGapError(
             f"the log at {listing.location} has a gap: {lost} missing",

@@ -104,7 +104,12 @@ def import_table(
             time.sleep(random.uniform(0.5, 1) * min(_LONGEST_PAUSE_S, _PAUSE_S * 2**attempt))
             continue
         except FileNotFoundError as error:
-            raise TxnLogStorageError(redact(str(error)), location=run.storage.location) from error
+            raise TxnLogStorageError(
+                redact(f"a file that the log needs is missing: {error.filename or error}"),
+                location=run.storage.location,
+                help="Restore it from a copy. Where it is part of a checkpoint, any writer of the "
+                "table can write a new checkpoint.",
+            ) from error
         _log_done(run.report)
         return run.report
 

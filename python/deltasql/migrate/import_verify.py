@@ -9,6 +9,7 @@ import pyarrow as pa
 from deltasql._core import FileList, LiveFiles
 from deltasql.exceptions import ImportMismatchError, TxnLogProtocolError
 from deltasql.migrate.import_files import check_files, live_pages
+from deltasql.migrate.load_log import check_metadata
 from deltasql.migrate.load_table import Loaded, pieces
 from deltasql.mirror.fingerprint import fingerprint, sql_pages
 from deltasql.mirror.read_log import read_commits, stream_state
@@ -254,6 +255,8 @@ def _read(
     for commit in read_commits(run.storage, listing, first, last):
         if commit.actions.protocol is not None:
             check_readable(commit.actions.protocol)
+        if commit.actions.metadata is not None:
+            check_metadata(commit.actions.metadata, commit.file.name)
         seen.take(commit)
         run.tell("reading", seen)
         yield commit

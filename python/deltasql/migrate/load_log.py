@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from deltasql._core import LogFiles, SeenFiles, parse_commit
 from deltasql.commit.state import physical_partition_columns
@@ -17,19 +17,22 @@ from deltasql.migrate.load_checkpoint import BATCH_FILES, file_batches
 from deltasql.migrate.read_ahead import read_ahead
 from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import LAST_MS
+from deltasql.model.column_mapping import check_mapping
 from deltasql.model.protocol import check_readable
-from deltasql.model.schema import StructType, skipping_columns
+from deltasql.model.schema import schema_of, skipping_columns
 from deltasql.store import load
 from deltasql.store.load import LoadPlan, SkippingColumns
 from deltasql.store.records import (
     Commit,
     Head,
     cdc_rows,
+    derived_id,
     domain_rows,
+    is_usable_id,
     metadata_row,
     protocol_row,
     txn_rows,
-    version_row,
+    with_derived_id,
 )
 
 if TYPE_CHECKING:
@@ -46,8 +49,6 @@ if TYPE_CHECKING:
 # When a commit without an in-commit timestamp happened: when its file was written, which Delta's
 # readers go by, or at the time that it tells itself, which survives a copy of our own lake.
 Times = Literal["commit", "file"]
-# Commits that tell no transaction id get one that is the same whenever they are loaded.
-_IDS = uuid.UUID("6f1d0d3a-8a3c-4d6e-9d50-6d1a4f0e6c11")
 
 
 class ParsedCommit(Protocol):
@@ -114,6 +115,7 @@ class LogLoader:
         """
         self._claim()
         check_readable(state.protocol)
+        check_metadata(state.metadata, f"version {state.version}")
         version, table_id = state.version, self._table.table_id
         schema = _schema(state.metadata)
         columns = SkippingColumns()
@@ -139,7 +141,7 @@ class LogLoader:
         plan.add("insert_domain_metadata", domain_rows(table_id, version, state.domains.values()))
         at = self._time(info, at_ms)
         head = Head(table_id, version, at, next_file_id, version, version)
-        plan.add("insert_version", [self._version_row(head, info, lambda: digest)])
+        plan.versions.append(self._version(head, info, lambda: digest))
         with self._change() as session:
             load.write(session, plan, partitions, is_first=True)
             load.write_head(session, None, head)
@@ -213,6 +215,7 @@ class LogLoader:
             if first.protocol is not None:
                 check_readable(first.protocol)
             if first.metadata is not None:
+                check_metadata(first.metadata, run[0].file.name)
                 schema = _schema(first.metadata)
                 columns.change(schema.skipping, files.next_file_id)
                 partition_columns = schema.partition_columns
@@ -253,23 +256,25 @@ class LogLoader:
             metadata_version=version if before is None or metadata else before.metadata_version,
             protocol_version=version if before is None or protocol else before.protocol_version,
         )
-        plan.add("insert_version", [self._version_row(head, info, lambda: commit.digest)])
+        plan.versions.append(self._version(head, info, lambda: commit.digest))
         return head
 
-    def _version_row(
+    def _version(
         self, head: Head, info: CommitInfo, digest: Callable[[], str]
-    ) -> tuple[Any, ...]:
-        txn_id = info.txn_id or _digest_id(self._table, head.version, digest())
+    ) -> tuple[Commit, int]:
+        told = info.txn_id
         commit = Commit(
             table=self._table,
             head=None,
             version=head.version,
             committed_at_ms=head.committed_at_ms,
-            txn_id=txn_id,
+            txn_id=derived_id(self._table, head.version, digest()) if told is None else told,
             group_size=_group_size(info.extra.get("group")),
             info=info,
         )
-        return version_row(commit, head.next_file_id)
+        if told is not None and not is_usable_id(told):
+            commit = with_derived_id(commit)
+        return commit, head.next_file_id
 
     def _claim(self) -> None:
         """Begin a table anew; from now on nobody else may."""
@@ -352,7 +357,16 @@ class _Schema:
 
 def commit_id(table: TableRow, version: int, data: bytes) -> str:
     """Return the transaction id of a commit file that tells none: always the same."""
-    return _digest_id(table, version, hashlib.sha256(data).hexdigest())
+    return derived_id(table, version, hashlib.sha256(data).hexdigest())
+
+
+def is_id_of(txn_id: str, table: TableRow, version: int, data: bytes) -> bool:
+    """Tell whether SQL has a commit file under this transaction id: its own, or one made for it."""
+    info = parse_commit(data, version=version).commit_info
+    told = None if info is None else info.txn_id
+    if told is None:
+        return txn_id == commit_id(table, version, data)
+    return txn_id in (told, derived_id(table, version, told))
 
 
 def has_commit(store: Store, table: TableRow, version: int, data: bytes) -> bool:
@@ -363,9 +377,7 @@ def has_commit(store: Store, table: TableRow, version: int, data: bytes) -> bool
     rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
     if not rows:
         return False
-    info = parse_commit(data, version=version).commit_info
-    told = None if info is None else info.txn_id
-    return bool(rows[0][2] == (told or commit_id(table, version, data)))
+    return is_id_of(rows[0][2], table, version, data)
 
 
 def _runs(commits: Sequence[ParsedCommit]) -> Iterator[Sequence[ParsedCommit]]:
@@ -388,11 +400,19 @@ def _group_size(group: object) -> int:
     return len(participants) if isinstance(participants, list) else 1
 
 
-def _digest_id(table: TableRow, version: int, digest: str) -> str:
-    return str(uuid.uuid5(_IDS, f"{table.table_uuid}/{version}/{digest}"))
+def check_metadata(metadata: Metadata, source: str) -> None:
+    """Refuse metadata by which the files of a table cannot be read; `source` names where it is."""
+    if not metadata.schema_string:
+        raise LogParseError(
+            f"{source} has a metaData action without a schemaString",
+            help="Only a table that has no schema yet may lack it; import it when it has one.",
+        )
+    schema = schema_of(metadata.schema_string)
+    physical_partition_columns(metadata, schema)
+    check_mapping(schema, metadata.configuration)
 
 
 def _schema(metadata: Metadata) -> _Schema:
-    schema = StructType.from_json(metadata.schema_string)
+    schema = schema_of(metadata.schema_string)
     columns = skipping_columns(schema, metadata.partition_columns, metadata.configuration)
     return _Schema(physical_partition_columns(metadata, schema), tuple(columns))

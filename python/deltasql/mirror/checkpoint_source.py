@@ -13,7 +13,7 @@ from deltasql import _core
 from deltasql.exceptions import VersionNotFoundError
 from deltasql.mirror.checkpoint_rows import REMOVES_PAGE
 from deltasql.model.clock import now_ms
-from deltasql.model.properties import TableProperties
+from deltasql.model.properties import TableProperties, is_expired
 from deltasql.snapshot.files import read_files
 from deltasql.store.records import Head, domain_from_row, load_dv, txn_from_row
 
@@ -120,10 +120,7 @@ class CheckpointSource:
 
     def _recent(self, txns: Iterable[SetTransaction]) -> Iterable[SetTransaction]:
         retention = self._properties.set_transaction_retention
-        if retention is None:
-            return txns
-        since_ms = self._now_ms - retention // _MILLISECOND
-        return (t for t in txns if t.last_updated is None or t.last_updated > since_ms)
+        return (txn for txn in txns if not is_expired(txn, retention, self._now_ms))
 
 
 def _removes(rows: list[Row]) -> pa.Table:

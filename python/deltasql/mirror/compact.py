@@ -16,6 +16,7 @@ from deltasql.model.actions import (
     DomainMetadata,
     RemoveFile,
     SetTransaction,
+    logical_file,
 )
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ def reconciled(actions: Iterable[Action]) -> list[Action]:
 def _key(action: Action) -> tuple[str, ...]:
     match action:
         case AddFile() | RemoveFile():
-            vector = action.deletion_vector
-            return ("file", action.path, vector.unique_id if vector is not None else "")
+            path, vector = logical_file(action)
+            return ("file", path, vector or "")
         case SetTransaction():
             return (action.kind, action.app_id)
         case DomainMetadata():

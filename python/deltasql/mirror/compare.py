@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -139,7 +141,62 @@ def _says_the_same(name: str, sql: Any, log: Any) -> bool:
     """Whether two values that differ mean the same."""
     if name == "tags":  # some writers put an empty map where there are none
         return same_json(sql or "{}", log or "{}")
+    if name == "stats":
+        return same_stats(sql, log)
+    if name == "num_records":  # it stands in the statistics, which deltalake reads as text only
+        return log is None
+    if name == "extra":  # a checkpoint has no place for fields that its writer does not know
+        return _agree(json.loads(sql or "{}"), json.loads(log or "{}"))
     return name in _JSON_FIELDS and same_json(sql, log)
+
+
+def same_stats(left: str | None, right: str | None) -> bool:
+    """Whether two texts of statistics do not contradict each other.
+
+    A checkpoint may leave statistics out, or keep them in columns of its own, which have fewer
+    digits and no place for some values. What both tell must be the same.
+
+    >>> same_stats('{"numRecords":2,"minValues":{"x":0.1}}', '{"numRecords":2}')
+    True
+    >>> same_stats('{"numRecords":2}', '{"numRecords":3}')
+    False
+    """
+    if left is None or right is None:
+        return True
+    try:
+        return _agree(json.loads(left), json.loads(right))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _agree(left: Any, right: Any) -> bool:
+    if isinstance(left, dict) and isinstance(right, dict):
+        return all(_agree(left[key], right[key]) for key in left.keys() & right.keys())
+    if left is None or right is None or left == right:
+        return True
+    if isinstance(left, bool) or isinstance(right, bool):
+        return False
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return not (isinstance(left, int) and isinstance(right, int)) and _same_float(left, right)
+    return _moment(left) is not None and _moment(left) == _moment(right)
+
+
+def _same_float(left: float, right: float) -> bool:
+    """Whether two numbers are the same as floats of 32 bits, which some columns are."""
+    try:
+        return bool(struct.pack("f", left) == struct.pack("f", right))
+    except OverflowError:
+        return False
+
+
+def _moment(value: Any) -> datetime | None:
+    """The moment that a text means, in the milliseconds that statistics have."""
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return aware.replace(microsecond=aware.microsecond // 1000 * 1000)
 
 
 def compare_action(

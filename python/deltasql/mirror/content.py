@@ -62,7 +62,7 @@ def _known(action: Action) -> dict[str, Any]:
         # A partition value that is null need not be written.
         values = body["partitionValues"]
         body["partitionValues"] = {name: v for name, v in values.items() if v is not None}
-    return {action.kind: body}
+    return {**action.to_dict(), action.kind: body}
 
 
 def _same_info(left: Commit, right: Commit) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.config import Config
+    from deltasql.model.schema import StructType
     from deltasql.snapshot.snapshot import Snapshot
 
 Paths: TypeAlias = tuple[tuple[str, ...], ...]
@@ -40,6 +41,7 @@ class ViewFiles:
         self.live = LiveFiles(
             snapshot.table.location, snapshot.metadata, snapshot.scan().arrow, config.storage
         )
+        self._schemas = self.live.by_names(self.live.files)
         self._naive = self._naive_timestamps()
 
     @property
@@ -55,13 +57,14 @@ class ViewFiles:
 
     def groups(self) -> list[FileGroup]:
         """Return the files in groups that are read alike."""
-        found: dict[tuple[Paths, bool], list[str]] = {}
-        for file in self.live.files:
-            alike = (self._naive.get(file.address, ()), bool(file.vector))
-            found.setdefault(alike, []).append(file.address)
+        found: dict[tuple[Paths, bool, StructType], list[str]] = {}
+        for schema, files in self._schemas:
+            for file in files:
+                alike = (self._naive.get(file.address, ()), bool(file.vector), schema)
+                found.setdefault(alike, []).append(file.address)
         return [
-            FileGroup(addresses, frozenset(naive), has_deletions)
-            for (naive, has_deletions), addresses in found.items()
+            FileGroup(addresses, frozenset(naive), has_deletions, schema)
+            for (naive, has_deletions, schema), addresses in found.items()
         ]
 
     def table(self) -> pa.Table:
@@ -105,10 +108,12 @@ class ViewFiles:
             for address, file in self._known.items()
         }
 
+        schemas = {f.address: schema for schema, files in self._schemas for f in files}
+
         def look(file: LiveFile) -> Paths:
             storage, name = storage_of(live.location, file.path, self._settings)
             with storage.open_input(name) as opened:
-                paths = naive_timestamps(opened, live.schema, live.column_mapping_mode)
+                paths = naive_timestamps(opened, schemas[file.address], live.column_mapping_mode)
             return tuple(sorted(paths))
 
         new = [file for file in live.files if file.address not in found]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deltasql.engine.duckdb_scan import (
@@ -18,6 +18,8 @@ from deltasql.engine.duckdb_scan import (
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
 
+    from deltasql.model.schema import StructType
+
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
@@ -27,6 +29,8 @@ class FileGroup:
     naive: Set[ColumnPath] = NO_PATHS
     """Timestamps that these files keep without a zone, by physical path."""
     has_deletions: bool = False
+    schema: StructType | None = None
+    """The schema to read these files by, where it is not that of the table."""
 
 
 def view_query(shape: TableShape, groups: Sequence[FileGroup]) -> str:
@@ -35,7 +39,7 @@ def view_query(shape: TableShape, groups: Sequence[FileGroup]) -> str:
         return empty_query(shape.schema)
     return "\nUNION ALL ".join(
         files_query(
-            shape,
+            replace(shape, schema=group.schema or shape.schema),
             f"[{', '.join(literal(as_pattern(address)) for address in group.addresses)}]",
             naive=group.naive,
             has_deletions=group.has_deletions,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltasql._core import canonical_path
 from deltasql.model.actions import DeletionVector, RemoveFile
 
 if TYPE_CHECKING:
@@ -110,16 +111,31 @@ def partition_text(values: Mapping[str, str | None]) -> str:
 
 def logical_files(files: pa.Table) -> pa.ChunkedArray:
     """Return what names each file: its path, with the id of its deletion vector if it has one."""
-    vectors = files["deletion_vector"]
+    vectors, paths = files["deletion_vector"], _one_spelling(files["path"])
     if vectors.null_count == len(vectors):
-        return files["path"]
+        return paths
     encoded = vectors.combine_chunks().dictionary_encode()
     ids = [
         "\x00" + DeletionVector.from_body(json.loads(text)).unique_id
         for text in encoded.dictionary.to_pylist()
     ]
     suffixes = pc.fill_null(pa.array(ids, _TEXT).take(encoded.indices), "")
-    return pc.binary_join_element_wise(files["path"], pa.chunked_array([suffixes]), "")
+    return pc.binary_join_element_wise(paths, pa.chunked_array([suffixes]), "")
+
+
+def _one_spelling(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Spell paths in one way; only absolute local ones have several."""
+    whole = paths.combine_chunks()
+    is_local = is_local_path(whole)
+    if not pc.any(is_local).as_py():
+        return paths
+    spelled = [canonical_path(path) for path in whole.filter(is_local).to_pylist()]
+    return pa.chunked_array([pc.replace_with_mask(whole, is_local, pa.array(spelled, _TEXT))])
+
+
+def is_local_path(paths: pa.Array) -> pa.Array:
+    """Tell which paths are absolute ones of the local disk: only those have several spellings."""
+    return pc.match_substring_regex(paths, r"^(?:/|(?i:file):)")
 
 
 def compact(value: object) -> str:

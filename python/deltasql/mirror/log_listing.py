@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.exceptions import LogParseError, TxnLogTableNotFoundError, VersionGapError
@@ -18,6 +19,8 @@ LOG_FOLDER = "_delta_log/"
 LAST_CHECKPOINT = "_delta_log/_last_checkpoint"
 ASIDE_FOLDER = "_delta_log/_aside/"
 
+# Delta's versions are signed numbers of 64 bits; a larger one is the name of something else.
+_LAST_VERSION = 2**63 - 1
 _NAME = re.compile(
     r"_delta_log/(?P<version>\d{20})\."
     r"(?:(?P<commit>json)|(?P<checksum>crc)"
@@ -56,6 +59,8 @@ class LogListing:
     checksums: Mapping[int, FileInfo]
     has_last_checkpoint: bool = False
     compactions: tuple[Compaction, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    """Checkpoints of several parts that lack some, in words."""
     others: tuple[FileInfo, ...] = field(default=(), repr=False)
 
     @property
@@ -99,17 +104,27 @@ class LogListing:
 
     def commits_from(self, first: int, version: int) -> list[FileInfo]:
         """Return the commits first..version; an error names those that are missing."""
-        missing = [each for each in range(first, version + 1) if each not in self.commits]
-        if missing:
+        gaps = self.gaps(first, version)
+        if gaps:
             raise VersionGapError(
                 f"the log at {self.location} cannot be read at version {version}: "
-                f"{_shown(missing)} missing and no checkpoint stands in",
+                f"{_shown(gaps)} missing and no checkpoint stands in"
+                + "".join(f"; {each}" for each in self.incomplete),
                 location=self.location,
-                first_missing=missing[0],
-                last_missing=missing[-1],
+                first_missing=gaps[0][0],
+                last_missing=gaps[-1][1],
                 help="Restore the files from a copy, or publish them again from the database.",
             )
         return [self.commits[each] for each in range(first, version + 1)]
+
+    def gaps(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the versions of first..last without a commit file, as (first, last) of each gap.
+
+        A file with a stray name may lie very far from the others, so versions are not counted up.
+        """
+        present = sorted(each for each in self.commits if first <= each <= last)
+        edges = pairwise([first - 1, *present, last + 1])
+        return [(low + 1, high - 1) for low, high in edges if high - low > 1]
 
 
 def find_log(storage: Storage) -> LogListing | None:
@@ -146,7 +161,7 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
     has_last_checkpoint = False
     for each in files:
         match = _NAME.fullmatch(each.name)
-        if match is None:
+        if match is None or int(match["version"]) > _LAST_VERSION:
             has_last_checkpoint |= each.name == LAST_CHECKPOINT
             others.append(each)
             continue
@@ -163,10 +178,13 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
             checkpoints.append(Checkpoint(version, "v2", (each,)))
         else:
             compactions.append(Compaction(version, int(match["until"]), each))
+    incomplete: list[str] = []
     for (version, count), found in parts.items():
         # One whose writer died half-way is no checkpoint.
         if len(found) == count:
             checkpoints.append(Checkpoint(version, "multipart", tuple(found)))
+        else:
+            incomplete.append(f"checkpoint {version} has {len(found)} of {count} parts")
     return LogListing(
         location,
         commits,
@@ -174,6 +192,7 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
         checksums,
         has_last_checkpoint,
         tuple(compactions),
+        tuple(incomplete),
         tuple(others),
     )
 
@@ -220,10 +239,11 @@ def read_json(name: str, data: bytes, *, needs: str) -> dict[str, Any]:
     return found
 
 
-def _shown(versions: list[int]) -> str:
-    first, last = versions[0], versions[-1]
-    if len(versions) == 1:
+def _shown(gaps: list[tuple[int, int]]) -> str:
+    first, last = gaps[0][0], gaps[-1][1]
+    if first == last:
         return f"version {first} is"
-    if len(versions) == last - first + 1:
+    if len(gaps) == 1:
         return f"versions {first} to {last} are"
-    return f"{len(versions)} versions from {first} to {last} are"
+    count = sum(high - low + 1 for low, high in gaps)
+    return f"{count} versions from {first} to {last} are"

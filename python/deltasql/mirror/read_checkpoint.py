@@ -110,7 +110,7 @@ def read_files(
     """Yield the files of one part, those that were added or removed, some at a time."""
     schema = FILES if kind == "add" else TOMBSTONES
     with _reading(storage, name) as file:
-        columns = _columns(file.schema_arrow, (kind,))
+        columns = _columns(file.schema_arrow, (kind,), parsed=_lacks_stats(file, kind))
         if not columns:
             return
         at_once = _rows_at_once(storage, name, file, columns)
@@ -230,15 +230,37 @@ def _reading(
         raise LogParseError(f"{name} cannot be read: {error}", path=name) from error
 
 
-def _columns(schema: pa.Schema, kinds: Collection[str]) -> list[str]:
-    """Leave out what is told twice: a parsed form, unless its text is not there."""
+def _lacks_stats(file: pq.ParquetFile, kind: str) -> bool:
+    """Tell whether files of a checkpoint have no statistics as text, by the counts of its footer.
+
+    `delta.checkpoint.writeStatsAsJson=false` leaves out the column, or leaves it empty.
+    """
+    missing = 0
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            if column.path_in_schema in (f"{kind}.stats", f"{kind}.path"):
+                told = column.statistics
+                if told is None or not told.has_null_count:
+                    continue
+                is_stats = column.path_in_schema.endswith(".stats")
+                missing += told.null_count if is_stats else -told.null_count
+    return missing > 0
+
+
+def _columns(schema: pa.Schema, kinds: Collection[str], *, parsed: bool = False) -> list[str]:
+    """Leave out what is told twice: a parsed form, unless its text is not there.
+
+    With `parsed` the parsed statistics are wanted beside their text.
+    """
     columns = []
     for kind in schema:
         if kind.name not in kinds:
             continue
         children = [child.name for child in kind.type] if pa.types.is_struct(kind.type) else []
         told_twice = {"partitionValues_parsed"} | (
-            {"stats_parsed"} if "stats" in children else set()
+            {"stats_parsed"} if "stats" in children and not parsed else set()
         )
         columns += [f"{kind.name}.{child}" for child in children if child not in told_twice]
     return columns
@@ -297,12 +319,22 @@ def _files(rows: pa.StructArray, schema: pa.Schema) -> pa.Table:
             columns[_snake(name)] = _plain(column)
         elif name not in _PARSED:
             unknown[name] = column
-    if "stats" not in found and "stats_parsed" in found:
-        columns["stats"] = stats_texts(found["stats_parsed"])
+    if "stats_parsed" in found and pa.types.is_struct(found["stats_parsed"].type):
+        columns["stats"] = _all_stats(columns.get("stats"), found["stats_parsed"])
     if schema is FILES and "stats" in columns:
         columns["num_records"] = _num_records(columns["stats"])
     columns["extra"] = _extra(unknown, len(rows))
     return same_spelling(pa.table(columns), schema)
+
+
+def _all_stats(texts: pa.Array | None, parsed: pa.StructArray) -> pa.Array:
+    """Return the statistics as text, of those files that have none of the parsed form."""
+    if texts is None:
+        return stats_texts(parsed)
+    missing = pc.is_null(texts)
+    if not pc.any(missing).as_py():
+        return texts
+    return pc.replace_with_mask(texts, missing, stats_texts(parsed.filter(missing)))
 
 
 def _snake(name: str) -> str:

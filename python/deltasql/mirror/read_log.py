@@ -243,7 +243,8 @@ def _start(storage: Storage, listing: LogListing, version: int, *, use_checkpoin
     if not use_checkpoint:
         # Where older commits were cleaned up there is no way but from a checkpoint.
         first = listing.first_version
-        checkpoint = listing.checkpoint_for(min(first, version)) if first > 0 else None
+        is_whole = first == 0 and 0 in listing.commits
+        checkpoint = None if is_whole else listing.checkpoint_for(min(first, version))
     return _Replay(None if checkpoint is None else read_checkpoint(storage, checkpoint))
 
 

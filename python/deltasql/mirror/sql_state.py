@@ -10,10 +10,15 @@ import pyarrow.compute as pc
 
 from deltasql._core import FileList
 from deltasql.mirror.file_tables import FILES, TOMBSTONES, logical_files, same_spelling
+from deltasql.model.clock import now_ms
+from deltasql.model.properties import TableProperties, is_expired
 from deltasql.snapshot.cache import FileCache
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+from deltasql.store.records import metadata_from_row
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from deltasql.model.actions import (
         DomainMetadata,
         Metadata,
@@ -55,6 +60,20 @@ class SqlState:
     @cached_property
     def txns(self) -> dict[str, SetTransaction]:
         return self._snapshot.transactions()
+
+    def expired(self, txn: SetTransaction) -> bool:
+        """Tell whether a checkpoint of this version, or of one before, may leave it out by now."""
+        return is_expired(txn, self._shortest_retention, now_ms())
+
+    @cached_property
+    def _shortest_retention(self) -> timedelta | None:
+        """The shortest time that the table ever kept application transactions for."""
+        rows = self._store.query(
+            "metadata_between", table_id=self._table.table_id, after=-1, last=self.version
+        )
+        properties = (TableProperties(metadata_from_row(row).configuration) for row in rows)
+        told = [each.set_transaction_retention for each in properties]
+        return min((each for each in told if each is not None), default=None)
 
     @cached_property
     def domains(self) -> dict[str, DomainMetadata]:

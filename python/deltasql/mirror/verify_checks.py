@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from deltasql.mirror.log_listing import LogListing
     from deltasql.mirror.read_checkpoint import CheckpointState
     from deltasql.mirror.read_log import LogState, StateStream
-    from deltasql.model.actions import Action
+    from deltasql.model.actions import Action, SetTransaction
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
@@ -163,8 +163,22 @@ def compare_facts(sql: SqlState, log: LogState | StateStream, found: Differences
     at: dict[str, Any] = {"version": log.version, "source": "replay"}
     compare_action("metadata", sql.metadata, log.metadata, found, **at)
     compare_action("protocol", sql.protocol, log.protocol, found, **at)
-    _compare_named("transaction", sql.txns, log.txns, found, at)
+    compare_transactions(sql, log.txns, found, at)
     _compare_named("domain", sql.domains, log.domains, found, at)
+
+
+def compare_transactions(
+    sql: SqlState, log: Mapping[str, SetTransaction], found: Differences, at: dict[str, Any]
+) -> None:
+    """Compare the application transactions that both sides keep.
+
+    A checkpoint leaves out those that have expired, and so does SQL that was loaded from one. When
+    that happens depends on clocks: an expired transaction that one side lacks is no difference.
+    """
+    expired = sql.expired
+    left = {name: txn for name, txn in sql.txns.items() if name in log or not expired(txn)}
+    right = {name: txn for name, txn in log.items() if name in sql.txns or not expired(txn)}
+    _compare_named("transaction", left, right, found, at)
 
 
 def _compare_named(
@@ -205,14 +219,10 @@ def _compare_checkpoint(sql: SqlState, state: CheckpointState, found: Difference
     compare_files(sql.files, state.files, found, fields=_CHECKPOINT_FIELDS, **at)
     compare_action("metadata", sql.metadata, state.metadata, found, **at)
     compare_action("protocol", sql.protocol, state.protocol, found, **at)
-    properties = TableProperties(sql.metadata.configuration)
-    # What is too old may be left out of a checkpoint, but nothing may be told otherwise.
-    txns = sql.txns
-    if properties.set_transaction_retention is not None:
-        txns = {name: txn for name, txn in txns.items() if name in state.txns}
-    _compare_named("transaction", txns, state.txns, found, at)
+    compare_transactions(sql, state.txns, found, at)
     _compare_named("domain", sql.domains, state.domains, found, at)
-    kept_ms = properties.deleted_file_retention.total_seconds() * 1000
+    retention = TableProperties(sql.metadata.configuration).deleted_file_retention
+    kept_ms = retention.total_seconds() * 1000
     known = pc.is_in(
         logical_files(sql.tombstones), logical_files(state.tombstones).combine_chunks()
     )

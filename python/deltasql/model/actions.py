@@ -1,7 +1,8 @@
 """Delta's actions as frozen dataclasses, and their JSON form.
 
 Every class keeps fields it does not know in `extra`, so a log written by a newer
-writer survives a round trip. JSON's camelCase names exist only in this file.
+writer survives a round trip. Keys that stand beside the action in its line are kept
+there too, under `BESIDE`. JSON's camelCase names exist only in this file.
 
 >>> add = AddFile(path="a.parquet", partition_values={}, size=1, modification_time=0)
 >>> action_from_dict(add.to_dict()) == add
@@ -15,7 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
+from deltasql._core import canonical_path
+
 Json = Any
+# Where `extra` keeps what stood beside an action; the Rust core has the same name for it.
+BESIDE = "deltasql.beside"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,8 @@ class Action:
 
     def to_dict(self) -> dict[str, Json]:
         """Return the action as Delta writes it, wrapped in its kind."""
-        return {self.kind: self.body()}
+        beside = self.extra.get(BESIDE, {})  # type: ignore[attr-defined]
+        return {self.kind: self.body(), **{k: v for k, v in beside.items() if k not in _BY_KIND}}
 
     def body(self) -> dict[str, Json]:
         """Return the action's own fields under their JSON names; an absent field is left out."""
@@ -37,6 +43,7 @@ class Action:
                 continue
             out[json_name] = value.body() if isinstance(value, Action) else _plain(value)
         out.update(self.extra)  # type: ignore[attr-defined]
+        out.pop(BESIDE, None)
         return out
 
     def to_json(self) -> str:
@@ -50,7 +57,11 @@ class Action:
         >>> SetTransaction.from_dict({"txn": {"appId": "etl", "version": 3}}).version
         3
         """
-        return cls.from_body(data[cls.kind])
+        body = data[cls.kind]
+        if len(data) > 1:
+            beside = {k: v for k, v in data.items() if k != cls.kind and v is not None}
+            body = {**body, BESIDE: beside}
+        return cls.from_body(body)
 
     @classmethod
     def from_body(cls, body: Mapping[str, Json]) -> Self:
@@ -154,7 +165,8 @@ class Metadata(Action):
 
     kind: ClassVar[str] = "metaData"
     id: str
-    schema_string: str
+    # Empty for a table that begins without a schema: it cannot be read before it has one.
+    schema_string: str = ""
     partition_columns: tuple[str, ...] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)
     format: Format = field(default_factory=Format)
@@ -271,14 +283,23 @@ _NAMES: dict[type[Action], tuple[tuple[str, str], ...]] = {}
 
 
 def action_from_dict(data: Mapping[str, Json]) -> Action:
-    """Build the right action class from `{kind: {...}}`."""
-    if len(data) != 1:
-        raise ValueError(f"an action has exactly one key, got {sorted(data)}")
-    kind = next(iter(data))
-    cls = _BY_KIND.get(kind)
-    if cls is None:
-        raise ValueError(f"unknown action {kind!r}; known: {', '.join(sorted(_BY_KIND))}")
-    return cls.from_dict(data)
+    """Build the right action class from `{kind: {...}}`; unknown keys beside it are kept."""
+    kinds = [kind for kind in data if kind in _BY_KIND and data[kind] is not None]
+    if len(kinds) > 1:
+        raise ValueError(f"an action has exactly one kind, got {sorted(kinds)}")
+    if not kinds:
+        raise ValueError(f"unknown action {sorted(data)}; known: {', '.join(sorted(_BY_KIND))}")
+    return _BY_KIND[kinds[0]].from_dict(data)
+
+
+def logical_file(file: AddFile | RemoveFile) -> tuple[str, str | None]:
+    """Return what tells a file from others: its path in one spelling, and its deletion vector.
+
+    >>> logical_file(RemoveFile("file:/lake/a")) == logical_file(RemoveFile("/lake/a"))
+    True
+    """
+    vector = file.deletion_vector
+    return canonical_path(file.path), None if vector is None else vector.unique_id
 
 
 def _json_names(cls: type[Action]) -> tuple[tuple[str, str], ...]:

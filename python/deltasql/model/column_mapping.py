@@ -6,6 +6,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from deltasql.exceptions import TxnLogProtocolError
 from deltasql.model.schema import (
     PHYSICAL_NAME,
     ArrayType,
@@ -52,6 +53,28 @@ def with_new_columns_mapped(
         schema, _highest_id(schema, configuration), lambda _: f"col-{uuid.uuid4()}"
     )
     return mapped, {**configuration, MAX_ID: str(last)}
+
+
+def check_mapping(schema: StructType, configuration: Mapping[str, str]) -> None:
+    """Refuse a mapped table with a column that cannot be found in its files.
+
+    >>> check_mapping(StructType((StructField("id", "long"),)), {MODE: "id"})
+    Traceback (most recent call last):
+    deltasql.exceptions.table.TxnLogProtocolError: column 'id' has no \
+delta.columnMapping.physicalName, and the table maps columns by id
+    ...
+    """
+    mode = column_mapping_mode(configuration)
+    if mode is None:
+        return
+    needed = {PHYSICAL_NAME: str} | ({COLUMN_ID: int} if mode == "id" else {})
+    for member in _members(schema):
+        for key, kind in needed.items():
+            if not isinstance(member.metadata.get(key), kind):
+                raise TxnLogProtocolError(
+                    f"column {member.name!r} has no {key}, and the table maps columns by {mode}",
+                    help="Whoever wrote this metadata has to write it again with the missing key.",
+                )
 
 
 def without_mapping(columns: StructType) -> StructType:
@@ -105,14 +128,20 @@ def _highest_id(schema: StructType, configuration: Mapping[str, str]) -> int:
     return max([int(configuration.get(MAX_ID, "0")), *_ids(schema)])
 
 
-def _ids(data_type: DataType) -> Iterator[int]:
+def _ids(schema: StructType) -> Iterator[int]:
+    for member in _members(schema):
+        if COLUMN_ID in member.metadata:
+            yield int(member.metadata[COLUMN_ID])
+
+
+def _members(data_type: DataType) -> Iterator[StructField]:
+    """Yield every column, also those inside of structs, arrays and maps."""
     if isinstance(data_type, StructType):
         for member in data_type.fields:
-            if COLUMN_ID in member.metadata:
-                yield int(member.metadata[COLUMN_ID])
-            yield from _ids(member.type)
+            yield member
+            yield from _members(member.type)
     elif isinstance(data_type, ArrayType):
-        yield from _ids(data_type.element_type)
+        yield from _members(data_type.element_type)
     elif isinstance(data_type, MapType):
-        yield from _ids(data_type.key_type)
-        yield from _ids(data_type.value_type)
+        yield from _members(data_type.key_type)
+        yield from _members(data_type.value_type)

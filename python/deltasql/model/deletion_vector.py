@@ -66,7 +66,8 @@ def deleted_rows(vector: DeletionVector, data: bytes | None = None) -> array[int
     [3, 4, 7, 11, 18, 29]
     """
     if vector.storage_type == "i":
-        bitmap = _from_base85(vector.path_or_inline_dv)[: vector.size_in_bytes]
+        # All of the text: bytes behind the bitmap are passed over, as by other readers.
+        bitmap = _from_base85(vector.path_or_inline_dv)
     elif data is None:
         raise ValueError("the content of the vector's file is missing")
     else:

@@ -14,6 +14,8 @@ from deltasql.model.schema import nearest
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from deltasql.model.actions import SetTransaction
+
 NAME_IN_CATALOG = "deltasql.tableName"
 """The property that keeps the name of a table whose folder has another one."""
 IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
@@ -122,6 +124,18 @@ KNOWN: Mapping[str, Callable[[str], object]] = {
     "delta.tuneFileSizesForRewrites": _boolean,
     "delta.universalFormat.enabledFormats": str,
 }
+
+
+def is_expired(txn: SetTransaction, retention: timedelta | None, now_ms: int) -> bool:
+    """Tell whether an application transaction is older than `retention` allows at a moment.
+
+    >>> from deltasql.model.actions import SetTransaction
+    >>> is_expired(SetTransaction("etl", 1, last_updated=1), timedelta(milliseconds=5), 10)
+    True
+    """
+    if retention is None or txn.last_updated is None:
+        return False
+    return txn.last_updated <= now_ms - retention // timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)

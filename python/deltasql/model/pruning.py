@@ -208,7 +208,12 @@ class Compiler:
         return in_one_type(column.type, known) or []
 
     def _compare(self, column: LeafColumn, op: str, value: Value) -> Node:
-        return compare(column, op, value, partition=self.is_partition(column))
+        node = compare(column, op, value, partition=self.is_partition(column))
+        if column.type == "boolean" and not self.is_partition(column) and "column" in node:
+            # Old writers are known for bounds of booleans that contradict the data, and nothing in
+            # a log tells who wrote a file: only the count of nulls is trusted.
+            return self._null_test(column, is_null=False)
+        return node
 
     def _null_test(self, column: LeafColumn, *, is_null: bool) -> Node:
         known = isinstance(column.type, str) and is_primitive(column.type)

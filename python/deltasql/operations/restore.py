@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
 from deltasql.exceptions.prefixes import GENERIC_ERROR
-from deltasql.model.actions import AddFile
+from deltasql.model.actions import AddFile, logical_file
 from deltasql.model.counts import many
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.operations.change_data import tell_whole_files
@@ -21,7 +21,7 @@ from deltasql.store.records import load, load_dv
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deltasql.model.actions import Metadata, RemoveFile
+    from deltasql.model.actions import Metadata
     from deltasql.operations.target import Target
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -118,14 +118,10 @@ def add_file(row: Mapping[str, Any]) -> AddFile:
 def _bring_back(target: Target, files: list[AddFile]) -> None:
     """Add files; one that this transaction removed is simply not removed."""
     staged = target.staged
-    wanted = {_identity(file) for file in files}
-    undone = {_identity(each) for each in staged.removes} & wanted
-    staged.removes[:] = [each for each in staged.removes if _identity(each) not in undone]
-    target.add(file for file in files if _identity(file) not in undone)
-
-
-def _identity(file: AddFile | RemoveFile) -> tuple[str, str | None]:
-    return file.path, None if file.deletion_vector is None else file.deletion_vector.unique_id
+    wanted = {logical_file(file) for file in files}
+    undone = {logical_file(each) for each in staged.removes} & wanted
+    staged.removes[:] = [each for each in staged.removes if logical_file(each) not in undone]
+    target.add(file for file in files if logical_file(file) not in undone)
 
 
 def _without(files: pa.Table, others: pa.Table) -> pa.Table:

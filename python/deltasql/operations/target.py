@@ -14,7 +14,7 @@ from deltasql.commit.staged import ReadSet
 from deltasql.engine.base import WriteOptions, WritePlan
 from deltasql.engine.live_files import LiveFiles
 from deltasql.exceptions import TxnLogError, TxnLogTransactionError
-from deltasql.model.actions import RemoveFile
+from deltasql.model.actions import RemoveFile, logical_file
 from deltasql.model.clustering import DOMAIN, FEATURE, check_clustered, clustered_by
 from deltasql.model.file_stats import read_stats
 from deltasql.model.protocol import writer_features
@@ -125,10 +125,11 @@ class Target:
         tables = []
         if self.snapshot is not None:
             found = self.snapshot.scan(predicate).arrow
-            gone = {(each.path, _vector_id(each)) for each in self.staged.removes}
+            gone = {logical_file(each) for each in self.staged.removes}
             if gone:
                 vectors = [load_dv(text) for text in found["deletion_vector"].to_pylist()]
-                keys = zip(found["path"].to_pylist(), vectors, strict=True)
+                paths = map(_core.canonical_path, found["path"].to_pylist())
+                keys = zip(paths, vectors, strict=True)
                 kept = [(path, v and v.unique_id) not in gone for path, v in keys]
                 found = found.filter(pa.array(kept, pa.bool_()))
             tables.append(found)
@@ -303,7 +304,3 @@ def _listed(adds: Sequence[AddFile], predicate: Predicate | None) -> pa.Table:
     if predicate is not None:
         known = known.prune(_core.Predicate(predicate.to_pruning_json()))
     return to_arrow(known)
-
-
-def _vector_id(remove: RemoveFile) -> str | None:
-    return None if remove.deletion_vector is None else remove.deletion_vector.unique_id

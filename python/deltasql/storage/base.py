@@ -37,6 +37,22 @@ class Sink(Protocol):
         """Return how many bytes were written."""
 
 
+# What is read whole is a file of a log, or a deletion vector: none comes near this size.
+LONGEST_READ = 2 << 30
+
+
+def check_length(size: int, name: str, location: str) -> None:
+    """Refuse to read a file whole that would not fit into memory."""
+    if size > LONGEST_READ:
+        raise TxnLogStorageError(
+            f"{name!r} at {location} has {size:,} bytes: more than {LONGEST_READ:,} are not read",
+            location=location,
+            name=name,
+            operation="read",
+            help="No file of a Delta log is that large: look at what it is, and move it away.",
+        )
+
+
 @runtime_checkable
 class Storage(Protocol):
     """The files below one location.
@@ -74,7 +90,7 @@ class Storage(Protocol):
         """
 
     def read(self, name: str) -> bytes:
-        """Return a file's content; FileNotFoundError when it is not there."""
+        """Return a file's content, up to LONGEST_READ; FileNotFoundError when it is not there."""
 
     def open_input(self, name: str) -> BinaryIO:
         """Open a file to read any part of it; only what is asked for is fetched."""

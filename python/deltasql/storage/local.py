@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -17,6 +18,7 @@ from deltasql.storage.base import (
     FileInfo,
     Sink,
     Storage,
+    check_length,
     checked,
     folder_of,
     stream_from,
@@ -98,13 +100,31 @@ class LocalStorage:
 
     def read(self, name: str) -> bytes:
         """Return a file's content; FileNotFoundError when it is not there."""
-        with self._told("read", name), open(self._path(name, "read"), "rb") as file:
+        with self._told("read", name), self._open(name, "read") as file:
+            check_length(os.fstat(file.fileno()).st_size, name, self.location)
             return file.read()
 
     def open_input(self, name: str) -> BinaryIO:
         """Open a file to read any part of it."""
         with self._told("open_input", name):
-            return open(self._path(name, "open_input"), "rb")
+            return self._open(name, "open_input")
+
+    def _open(self, name: str, operation: str) -> BinaryIO:
+        """Open a file of the disk: a pipe or a device would keep its reader waiting for ever."""
+        file = os.open(self._path(name, operation), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        mode = os.fstat(file).st_mode
+        if stat.S_ISREG(mode):
+            return os.fdopen(file, "rb")
+        os.close(file)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        raise TxnLogStorageError(
+            f"{name!r} at {self.location} is a pipe or a device, not a file",
+            location=self.location,
+            name=name,
+            operation=operation,
+            help="Move it away, or put the file in its place that belongs there.",
+        )
 
     def list(self, prefix: str = "", *, start_after: str | None = None) -> Iterator[FileInfo]:
         """List the files below a folder and its folders, sorted by name."""

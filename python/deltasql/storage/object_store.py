@@ -10,7 +10,15 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from deltasql.exceptions import TxnLogStorageError
-from deltasql.storage.base import FileInfo, Sink, Storage, checked, folder_of, stream_from
+from deltasql.storage.base import (
+    FileInfo,
+    Sink,
+    Storage,
+    check_length,
+    checked,
+    folder_of,
+    stream_from,
+)
 from deltasql.storage.client import Client, client_for
 from deltasql.storage.driver import check_fork, driver
 from deltasql.storage.faults import told
@@ -117,7 +125,9 @@ class ObjectStorage:
         """Return a file's content; FileNotFoundError when it is not there."""
         key = self._key(name, "read")
         with self._told("read", name):
-            return bytes(driver().get(self._store, key).bytes())
+            found = driver().get(self._store, key)
+            check_length(int(found.meta["size"]), name, self.location)
+            return bytes(found.bytes())
 
     def open_input(self, name: str) -> BinaryIO:
         """Open a file to read any part of it; only what is asked for is fetched."""

@@ -25,9 +25,10 @@ from deltasql.store.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from deltasql.model.actions import AddFile, RemoveFile
     from deltasql.store.dialect import Row, Session
 
 # From this many rows the bulk paths of a driver are used, which cannot travel in a batch.
@@ -145,19 +146,38 @@ def _insert(session: Session, name: str, rows: list[Row]) -> None:
 
 
 def _removed_ids(session: Session, commit: Commit) -> list[int]:
-    keys = {
-        _core.path_key(r.path, r.deletion_vector.unique_id if r.deletion_vector else None): r
-        for r in commit.removes
-    }
-    rows = session.query("live_by_key", table_id=commit.table.table_id, keys=list(keys))
-    found = {bytes(row[0]) for row in rows}
+    keys = file_keys(commit.removes)
+    found = live_files(session.query, commit.table.table_id, keys)
     for key, remove in keys.items():
         if key not in found:
             raise InvalidActionError(
                 f"cannot remove {remove.path!r}: it is not a live file of {commit.table.full_name}",
                 help="Remove files of the current snapshot, with the deletion vectors they have.",
             )
-    return [row[1] for row in rows]
+    return list(found.values())
+
+
+def file_keys(files: Iterable[AddFile | RemoveFile]) -> dict[bytes, AddFile | RemoveFile]:
+    """Return files by the keys under which they are stored."""
+    return {_core.path_key(file.path, _vector_id(file)): file for file in files}
+
+
+def live_files(
+    query: Callable[..., list[Row]], table_id: int, files: Mapping[bytes, AddFile | RemoveFile]
+) -> dict[bytes, int]:
+    """Return the keys of those files that are live, with their ids."""
+    # Earlier releases stored an absolute path under the key of its spelling.
+    older = {
+        each: key
+        for key, file in files.items()
+        for each in _core.older_path_keys(file.path, _vector_id(file))
+    }
+    rows = query("live_by_key", table_id=table_id, keys=[*{**files, **older}])
+    return {older.get(bytes(row[0]), bytes(row[0])): row[1] for row in rows}
+
+
+def _vector_id(file: AddFile | RemoveFile) -> str | None:
+    return file.deletion_vector.unique_id if file.deletion_vector else None
 
 
 def _partition_ids(session: Session, plan: Plan, wanted: list[str], known: dict[str, int]) -> None:

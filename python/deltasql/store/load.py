@@ -11,14 +11,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deltasql.store.append import changed_columns
-from deltasql.store.records import UNPARTITIONED, SkippingColumn, TableRow, dump, load
+from deltasql.store.records import (
+    UNPARTITIONED,
+    SkippingColumn,
+    TableRow,
+    dump,
+    load,
+    version_row,
+    with_derived_id,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from deltasql._core import LogFiles, SeenFiles
     from deltasql.store.dialect import Row, Session
-    from deltasql.store.records import Head
+    from deltasql.store.records import Commit, Head
 
 # In this order every row finds what it refers to.
 _INSERTS = (
@@ -27,7 +35,6 @@ _INSERTS = (
     "insert_txn",
     "insert_domain_metadata",
     "insert_cdc_file",
-    "insert_version",
 )
 # What the transactions before the last may have written.
 _DISCARDS = (
@@ -82,6 +89,8 @@ class LoadPlan:
     table_id: int
     files: LogFiles
     rows: dict[str, list[Row]] = field(default_factory=dict)
+    versions: list[tuple[Commit, int]] = field(default_factory=list)
+    """Each commit, with the id of the file that comes after its own."""
     columns: SkippingColumns = field(default_factory=SkippingColumns)
 
     def add(self, name: str, rows: Iterable[Row]) -> None:
@@ -153,6 +162,8 @@ def write(
     for name in _INSERTS:
         if rows := plan.rows.get(name):
             session.insert(name, rows)
+    if plan.versions:
+        session.insert("insert_version", _version_rows(session, plan))
     if seen is not None:
         # Also those of a transaction that fails in the end: more is looked up then, never less.
         seen.add(files)
@@ -179,6 +190,22 @@ def _loading(session: Session, table_id: int) -> dict[str, str] | None:
     rows = session.query("loading_properties", table_id=table_id)
     properties: dict[str, str] = json.loads(rows[0][0]) if rows else {}
     return properties if TableRow.LOADING in properties else None
+
+
+def _version_rows(session: Session, plan: LoadPlan) -> list[Row]:
+    """Return the rows of commits; a transaction id that the table has already is not taken again.
+
+    It is free text in a log: two commits may have the same.
+    """
+    ids = [commit.txn_id for commit, _ in plan.versions]
+    rows = session.query("taken_txn_ids", table_id=plan.table_id, txn_ids=ids)
+    taken = {row[0] for row in rows}
+    found = []
+    for commit, next_file_id in plan.versions:
+        own = with_derived_id(commit) if commit.txn_id in taken else commit
+        taken.add(own.txn_id)
+        found.append(version_row(own, next_file_id))
+    return found
 
 
 def _write_columns(session: Session, plan: LoadPlan) -> None:

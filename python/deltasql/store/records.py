@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from deltasql.model.actions import (
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
 
 UNPARTITIONED = 0
+# The key of `extra` that keeps the transaction id of a log which SQL could not take for its own.
+_TOLD_ID = "txnId"
+_LONGEST_ID = 500
+# Ids that are made for commits of others are the same whenever they are loaded.
+_IDS = uuid.UUID("6f1d0d3a-8a3c-4d6e-9d50-6d1a4f0e6c11")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,7 @@ class VersionRow:
 
     @classmethod
     def from_row(cls, row: Row) -> VersionRow:
+        extra = load(row[14]) or {}
         info = CommitInfo(
             timestamp=row[12],
             in_commit_timestamp=row[13],
@@ -100,8 +107,9 @@ class VersionRow:
             is_blind_append=None if row[9] is None else bool(row[9]),
             read_version=row[10],
             isolation_level=row[11],
-            txn_id=row[2],
-            extra=load(row[14]) or {},
+            # Where the id of the log could not be SQL's own, it was kept as it stood.
+            txn_id=extra.pop(_TOLD_ID, row[2]),
+            extra=extra,
         )
         return cls(row[0], row[1], row[2], row[3], info, row[15])
 
@@ -157,6 +165,26 @@ class Commit:
     skipping: Sequence[tuple[tuple[str, ...], str]] = ()
     active_columns: Sequence[SkippingColumn] = ()
     replaces_nothing: bool = False  # known once it is ratified: no added file was live before
+
+
+def derived_id(table: TableRow, version: int, told: object) -> str:
+    """Return the transaction id of a commit of others that tells none, or none that SQL can take.
+
+    `told` is what it does tell: the digest of its file, or the id that SQL cannot take.
+    """
+    return str(uuid.uuid5(_IDS, f"{table.table_uuid}/{version}/{told}"))
+
+
+def is_usable_id(told: object) -> bool:
+    """Tell whether SQL can take the transaction id of a log, which may be any JSON, for its own."""
+    return isinstance(told, str) and 0 < len(told) <= _LONGEST_ID and "\0" not in told
+
+
+def with_derived_id(commit: Commit) -> Commit:
+    """Give a commit an id of SQL; the one that its log tells is kept beside it."""
+    told = commit.info.txn_id
+    info = replace(commit.info, extra={**commit.info.extra, _TOLD_ID: told})
+    return replace(commit, txn_id=derived_id(commit.table, commit.version, told), info=info)
 
 
 def dump(value: Any) -> str | None:

@@ -12,6 +12,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.table import SUPPORTED_READER_FEATURES
 from sqlglot import exp
 
+from deltasql.engine.file_errors import missing_file, reading
 from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
 from deltasql.model.filters import filters_to_condition
 from deltasql.model.predicate import DataFusionDialect
@@ -89,6 +90,24 @@ def read_table(
     rows = raw.read(needed, files=raw.listed(pruning), views=False)
     names = columns if columns is not None else rows.schema.names
     return pds.Scanner.from_batches(rows, columns=names, filter=condition).to_table()
+
+
+def dataset_rows(
+    raw: RawTable, dataset: pds.Dataset, columns: list[str] | None, condition: pc.Expression | None
+) -> pa.Table:
+    """Read the rows of a dataset; a file that is missing or damaged is named."""
+    try:
+        return dataset.to_table(columns=columns, filter=condition)
+    except FileNotFoundError as error:
+        name = str(error.filename or error)
+        raise missing_file(name, raw.snapshot.table.location) from error
+    except (pa.ArrowInvalid, OSError):
+        # It may be about the filter as well: the files themselves tell.
+        for fragment in dataset.get_fragments():
+            with reading(fragment.path, raw.snapshot.table.location):
+                for _ in fragment.to_batches(schema=dataset.schema):
+                    pass
+        raise
 
 
 def _is_mapped(raw: RawTable) -> bool:

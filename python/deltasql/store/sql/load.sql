@@ -1,3 +1,6 @@
+-- name: taken_txn_ids
+SELECT txn_id FROM dl_table_versions WHERE table_id = $table_id AND txn_id {in:txn_ids};
+
 -- name: begin_loading
 -- Not live before all of its log is there: nobody may commit to half a table.
 INSERT INTO dl_tables (table_uuid, namespace, name, location, created_at_ms, dropped_at_ms, properties, location_key)

@@ -1,0 +1,51 @@
+"""What goes wrong with one data file, as an error that names the file and says what to do."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import MissingDataFilesError, TxnLogEngineError, TxnLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DAMAGED_HELP = (
+    "Restore the file from a copy, or restore the table to a version before it; "
+    "deltasql verify --data finds every file that is damaged."
+)
+MISSING_HELP = (
+    "Restore it from a copy, or read a newer version: VACUUM deletes files that only versions "
+    "older than its retention need. A file that is lost is taken out of its table by repair()."
+)
+
+
+@contextmanager
+def reading(path: str, location: str) -> Iterator[None]:
+    """Raise what Arrow or the disk says of a file as an error of ours."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except TxnLogError:
+        raise
+    except FileNotFoundError as error:
+        raise missing_file(path, location) from error
+    except (pa.ArrowException, OSError) as error:
+        raise damaged_file(path, error) from error
+
+
+def missing_file(path: str, location: str, what: str = "data file") -> MissingDataFilesError:
+    """Return the error for a file that a table needs and that is gone."""
+    return MissingDataFilesError(
+        f"the {what} {path} of the table at {location} is missing",
+        location=location,
+        count=1,
+        files=(path,),
+        help=MISSING_HELP,
+    )
+
+
+def damaged_file(path: str, error: Exception) -> TxnLogEngineError:
+    """Return the error for a file that is no Parquet, or only in part."""
+    return TxnLogEngineError(f"the data file {path} cannot be read: {error}", help=DAMAGED_HELP)

@@ -1,0 +1,188 @@
+"""What cannot be read gets an error of ours that names the culprit and says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import deltasql
+from deltasql.exceptions import (
+    MissingDataFilesError,
+    TxnLogEngineError,
+    TxnLogError,
+    TxnLogStorageError,
+    UnsupportedFeatureError,
+    VersionGapError,
+)
+from tests.migrate.hand_made import MAPPED, PROTOCOL, VECTORS, HandMade, column, metadata, numbered
+from tests.mirror.support import open_mirrored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+pytestmark = pytest.mark.one_database
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+IDS = metadata(column("id"))
+
+
+@pytest.fixture
+def lake(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as opened:
+        yield opened
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> HandMade:
+    return HandMade(tmp_path / "t")
+
+
+def handle(catalog: Catalog, version: int | None = None) -> deltasql.DeltaTable:
+    return deltasql.DeltaTable(catalog.uri.with_table("t").to_string(), version=version)
+
+
+def ways(catalog: Catalog, version: int | None = None) -> dict[str, Callable[[], object]]:
+    """Every way to read the rows of a table in this process."""
+
+    def in_transaction() -> object:
+        with catalog.begin() as tx:
+            tx.pin("t", catalog.table("t").snapshot(version))
+            return tx.read("t")
+
+    return {
+        "handle": lambda: handle(catalog, version).to_pyarrow_table(),
+        "transaction": in_transaction,
+    }
+
+
+def assert_told(
+    read: Callable[[], object], *words: str, kind: type[TxnLogError] = TxnLogError
+) -> None:
+    with pytest.raises(kind) as failure:
+        read()
+    text = str(failure.value)
+    for word in (*words, "\nHelp: "):
+        assert word in text, text
+
+
+def test_files_of_a_vacuumed_version_are_named(lake: Catalog) -> None:
+    with lake.begin() as tx:
+        tx.write("t", ROWS)
+    (path,) = lake.table("t").files()["path"].to_pylist()
+    with lake.begin() as tx:
+        tx.write("t", ROWS, mode="overwrite")
+    lake.vacuum("t", retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    for read in ways(lake, 0).values():
+        assert_told(read, path, "VACUUM")
+
+
+DAMAGE = {
+    "no Parquet": lambda data: b"hello",
+    "empty": lambda data: b"",
+    "cut": lambda data: data[:-20],
+    "holes": lambda data: data[:20] + b"\xff" * 40 + data[60:],
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_file_is_named(lake: Catalog, made: HandMade, name: str) -> None:
+    made.commit(PROTOCOL, IDS, made.add("a.parquet", ROWS), made.add("b.parquet", ROWS))
+    lake.import_table(made.path, name="t")
+    place = made.folder / "b.parquet"
+    place.write_bytes(DAMAGE[name](place.read_bytes()))
+    for read in ways(lake).values():
+        assert_told(read, "b.parquet", "Restore the file", kind=TxnLogEngineError)
+
+
+def test_a_missing_or_damaged_file_of_a_table_mapped_by_id_is_named(
+    lake: Catalog, made: HandMade
+) -> None:
+    """Its footers are read first."""
+    fields = pa.schema([numbered("c", pa.int64(), 1)])
+    rows = pa.Table.from_arrays([ROWS["id"].combine_chunks()], schema=fields)
+    mode = {"delta.columnMapping.mode": "id"}
+    schema = metadata(column("id", "long", 1, "col-id"), configuration=mode)
+    made.commit(MAPPED, schema, made.add("a.parquet", rows), made.add("b.parquet", rows))
+    lake.import_table(made.path, name="t")
+    (made.folder / "b.parquet").write_bytes(b"hello")
+    for read in ways(lake).values():
+        assert_told(read, "b.parquet", "Restore the file", kind=TxnLogEngineError)
+    (made.folder / "b.parquet").unlink()
+    for read in ways(lake).values():
+        assert_told(read, "b.parquet", "is missing", kind=MissingDataFilesError)
+
+
+def test_a_missing_deletion_vector_is_named(lake: Catalog, made: HandMade) -> None:
+    vector = {
+        "storageType": "u",
+        "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
+        "offset": 1,
+        "sizeInBytes": 40,
+        "cardinality": 2,
+    }
+    made.commit(VECTORS, IDS, made.add("a.parquet", ROWS, deletionVector=vector))
+    lake.import_table(made.path, name="t", force=True)
+    for read in ways(lake).values():
+        assert_told(read, "ab/deletion_vector_d2c639aa", kind=MissingDataFilesError)
+
+
+def test_timestamps_beyond_nanoseconds_are_read(lake: Catalog, made: HandMade) -> None:
+    """INT96 has room for them, nanoseconds of 64 bits do not."""
+    moments = [datetime(1600, 1, 1), datetime(2400, 1, 1)]
+    rows = pa.table({"at": pa.array(moments, pa.timestamp("us"))})
+    add = made.add("a.parquet", ROWS)
+    pq.write_table(rows, made.folder / "a.parquet", use_deprecated_int96_timestamps=True)
+    made.commit(PROTOCOL, metadata(column("at", "timestamp")), add)
+    lake.import_table(made.path, name="t")
+    wanted = [moment.replace(tzinfo=UTC) for moment in moments]
+    for read in ways(lake).values():
+        assert pa.table(read())["at"].to_pylist() == wanted
+
+
+def test_a_type_that_is_not_known_is_named(lake: Catalog, made: HandMade) -> None:
+    made.commit(PROTOCOL, metadata(column("id"), column("x", "hologram")), made.add("a", ROWS))
+    lake.import_table(made.path, name="t")
+    read = ways(lake)["transaction"]
+    assert_told(read, "hologram", "'x'", kind=UnsupportedFeatureError)
+
+
+def test_a_missing_sidecar_is_named(lake: Catalog, made: HandMade) -> None:
+    features = {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    made.commit(protocol, IDS, made.add("a.parquet", ROWS))
+    made.commit({"commitInfo": {}})
+    (made.log / f"{0:020d}.json").unlink()
+    sidecar = {"path": "gone.parquet", "sizeInBytes": 5, "modificationTime": 1}
+    lines = [{"checkpointMetadata": {"version": 0}}, protocol, IDS, {"sidecar": sidecar}]
+    name = f"{0:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+    (made.log / name).write_text("\n".join(map(json.dumps, lines)))
+    assert_told(
+        lambda: lake.import_table(made.path, name="t"),
+        "_sidecars/gone.parquet",
+        "checkpoint",
+        kind=TxnLogStorageError,
+    )
+
+
+def test_an_incomplete_checkpoint_is_named(lake: Catalog, made: HandMade) -> None:
+    made.commit(PROTOCOL, IDS, made.add("a.parquet", ROWS))
+    deltalake.DeltaTable(made.path).create_checkpoint()
+    made.commit({"commitInfo": {}})
+    (made.log / f"{0:020d}.json").unlink()
+    part = f"{0:020d}.checkpoint.0000000001.0000000002.parquet"
+    os.replace(made.log / f"{0:020d}.checkpoint.parquet", made.log / part)
+    assert_told(
+        lambda: lake.import_table(made.path, name="t"),
+        "checkpoint 0 has 1 of 2 parts",
+        kind=VersionGapError,
+    )
