@@ -71,7 +71,8 @@ class Winner:
 
         A commit that only moves rows to other files has the same result wherever it is placed.
         """
-        changes_data = any(file.data_change for file in (*self.adds, *self.removes))
+        files: list[AddFile | RemoveFile] = [*self.adds, *self.removes]
+        changes_data = any(file.data_change for file in files)
         if self.is_blind_append or not changes_data:
             return -1
         seen = self.row.info.read_version
