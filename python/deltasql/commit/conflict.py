@@ -71,8 +71,9 @@ class Winner:
 
         A commit that only moves rows to other files has the same result wherever it is placed.
         """
-        changes_data = any(file.data_change for file in (*self.adds, *self.removes))
-        if self.is_blind_append or not changes_data:
+        added = any(file.data_change for file in self.adds)
+        removed = any(file.data_change for file in self.removes)
+        if self.is_blind_append or not (added or removed):
             return -1
         seen = self.row.info.read_version
         return self.row.version - 1 if seen is None else seen

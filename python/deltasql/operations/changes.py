@@ -204,7 +204,7 @@ class ChangeFeed:
             }
         )
         names = self.snapshot.schema.names
-        shown = [_column(name, "scanned") for name in names]
+        shown: list[exp.Expr] = [_column(name, "scanned") for name in names]
         shown.append(_column(CHANGE_TYPE, "scanned" if from_row else "marks"))
         shown += [_column(name, "marks") for name in (COMMIT_VERSION, COMMIT_TIMESTAMP)]
         if self._in_file_order:
