@@ -21,6 +21,8 @@ from deltasql import (
     RemoveFile,
     SetTransaction,
 )
+from deltasql.commit.conflict import Isolation, check_conflicts
+from deltasql.commit.staged import Staged
 from deltasql.config import Config
 from deltasql.config.sections import DEFAULT_ISOLATION_LEVEL
 from deltasql.exceptions import (
@@ -375,3 +377,8 @@ def test_many_winners_are_all_checked(table: Catalog) -> None:
     with pytest.raises(ConcurrentDeleteDeleteError) as caught:
         commit(table, removal(B), read_version=1)
     assert (caught.value.winning_version, caught.value.actual_version) == (7, 8)
+
+
+def test_nothing_conflicts_with_no_winner(table: Catalog) -> None:
+    staged = Staged(table.resolve("t"), read_version=1, reads=WHOLE, adds=[file("ours")])
+    check_conflicts(staged, [], Isolation.SERIALIZABLE)

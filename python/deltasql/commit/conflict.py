@@ -71,9 +71,9 @@ class Winner:
 
         A commit that only moves rows to other files has the same result wherever it is placed.
         """
-        files: list[AddFile | RemoveFile] = [*self.adds, *self.removes]
-        changes_data = any(file.data_change for file in files)
-        if self.is_blind_append or not changes_data:
+        added = any(file.data_change for file in self.adds)
+        removed = any(file.data_change for file in self.removes)
+        if self.is_blind_append or not (added or removed):
             return -1
         seen = self.row.info.read_version
         return self.row.version - 1 if seen is None else seen
@@ -94,9 +94,10 @@ def check_conflicts(staged: Staged, winners: Sequence[Winner], isolation: Isolat
     Our commit must be able to follow every winner, in the order they were ratified.
     """
     head_version = winners[-1].row.version if winners else staged.read_version
-    computed_from = [winner.computed_from for winner in winners]
     # For each winner, the newest version that a later one was computed from.
-    read_later = list(accumulate(reversed([*computed_from[1:], -1]), max))[::-1]
+    from_last = (winner.computed_from for winner in reversed(winners))
+    *read_later, _ = accumulate(from_last, max, initial=-1)
+    read_later.reverse()
     for winner, version in zip(winners, read_later, strict=True):
         conflict = Conflict(staged, winner, head_version or 0, version)
         for rule in RULES:
