@@ -203,17 +203,10 @@ def as_release_0_1_0(catalog: Catalog, *tables: tuple[str, Path | str]) -> None:
         for name, location in tables:
             place = f"file://{location}" if name == "second" else str(location)
             session.script(f"UPDATE dl_tables SET location = '{place}' WHERE name = '{name}'")
-        session.script("UPDATE dl_tables SET live_location_key = NULL, location_key = NULL")
         session.script("DELETE FROM dl_migrations WHERE version = 4")
-        session.script("DROP INDEX dl_tables_location_key")
-        session.script("DROP INDEX dl_tables_live_location_key")
+        session.script("DROP TABLE dl_table_locations")
         if catalog.store.dialect.name != "duckdb":
             session.script("DROP INDEX dl_add_files_outside")
-        session.commit()
-    with catalog.store.session() as session:
-        session.begin()
-        session.script("ALTER TABLE dl_tables DROP COLUMN live_location_key")
-        session.script("ALTER TABLE dl_tables DROP COLUMN location_key")
         session.commit()
 
 

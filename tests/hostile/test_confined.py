@@ -15,6 +15,7 @@ import pytest
 import deltasql
 from deltasql.config import EngineSettings
 from deltasql.engine import duckdb_shared
+from deltasql.storage.location import location_key
 from tests.hostile.logs import HostileTable, added
 
 if TYPE_CHECKING:
@@ -173,11 +174,13 @@ def test_a_vacuum_keeps_files_of_a_table_in_the_same_folder_or_around_it(
     for name, folder in tables.items():
         where = {"location": str(folder), "allow_nested_location": True}
         catalog.create_table(name, ROWS.schema, partition_by="p", **where)
+    key = location_key(str(place))
     with catalog.store.session() as session:  # as an earlier release let it be
         session.begin()
+        session.script(f"UPDATE dl_tables SET location = '{place}' WHERE name = 'same'")
         session.script(
-            "UPDATE dl_tables SET live_location_key = NULL, location_key = (SELECT t.location_key "
-            f"FROM dl_tables t WHERE t.name = 'inner'), location = '{place}' WHERE name = 'same'"
+            f"UPDATE dl_table_locations SET live_location_key = NULL, location_key = '{key}' "
+            "WHERE table_id = (SELECT table_id FROM dl_tables WHERE name = 'same')"
         )
         session.commit()
     for name in ("same", "outer", "inner"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import deltasql
+from deltasql.store.locations import tables_at
 from deltasql.store.store import Store
 from tests.commit.support import run, values
 from tests.conftest import new_catalog_uri
@@ -90,7 +91,7 @@ def check_whole(catalog: Catalog, source: Path) -> None:
     assert catalog.table("events").version() == HEAD
     (verified,) = catalog.mirror.verify("events", versions="all")
     assert verified.ok, verified.summary()
-    assert len(catalog.store.query("tables_with_location", location=str(source))) == 1
+    assert len(tables_at(catalog.store.query, str(source))) == 1
     assert [each.pending for each in catalog.mirror.status()] == [0]
 
 
@@ -151,7 +152,7 @@ def test_a_half_that_is_of_no_use_is_cleared(
     assert report.state == "imported"
     (verified,) = catalog.mirror.verify("events", versions="all")
     assert {each.kind for each in verified.differences} <= {"foreign-version"}
-    assert len(catalog.store.query("tables_with_location", location=str(source))) == 1
+    assert len(tables_at(catalog.store.query, str(source))) == 1
 
 
 def test_a_half_is_not_offered_to_be_undropped(catalog: Catalog, pristine: Path) -> None:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltasql.exceptions import TxnLogMirrorError
+from deltasql.store.locations import tables_at
 from tests.migrate.sources import (
     CHECKPOINT,
     HEAD,
@@ -72,7 +73,7 @@ def test_a_checkpoint_that_breaks_off_among_its_files_gives_way(
     report = catalog.import_table(str(source))
     assert report.first_version == HEAD
     assert any(f"checkpoint {CHECKPOINT} cannot be used" in each for each in report.warnings)
-    assert len(catalog.store.query("tables_with_location", location=str(source))) == 1
+    assert len(tables_at(catalog.store.query, str(source))) == 1
     assert paths_at(catalog, "events", HEAD) == stock_paths_at(source, HEAD)
 
 

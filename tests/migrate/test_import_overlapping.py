@@ -15,6 +15,7 @@ from deltasql.mirror.read_log import read_commits, read_state
 from deltasql.mirror.targets import targets_of
 from deltasql.storage import open_storage
 from deltasql.store.load import is_claimed
+from deltasql.store.locations import tables_at
 from tests.migrate.small_logs import everything
 from tests.migrate.sources import append, stock_paths_at
 
@@ -61,7 +62,7 @@ def test_a_run_that_fails_leaves_what_another_run_named_meanwhile(
     report = catalog.import_table(str(source), on_progress=name_it)
     assert (others, report.state) == (["imported"], "up to date")
     assert catalog.table("events").snapshot().totals().num_files == len(stock_paths_at(source, 1))
-    assert len(catalog.store.query("tables_with_location", location=str(source))) == 1
+    assert len(tables_at(catalog.store.query, str(source))) == 1
 
 
 def test_what_was_seen_is_never_discarded(catalog: Catalog, source: Path) -> None:

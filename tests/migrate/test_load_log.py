@@ -190,7 +190,7 @@ def test_other_properties_of_a_table_stay_while_it_is_loaded(
 ) -> None:
     storage = write_log(tmp_path / "t", random_commits(1))
     load(catalog, storage, 12)
-    (row,) = catalog.store.query("tables_with_location", location=storage.location)
+    (row,) = catalog.store.query("list_dropped")
     assert '"kept": "yes"' in row[7]
     assert "deltasql.loading" in row[7]
 

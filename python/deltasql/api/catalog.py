@@ -34,7 +34,12 @@ from deltasql.snapshot.snapshot import snapshots_as_of
 from deltasql.storage import absolute_location, join_location
 from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault, Session
-from deltasql.store.locations import refuse_nested_location, refuse_shared_location, tables_at
+from deltasql.store.locations import (
+    drop_table,
+    refuse_nested_location,
+    refuse_shared_location,
+    tables_at,
+)
 from deltasql.store.migrations import latest_version
 from deltasql.store.records import TableRow
 from deltasql.store.store import open_store
@@ -188,7 +193,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
     def drop(self, name: str) -> None:
         """Take a table out of the catalog; `undrop` brings it back, no file is deleted."""
         with self._locked(name) as (session, table):
-            session.execute("drop_table", table_id=table.table_id, dropped_at_ms=now_ms())
+            drop_table(session, table.table_id)
         self.mirror.names_changed()
 
     def undrop(self, name: str) -> CatalogTable:
@@ -215,6 +220,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
                 "live_name": live_name(namespace, short),
             }
             self._taking_name(session, "undrop_table", name, table_id=table.table_id, **params)
+            session.execute("take_location", table_id=table.table_id)
         self.mirror.names_changed()
         return self.table(name)
 

@@ -45,9 +45,9 @@ def insert_table(session: Session, staged: Staged) -> TableRow:
         location=table.location,
         created_at_ms=table.created_at_ms,
         properties="{}",
-        location_key=(key := location_key(table.location)),
-        live_location_key=key,
     )
+    key = location_key(table.location)
+    session.insert("insert_location", [(rows[0][0], key, key)])
     return replace(table, table_id=rows[0][0])
 
 

@@ -31,6 +31,7 @@ from deltasql.storage.location import is_same_location, location_key
 from deltasql.store import load
 from deltasql.store.append import live_name
 from deltasql.store.dialect import Fault
+from deltasql.store.locations import drop_table
 from deltasql.store.records import TableRow
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ _EVERYTHING_OF = (
     "discard_head",
     "discard_mirror_status",
     "discard_mirror_targets",
+    "discard_location",
     "discard_table",
 )
 
@@ -124,8 +126,8 @@ def begin_loading(
                 **row,
                 dropped_at_ms=dropped_at_ms,
                 properties=json.dumps(properties),
-                location_key=location_key(storage.location),
             )
+            session.insert("insert_location", [(found[0], location_key(storage.location), None)])
             target = (found[0], OWN, DELTA, None, now_ms(), published_version, 0, ACTIVE)
             session.insert("insert_mirror_target", [(*target, 0, 0, None, None, 0)])
     except TxnLogStoreError as error:
@@ -235,7 +237,7 @@ def finish_loading(
         if is_other or not load.is_loading(session, table.table_id):
             raise _gone(table)
         if instead_of is not None:
-            session.execute("drop_table", table_id=instead_of.table_id, dropped_at_ms=now_ms())
+            drop_table(session, instead_of.table_id)
             if is_same_location(instead_of.location, table.location):
                 # What it did not publish must not get in the way of the log it gives way to.
                 key: dict[str, Any] = {"table_id": instead_of.table_id, "target": OWN}
@@ -251,6 +253,7 @@ def finish_loading(
         )
         if not changed:
             raise _gone(table)
+        session.execute("take_location", table_id=table.table_id)
     if instead_of is not None:
         store.forget_table(instead_of)
     return replace(table, namespace=namespace, name=name, dropped_at_ms=None, properties=kept)

@@ -52,6 +52,7 @@ from deltasql.model.protocol import without_feature, writer_features
 from deltasql.phases import reached
 from deltasql.storage import open_storage
 from deltasql.store.append import live_name
+from deltasql.store.locations import drop_table
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
 
@@ -279,7 +280,7 @@ class _Rollback:
                 return False
             self._flush(flushed)  # what came since
             mark_in_place(session, table.table_id, head.version)
-            session.execute("drop_table", table_id=table.table_id, dropped_at_ms=now_ms())
+            drop_table(session, table.table_id)
         return True
 
     # Over to writers by path

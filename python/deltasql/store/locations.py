@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TableExistsError
+from deltasql.model.clock import now_ms
 from deltasql.storage.location import keys_above, location_key, location_keys
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
@@ -12,7 +13,7 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deltasql.store.dialect import Row
+    from deltasql.store.dialect import Row, Session
 
     Query = Callable[..., list[Row]]
 
@@ -80,6 +81,12 @@ def shared_location(other: TableRow, location: str) -> TableExistsError:
         table=name,
         help="Give each table a location of its own; a dropped one keeps its files there.",
     )
+
+
+def drop_table(session: Session, table_id: int) -> None:
+    """Take a table out of the catalog: its name and its folder are free for others."""
+    session.execute("drop_table", table_id=table_id, dropped_at_ms=now_ms())
+    session.execute("leave_location", table_id=table_id)
 
 
 def _inside(key: str) -> dict[str, str]:

@@ -73,13 +73,19 @@ def _fill_location_keys(session: Session) -> None:
 
     Such tables were accepted by earlier releases. `doctor` reports them.
     """
-    for table_id, location in session.query("table_locations"):
+    taken: set[str] = set()
+    rows: list[Row] = []
+    for table_id, location, dropped_at_ms in session.query("table_locations"):
         try:
             key = location_key(location)
         except TxnLogError:  # a location that this release does not take
             key = f"{location.rstrip('/')}/"
-        session.execute("set_location_key", table_id=table_id, location_key=key)
-    session.execute("set_live_location_keys")
+        is_live = dropped_at_ms is None and key not in taken
+        rows.append((table_id, key, key if is_live else None))
+        if is_live:
+            taken.add(key)
+    if rows:
+        session.insert("insert_location", rows)
 
 
 def render(text: str, dialect: Dialect) -> str:

@@ -36,22 +36,19 @@ WHERE t.dropped_at_ms IS NOT NULL
 ORDER BY t.dropped_at_ms DESC, t.table_id DESC;
 
 -- name: insert_table
-INSERT INTO dl_tables (table_uuid, namespace, name, live_name, location, created_at_ms, properties, location_key,
-  live_location_key)
-VALUES ($table_uuid, $namespace, $name, $live_name, $location, $created_at_ms, $properties, $location_key,
-  $live_location_key)
+INSERT INTO dl_tables (table_uuid, namespace, name, live_name, location, created_at_ms, properties)
+VALUES ($table_uuid, $namespace, $name, $live_name, $location, $created_at_ms, $properties)
 RETURNING table_id;
 
 -- name: rename_table
 UPDATE dl_tables SET namespace = $namespace, name = $name, live_name = $live_name WHERE table_id = $table_id;
 
 -- name: drop_table
-UPDATE dl_tables SET live_name = NULL, live_location_key = NULL, dropped_at_ms = $dropped_at_ms
+UPDATE dl_tables SET live_name = NULL, dropped_at_ms = $dropped_at_ms
 WHERE table_id = $table_id AND dropped_at_ms IS NULL;
 
 -- name: undrop_table
-UPDATE dl_tables SET live_name = $live_name, live_location_key = location_key, namespace = $namespace, name = $name,
-  dropped_at_ms = NULL
+UPDATE dl_tables SET live_name = $live_name, namespace = $namespace, name = $name, dropped_at_ms = NULL
 WHERE table_id = $table_id AND dropped_at_ms IS NOT NULL;
 
 -- name: list_namespaces
@@ -78,28 +75,31 @@ WHERE t.created_at_ms <= $timestamp_ms AND (t.dropped_at_ms IS NULL OR t.dropped
 ORDER BY t.namespace, t.name;
 
 -- name: tables_at
--- With their files in a folder; those that were dropped come last.
-SELECT table_id, table_uuid, namespace, name, location, created_at_ms, dropped_at_ms, properties
-FROM dl_tables WHERE location_key {in:location_keys}
-ORDER BY CASE WHEN dropped_at_ms IS NULL THEN 0 ELSE 1 END, table_id DESC;
+-- With their files in one of some folders; those that were dropped come last.
+SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties
+FROM dl_table_locations l JOIN dl_tables t ON t.table_id = l.table_id
+WHERE l.location_key {in:location_keys}
+ORDER BY CASE WHEN t.dropped_at_ms IS NULL THEN 0 ELSE 1 END, t.table_id DESC;
 
 -- name: live_tables_inside
-SELECT table_id, table_uuid, namespace, name, location, created_at_ms, dropped_at_ms, properties
-FROM dl_tables WHERE location_key > $location_key AND location_key < $end_key AND dropped_at_ms IS NULL
-ORDER BY table_id LIMIT 1;
+SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties
+FROM dl_table_locations l JOIN dl_tables t ON t.table_id = l.table_id
+WHERE l.location_key > $location_key AND l.location_key < $end_key AND t.dropped_at_ms IS NULL
+ORDER BY t.table_id LIMIT 1;
 
 -- name: location_keys_inside
 -- Of all tables, those that were dropped included: they keep their files.
-SELECT location_key FROM dl_tables WHERE location_key > $location_key AND location_key < $end_key;
+SELECT location_key FROM dl_table_locations WHERE location_key > $location_key AND location_key < $end_key;
+
+-- name: insert_location
+INSERT INTO dl_table_locations (table_id, location_key, live_location_key)
+VALUES ($table_id, $location_key, $live_location_key);
+
+-- name: leave_location
+UPDATE dl_table_locations SET live_location_key = NULL WHERE table_id = $table_id;
+
+-- name: take_location
+UPDATE dl_table_locations SET live_location_key = location_key WHERE table_id = $table_id;
 
 -- name: table_locations
-SELECT table_id, location FROM dl_tables ORDER BY CASE WHEN dropped_at_ms IS NULL THEN 0 ELSE 1 END, table_id;
-
--- name: set_location_key
-UPDATE dl_tables SET location_key = $location_key WHERE table_id = $table_id;
-
--- name: set_live_location_keys
--- Of tables in one folder, the oldest gets it.
-UPDATE dl_tables SET live_location_key = location_key
-WHERE dropped_at_ms IS NULL AND table_id IN (
-  SELECT min(t.table_id) FROM dl_tables t WHERE t.dropped_at_ms IS NULL GROUP BY t.location_key);
+SELECT table_id, location, dropped_at_ms FROM dl_tables ORDER BY table_id;

@@ -43,7 +43,8 @@ FROM dl_tables t LEFT JOIN dl_table_heads h ON h.table_id = t.table_id
 WHERE t.dropped_at_ms IS NULL ORDER BY t.namespace, t.name;
 
 -- name: live_location_keys
-SELECT namespace, name, location, coalesce(location_key, '') FROM dl_tables WHERE dropped_at_ms IS NULL;
+SELECT t.namespace, t.name, t.location, coalesce(l.location_key, '')
+FROM dl_tables t LEFT JOIN dl_table_locations l ON l.table_id = t.table_id WHERE t.dropped_at_ms IS NULL;
 
 -- name: orphan_rows
 SELECT 'dl_table_heads', count(*) FROM dl_table_heads o

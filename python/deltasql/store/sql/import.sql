@@ -40,6 +40,9 @@ DELETE FROM dl_mirror_status WHERE table_id = $table_id;
 -- name: discard_mirror_targets
 DELETE FROM dl_mirror_targets WHERE table_id = $table_id;
 
+-- name: discard_location
+DELETE FROM dl_table_locations WHERE table_id = $table_id;
+
 -- name: discard_table
 -- A live table is dropped, never discarded.
 DELETE FROM dl_tables WHERE table_id = $table_id AND dropped_at_ms IS NOT NULL;

@@ -3,14 +3,13 @@ SELECT txn_id FROM dl_table_versions WHERE table_id = $table_id AND txn_id {in:t
 
 -- name: begin_loading
 -- Not live before all of its log is there: nobody may commit to half a table.
-INSERT INTO dl_tables (table_uuid, namespace, name, location, created_at_ms, dropped_at_ms, properties, location_key)
-VALUES ($table_uuid, $namespace, $name, $location, $created_at_ms, $dropped_at_ms, $properties, $location_key)
+INSERT INTO dl_tables (table_uuid, namespace, name, location, created_at_ms, dropped_at_ms, properties)
+VALUES ($table_uuid, $namespace, $name, $location, $created_at_ms, $dropped_at_ms, $properties)
 RETURNING table_id;
 
 -- name: finish_loading
 UPDATE dl_tables
-SET namespace = $namespace, name = $name, live_name = $live_name, live_location_key = location_key,
-  dropped_at_ms = NULL, properties = $properties
+SET namespace = $namespace, name = $name, live_name = $live_name, dropped_at_ms = NULL, properties = $properties
 WHERE table_id = $table_id AND dropped_at_ms IS NOT NULL;
 
 -- name: table_by_uuid
