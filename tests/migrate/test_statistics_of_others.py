@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
@@ -215,3 +217,18 @@ def test_every_change_to_a_table_with_void_columns_works(lake: Catalog, made: Ha
         tx.optimize("t")
     assert ids(lake) == [4, 4, 9, 11, 11]
     assert ids(lake, "v IS NULL AND s.w IS NULL") == [4, 4, 9, 11, 11]
+
+
+def test_spark_changes_tables_with_void_columns(
+    spark: SparkSession, lake: Catalog, made: HandMade
+) -> None:
+    """Files have no void columns, as delta-spark writes them."""
+    made.commit(PROTOCOL, metadata(column("id"), column("v", "void")), made.add("a.parquet", ROWS))
+    lake.import_table(made.path, name="t")
+    with lake.begin() as tx:
+        tx.update("t", {"id": "id + 10"}, predicate="id = 1", engine="spark")
+    with lake.begin() as tx:
+        tx.delete("t", "id = 2", engine="spark")
+    assert ids(lake) == [3, 11]
+    found = spark.read.format("delta").load(made.path).orderBy("id").collect()
+    assert [(row["id"], row["v"]) for row in found] == [(3, None), (11, None)]
