@@ -16,6 +16,8 @@ from deltasql.storage.location import location_key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from deltasql.storage import Storage
+
 PACKAGE = Path(deltasql.__file__).parent
 # Methods that only files have, and methods that other things have too, but not these receivers.
 OF_FILES = {"delete_many", "unlink", "rmtree", "rmdir", "removedirs"}
@@ -157,3 +159,17 @@ def test_a_log_that_is_a_link_is_no_data(tmp_path: Path) -> None:
     deletable = Deletable(storage)
     assert deletable.allowed(["log/0.json", "f"]) == ["f"]
     assert "symbolic link" in (deletable.refusal("log/0.json") or "")
+
+
+def test_files_of_tables_in_an_object_store_are_told_apart_by_their_logs(
+    s3_storage: Storage,
+) -> None:
+    own = ["f.parquet", "p=1/f.parquet", "p=2/q=1/f.parquet", "_change_data/p=1/f.parquet"]
+    others = ["in/f.parquet", "in/p=1/f.parquet", "in/_delta_log/0.json", "_delta_log/0.json"]
+    for name in (*own, *others, "known/f.parquet"):
+        s3_storage.put(name, b"1")
+    known = location_key(f"{s3_storage.location}/known".replace("s3://", "s3a://"))
+    deletable = Deletable(s3_storage, others=[known])
+    assert delete_data(s3_storage, [*own, *others, "known/f.parquet"], deletable) == own
+    left = [each.name for each in s3_storage.list()]
+    assert sorted(left) == sorted([*others, "known/f.parquet"])

@@ -36,7 +36,7 @@ def vacuum_uncommitted(catalog: Catalog, *, dry_run: bool = True) -> list[str]:
         intents = [(txn_id, path) for txn_id, owner, path in rows if owner == table_id]
         taken = take_intents(catalog.store, table_id, intents)
         for _, path in taken:
-            gone += _Abandoned(catalog, path).delete()
+            gone += _Abandoned(catalog, path).discard()
         forget_intents(catalog.store, table_id, taken)
     return gone
 
@@ -53,7 +53,7 @@ class _Abandoned:
         """Return the files that are there and that no table needs."""
         return [f"{self._root}/{name}" for name in self._names()]
 
-    def delete(self) -> list[str]:
+    def discard(self) -> list[str]:
         """Delete them; returns their paths."""
         deleted = delete_data(self._storage, self._names(), self._deletable())
         return [f"{self._root}/{name}" for name in deleted]
