@@ -48,8 +48,8 @@ class StoreSettings(Section):
     synchronous: Literal["full", "normal", "off"] = Field(
         default="full",
         description="SQLite: `full` keeps every acknowledged commit through a power loss, "
-        "`normal` may lose the last ones, `off` may damage the file: for tests only. Data files and "
-        "the published log are flushed to the disk in any case.",
+        "`normal` may lose the last ones, `off` may damage the file: for tests only. Data files "
+        "and the published log are flushed to the disk in any case.",
     )
     statement_timeout_ms: int = Field(
         default=0,
