@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deltasql.mirror.maintain import PostCommit
     from deltasql.mirror.reconcile import Step
     from deltasql.mirror.repair import RepairReport
-    from deltasql.mirror.status import MirrorStatus, VersionStatus
+    from deltasql.mirror.status import LogFault, MirrorStatus, VersionStatus
     from deltasql.mirror.targets import Target
     from deltasql.mirror.verify import VerifyReport, Versions
     from deltasql.model.progress import Progress
@@ -100,7 +100,7 @@ class Mirror:
             self._catalog.store.forget_tables(but=[each.table for each in found])
         return found
 
-    def faults(self, target: Target) -> list[str]:
+    def faults(self, target: Target) -> list[LogFault]:
         """Say what is wrong with the files of one published log, as `status` looks at them."""
         from deltasql.mirror.log_faults import log_faults  # late: it reads logs
 

@@ -13,6 +13,7 @@ from deltasql.exceptions import TxnLogError
 from deltasql.exceptions.redaction import redact
 from deltasql.mirror.compare import Differences
 from deltasql.mirror.log_listing import LAST_CHECKPOINT, find_log, hint_fault
+from deltasql.mirror.status import LogFault
 from deltasql.mirror.verify import missing_versions
 from deltasql.mirror.verify_checks import check_commits
 
@@ -29,44 +30,46 @@ _NEWEST_CHECKPOINTS = 3
 _MAGIC = b"PAR1"  # the end of every Parquet file
 
 
-def log_faults(store: Store, target: Target, storage: Storage) -> list[str]:
+def log_faults(store: Store, target: Target, storage: Storage) -> list[LogFault]:
     """Say what is wrong with the files of a table's published log; nothing is changed."""
     if target.published_version < 0 or (target.is_own and target.table.is_following):
         return []
     try:
         listing = find_log(storage)
         if listing is None:
-            return ["the log is gone"]
+            return [LogFault("the log is gone")]
         return list(_faults(store, target, storage, listing))
     except (OSError, TxnLogError) as error:
-        return [f"the log cannot be read: {redact(str(error).partition(chr(10))[0])}"]
+        return [LogFault(f"the log cannot be read: {redact(str(error).partition(chr(10))[0])}")]
 
 
-def _faults(store: Store, target: Target, storage: Storage, listing: LogListing) -> Iterator[str]:
+def _faults(
+    store: Store, target: Target, storage: Storage, listing: LogListing
+) -> Iterator[LogFault]:
     low, high = store.query("version_bounds", table_id=target.table.table_id)[0]
     # Versions that were published before the listing: later ones may be on their way.
     last = min(high, target.published_version)
     for version in missing_versions(listing, low, last):
-        yield f"version {version} is missing"
+        yield LogFault(f"version {version} is missing")
     newest = range(max(low + bool(low), last + 1 - NEWEST_COMMITS), last + 1)
     for version, file in listing.commits.items():
         if not file.size and version not in newest:
-            yield f"version {version} is empty"
+            yield LogFault(f"version {version} is empty")
         elif version > high:
-            yield f"version {version} is not in the database"
+            yield LogFault(f"version {version} is not in the database", is_damage=False)
     found = Differences()
     check_commits(store, target.table, storage, listing, newest, found)
     for each in found.kept:
         if each.kind in ("damaged", "unreadable"):
-            yield f"version {each.version} is {_why(each.kind, each.log)}"
+            yield LogFault(f"version {each.version} is {_why(each.kind, each.log)}")
         elif each.kind == "diverged":
-            yield f"version {each.version} is another commit than in the database"
+            yield LogFault(f"version {each.version} is another commit than in SQL", is_damage=False)
     for checkpoint in listing.checkpoints[-_NEWEST_CHECKPOINTS:]:
         if _is_cut_off(storage, checkpoint):
-            yield f"the checkpoint of version {checkpoint.version} is cut off"
+            yield LogFault(f"the checkpoint of version {checkpoint.version} is cut off")
     fault = hint_fault(storage, listing)
     if fault is not None:
-        yield f"{LAST_CHECKPOINT}: {fault}"
+        yield LogFault(f"{LAST_CHECKPOINT}: {fault}")
 
 
 def _why(kind: str, told: object) -> str:

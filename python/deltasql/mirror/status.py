@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deltasql.mirror.catalog_targets import join_catalog_targets
 from deltasql.mirror.targets import (
@@ -87,13 +87,25 @@ def status_of(target: Target, settings: MirrorSettings, at_ms: int | None = None
     )
 
 
-def with_damage(status: MirrorStatus, faults: Sequence[str]) -> MirrorStatus:
+class LogFault(NamedTuple):
+    """Something that is wrong with the files of a log: damage, or a commit that is not SQL's."""
+
+    text: str
+    is_damage: bool = True
+
+
+def with_damage(status: MirrorStatus, faults: Sequence[LogFault]) -> MirrorStatus:
     """Return a status with what is wrong with the files of the log."""
     if not faults:
         return status
     more = f", and {len(faults) - 1:,} more" if len(faults) > 1 else ""
-    state = DAMAGED if status.state == ACTIVE else status.state
-    return replace(status, damage=f"{faults[0]}{more}", state=state, is_unhealthy=True)
+    is_damaged = status.state == ACTIVE and any(each.is_damage for each in faults)
+    return replace(
+        status,
+        damage=f"{faults[0].text}{more}",
+        state=DAMAGED if is_damaged else status.state,
+        is_unhealthy=True,
+    )
 
 
 def targets_with_own(store: Store, table: TableRow) -> list[Target]:

@@ -234,11 +234,12 @@ def _log_files(catalog: Catalog, table: CatalogTable) -> Iterator[Check]:
         if not faults:
             continue
         place = "" if target.is_own else f" at {target.name}"
+        shown = "; ".join(each.text for each in faults[:_SHOWN])
         more = f" and {len(faults) - _SHOWN:,} more" if len(faults) > _SHOWN else ""
         yield Check(
             "log files",
             FAILURE,
-            f"the published log{place} is damaged: {'; '.join(faults[:_SHOWN])}{more}",
+            f"the published log{place} is not what it should be: {shown}{more}",
             f"deltasql mirror repair {table.full_name} writes it again; with --force it also "
             "replaces commits that are not in the database.",
             table.full_name,
