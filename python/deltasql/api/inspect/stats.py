@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.api.inspect.page import BadRequest, Page, Shown, page_size, read_cursor, write_cursor
-from deltasql.engine.base import DEFAULT_FILE_SIZE
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.row_changes import row_changes
 from deltasql.operations.change_log import physical_partitioning
+from deltasql.operations.optimize import wanted_file_size
 from deltasql.store.records import load
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from deltasql.model.actions import Metadata
     from deltasql.snapshot.snapshot import Snapshot
 
-SMALL_BELOW = DEFAULT_FILE_SIZE // 4
 _BOUNDS = (0, 2**16, 2**20, 2**22, 2**24, 2**26, 2**27, 2**28, 2**30)
 _DAY_MS = 86_400_000
 MOST_DAYS = 3660
@@ -102,7 +101,7 @@ class TableStats(Shown):
     largest: int
     small_files: int
     small_bytes: int
-    small_below: int
+    small_below: int  # the size that a file of this table should have
     histogram: tuple[SizeBucket, ...]
     growth: tuple[DayGrowth, ...]
     partition_columns: tuple[str, ...]
@@ -128,12 +127,18 @@ class Measured:
         ended = self.files["removed_version"]
         is_live = pc.or_(pc.less(ended, 0), pc.greater(ended, snapshot.version))
         self.live = self.files.filter(is_live)
+        self.wanted_size = wanted_file_size(snapshot.metadata.configuration)
         self.deleted: dict[int, tuple[int, int]] = {}
         if pc.sum(self.live["has_vector"]).as_py():
             vectors = snapshot.store.query(
                 "vector_rows", table_id=snapshot.table.table_id, version=snapshot.version
             )
             self.deleted = {row[0]: (int(row[1]), int(row[2])) for row in vectors}
+
+    @property
+    def small(self) -> pa.Table:
+        """The live files below the size that a file of this table should have."""
+        return self.live.filter(pc.less(self.live["size"], self.wanted_size))
 
     @property
     def deleted_rows(self) -> int:
@@ -262,7 +267,7 @@ def table_stats(
     snapshot, sizes = measured.snapshot, measured.live["size"]
     names = snapshot.partition_columns
     found = measured.partitions()
-    small = sizes.filter(pc.less(sizes, SMALL_BELOW))
+    small = measured.small["size"]
     total, files = int(pc.sum(sizes).as_py() or 0), len(sizes)
     first, commits = catalog.store.query("count_versions", table_id=snapshot.table.table_id)[0]
     records = measured.rows()
@@ -282,7 +287,7 @@ def table_stats(
         largest=pc.max(sizes).as_py() or 0,
         small_files=len(small),
         small_bytes=int(pc.sum(small).as_py() or 0),
-        small_below=SMALL_BELOW,
+        small_below=measured.wanted_size,
         histogram=measured.histogram(),
         growth=measured.growth(days),
         partition_columns=tuple(names),
