@@ -6,8 +6,9 @@ import inspect
 import re
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from docs import build
 from docs.tools import api, schema
@@ -28,6 +29,7 @@ from deltasql.uri import PARAMETERS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ROOT = Path(__file__).parent.parent
 ROOMS = (deltasql, deltasql.aio, deltasql.spark)
 
 
@@ -41,6 +43,29 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_pages_are_fresh_and_links_resolve(capsys: pytest.CaptureFixture[str]) -> None:
     assert build.main(["--check"]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("page", ["transactions.md", "spark.md"])
+def test_the_idempotent_load_of_a_guide_works_from_the_first_load_on(
+    page: str, tmp_path: Path
+) -> None:
+    text = (ROOT / "docs" / "guides" / page).read_text()
+    found = re.search(r"^def load\(.*?^    return True$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    uri = f"deltasql://sqlite/{tmp_path}/meta.db"
+    names: dict[str, Any] = {"deltasql": deltasql, "pa": pa, "uri": uri, "catalog_uri": uri}
+    exec(found[0], names)
+    rows = pa.table({"id": [1]})
+    assert [names["load"](batch, rows) for batch in (1, 1, 2, 1)] == [True, False, True, False]
+    assert deltasql.DeltaTable(f"{uri}?table=orders").count() == 2
+
+
+def test_uris_with_an_ampersand_are_quoted_for_the_shell() -> None:
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("python/deltasql/cli/*.py")]
+    for page in pages:
+        for line in page.read_text().splitlines():
+            quoted = re.sub(r"""'[^']*'|"[^"]*"|``?[^`]+``?""", "", line)
+            assert not re.search(r"deltasql://\S*&", quoted), f"{page}: {line}"
 
 
 def test_a_stale_page_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

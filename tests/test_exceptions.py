@@ -184,6 +184,9 @@ LEAKS = [
     f"Authorization: Bearer {SECRET}hunter2hunter2",
     f"curl -H 'bearer {SECRET}hunter2hunter2'",
     f"password: {SECRET}",
+    f"${{PASSWORD:-{SECRET}}}",
+    f"${{DB_PASSWORD:-{SECRET}}} and {{secret_key: {SECRET}}}",
+    f"PASSWORD=…{SECRET}",
 ]
 
 
@@ -206,6 +209,8 @@ def test_secrets_never_reach_an_error(text: str) -> None:
         "at 2026-01-01T12:00:00 by ann@example.com",
         "deltasql://postgres/db/schema/table?version=3",
         "s3://bucket/a=1/b=2/part-0.parquet",
+        "export PASSWORD=…, or give a default: ${PASSWORD:-value}.",
+        "write ${PASSWORD} or ${AWS_SECRET_KEY:-default}",
     ],
 )
 def test_plain_text_is_left_alone(text: str) -> None:

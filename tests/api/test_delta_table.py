@@ -6,6 +6,7 @@ import inspect
 import json
 import pickle
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,20 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 import deltasql
 from deltasql import DeltaTable, write_deltalake
+from deltasql.api.connect import is_new
 from deltasql.api.raw.table import RawTable
-from deltasql.exceptions import TxnLogUriError, VersionNotFoundError
+from deltasql.exceptions import (
+    TxnLogError,
+    TxnLogTableNotFoundError,
+    TxnLogUriError,
+    VersionNotFoundError,
+)
+from deltasql.spark.session import resolve_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from deltasql.uri import DeltaSqlUri
     from tests.api.conftest import Address
 
 
@@ -324,3 +333,25 @@ def test_a_merge_copies_columns_with_backquotes_in_their_names(address: Address)
     merger = table.merge(pa.table({"id": [1, 2], "a`b": ["y", "z"]}), "s.id = t.id", "s", "t")
     merger.when_matched_update_all().when_not_matched_insert_all().execute()
     assert sorted(table.to_pyarrow_table()["a`b"].to_pylist()) == ["y", "z"]
+
+
+@pytest.mark.every_database
+def test_reading_never_makes_a_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+    table = replace(catalog_uri, table="sales", location=str(tmp_path / "sales"))
+    if catalog_uri.backend == "sqlite":
+        Path(catalog_uri.database).touch()  # a database that holds no catalog
+    calls: dict[str, Callable[[], object]] = {
+        "DeltaTable": lambda: deltasql.DeltaTable(table.to_string()),
+        "export": lambda: deltasql.export_table(table, tmp_path / "copy"),
+        "DuckDB": lambda: deltasql.mirror_duckdb(catalog_uri, tmp_path / "views.duckdb"),
+    }
+    for name, call in calls.items():
+        with pytest.raises(TxnLogError, match="no catalog"):
+            call()
+        assert is_new(catalog_uri), name
+    with pytest.raises(TxnLogTableNotFoundError, match="no catalog"):
+        resolve_uri(table)  # what every reading call of deltasql.spark asks
+    assert not deltasql.DeltaTable.is_deltatable(table.to_string())
+    assert is_new(catalog_uri)
+    deltasql.write_deltalake(table.to_string(), pa.table({"id": [1]}))
+    assert deltasql.DeltaTable(table.to_string()).count() == 1

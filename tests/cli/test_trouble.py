@@ -133,9 +133,11 @@ def test_a_name_from_elsewhere_stays_text_in_the_live_picture() -> None:
     from deltasql.api.inspect.history import RecentCommit
     from deltasql.cli.watch import _picture
     from deltasql.model.clock import from_ms
+    from deltasql.model.row_changes import RowChanges
 
     assert lag_text([]) == "mirror: everything is published"
-    commit = RecentCommit("a\x1b[2J", 1, from_ms(0), "\x1b]0;x\x07", {}, "", 1)
+    rows = RowChanges(None, None, None)
+    commit = RecentCommit("a\x1b[2J", 1, from_ms(0), "\x1b]0;x\x07", {}, rows, "", 1)
     console = Console(force_terminal=False, width=200)
     with console.capture() as captured:
         console.print(_picture([commit], []))

@@ -102,6 +102,44 @@ def test_what_is_not_there_is_told(site: Site) -> None:
         assert "Traceback" not in shown.text
 
 
+def test_a_version_beyond_the_latest_is_not_found_and_the_range_is_told(site: Site) -> None:
+    for asked in ("version=999", "version=999&against=999", "version=0&against=999"):
+        shown = site.get(f"/tables/orders/travel?{asked}")
+        assert shown.status_code == 404, asked
+        assert "has no version 999; it has 0 to 7" in shown.text, asked
+
+
+def test_a_merge_shows_the_rows_it_changed_and_not_those_it_copied(site: Site) -> None:
+    with site.catalog.begin() as tx:
+        tx.write("big", pa.table({"id": range(1000), "v": [0] * 1000}))
+        tx.write("other", pa.table({"id": [1]}))
+    with site.catalog.begin() as tx:
+        changes = pa.table({"id": range(980, 1016), "v": [1] * 36})
+        merge = tx.merge("big", changes, "s.id = t.id", "s", "t")
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        tx.write("other", pa.table({"id": [2]}))
+    (event, *_) = site.catalog.inspect.transactions(table="big").items
+    pages = (
+        "/tables/big",
+        "/tables/big/history",
+        "/tables/big/travel?version=1",
+        "/transactions",
+        f"/transactions/{event.txn_id}",
+    )
+    for page in pages:
+        shown = site.get(page).text
+        assert ">+16 rows<" in shown, page
+        assert ">20 updated<" in shown, page
+        assert "1,016 rows<" not in shown, page
+    # Nothing inserted: the output of copied rows must not take its place.
+    with site.catalog.begin() as tx:
+        merge = tx.merge("big", pa.table({"id": [5], "v": [2]}), "s.id = t.id", "s", "t")
+        merge.when_matched_update_all().execute()
+    shown = site.get("/tables/big/travel?version=2").text
+    assert ">1 updated<" in shown
+    assert ">+1,016 rows<" not in shown
+
+
 def test_lists_come_in_pages(sqlite_uri: deltasql.uri.DeltaSqlUri) -> None:
     with deltasql.connect(sqlite_uri, mirror={"mode": "off"}) as catalog:
         for number in range(60):

@@ -18,7 +18,7 @@ from deltasql.store.statements import migration_files
 from deltasql.uri import DeltaSqlUri, is_database_file, parse_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from deltasql.api.transaction import MultiTableTransaction
 
@@ -144,7 +144,33 @@ def begin(
 
 
 def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
-    """Return the open catalog of a URI, opening it at the first call."""
+    """Return the open catalog of a URI, opening it at the first call, and creating it if needed.
+
+    For calls that write: those that read use `shared_existing` or `find_shared`.
+    """
+    found = _shared_catalog(uri, config, Catalog)
+    assert found is not None
+    return found
+
+
+def shared_existing(uri: str | DeltaSqlUri, config: Config) -> Catalog:
+    """Return the open catalog of a URI as `shared` does, but make none."""
+    found = find_shared(uri, config)
+    if found is None:
+        raise _no_catalog(_resolve(uri, config))
+    return found
+
+
+def find_shared(uri: str | DeltaSqlUri, config: Config) -> Catalog | None:
+    """Return the open catalog of a URI; None, and nothing is made, where there is no catalog."""
+    return _shared_catalog(uri, config, _existing)
+
+
+def _shared_catalog(
+    uri: str | DeltaSqlUri,
+    config: Config,
+    open_catalog: Callable[[DeltaSqlUri, Config], Catalog | None],
+) -> Catalog | None:
     resolved, text = _catalog_of(_resolve(uri, config), os.getcwd())
     key = f"{text} {_identity(config)}"
     with _guard:
@@ -153,7 +179,9 @@ def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
         if found[1] == _file_of(resolved):
             return found[0]
         _forget(key, found)
-    opened = Catalog(resolved, config)  # outside of the lock: a database may be slow to answer
+    opened = open_catalog(resolved, config)  # outside of the lock: a database may answer slowly
+    if opened is None:
+        return None
     with _guard:
         kept = _shared.setdefault(key, (opened, _file_of(resolved)))[0]
     if kept is not opened:
@@ -161,14 +189,24 @@ def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
     return kept
 
 
-def shared_existing(uri: DeltaSqlUri, config: Config) -> Catalog:
-    """Return the open catalog of a URI as `shared` does, but make none."""
-    place, text = _catalog_of(uri, os.getcwd())
-    with _guard:
-        is_open = f"{text} {_identity(config)}" in _shared
-    if _file_of(place) == "gone" or (not is_open and is_new(place, config)):
-        raise _no_catalog(place)
-    return shared(uri, config)
+def _existing(uri: DeltaSqlUri, config: Config) -> Catalog | None:
+    """Open a catalog and bring its schema up to date; None, and nothing is made, without one."""
+    if uri.is_memory:  # a new one at every opening
+        return Catalog(uri, config)
+    if _file_of(uri) == "gone":
+        return None
+    catalog = Catalog(uri, config, migrate=False)
+    try:
+        found = catalog.store.schema_version()
+        if found is not None:
+            if found != latest_version():
+                catalog.migrate()
+            return catalog
+    except BaseException:
+        catalog.close()
+        raise
+    catalog.close()
+    return None
 
 
 def _file_of(uri: DeltaSqlUri) -> object:

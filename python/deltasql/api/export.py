@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.connect import connect, resolved
+from deltasql.api.connect import open_existing, resolved
 from deltasql.exceptions import TxnLogUriError
 from deltasql.uri import join_table_name
 
@@ -51,7 +51,7 @@ def export_table(
             part="table",
             help="Add ?table=name, or /name to the URI of a catalog in PostgreSQL.",
         )
-    with connect(parsed, config, **settings) as catalog:
+    with open_existing(parsed, config, **settings) as catalog:
         return catalog.export_table(
             join_table_name(parsed.namespace, parsed.table),
             directory,

@@ -105,7 +105,7 @@ def _show_table(context: Context, found: TableStats) -> None:
         "rows": count_text(found.rows) or "not known",
         "average file": size_text(found.average_bytes),
         "smallest, largest": f"{size_text(found.smallest)}, {size_text(found.largest)}",
-        f"files below {size_text(found.small_below)}": count_text(found.small_files),
+        f"small files, below {size_text(found.small_below)}": count_text(found.small_files),
         "rows deleted by vectors": count_text(found.deleted_rows),
     }
     if found.partition_columns:

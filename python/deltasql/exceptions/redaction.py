@@ -18,16 +18,22 @@ _NAME = (
     rf"{_WORD}(?=[\w.-]*(?:{_SECRET_WORD}|sas[-_]key)|(?:[\w.-]*[.-])?(?:pwd|sig|sas)(?![\w.-]))"
     r"[\w.-]++"
 )
-_VALUE = r"""(?P<quote>['"])(?:\\.|(?!(?P=quote))[^\\])*+(?P=quote)|[^\s&]+"""
+# `PASSWORD=…` and `${PASSWORD:-value}` in our own help texts stand for a secret and hold none.
+_PLACEHOLDER = r"(?!…(?:[\s,.]|$))"
+_VALUE = _PLACEHOLDER + r"""(?:(?P<quote>['"])(?:\\.|(?!(?P=quote))[^\\])*+(?P=quote)|[^\s&]+)"""
 _RUN = re.compile(r"""[^\s'"]+""")
 _LOGIN = re.compile(r"(?<![\w%.~+!$-])[\w%.~+!$-]*+:(?!//)(?=.)", re.DOTALL)
 _MASKED_PARTS = (
+    # ${PASSWORD:-default}: the default alone.
+    re.compile(rf"(\$\{{{_NAME}:-)(?!(?:value|default)\}})[^\s}}]*", re.IGNORECASE),
     # password=…, 'aws_secret_access_key': '…', x-amz-security-token: …
     re.compile(rf"""({_NAME}['"]?\s*+=\s*+)(?:{_VALUE})""", re.IGNORECASE),
     re.compile(rf"""({_NAME}['"]\s*+:\s*+)(?:{_VALUE})""", re.IGNORECASE),
-    re.compile(r"((?<![\w-])[\w-]+[-_](?:token|key|secret|signature):\s*+)\S+", re.IGNORECASE),
     re.compile(
-        r"(\b(?:password|passwd|pwd|secret|(?:secret|access|account|api) key):\s*)\S+",
+        r"((?<![\w-])(?<!\$\{)[\w-]+[-_](?:token|key|secret|signature):\s*+)\S+", re.IGNORECASE
+    ),
+    re.compile(
+        r"((?<!\$\{)\b(?:password|passwd|pwd|secret|(?:secret|access|account|api) key):\s*)\S+",
         re.IGNORECASE,
     ),
     re.compile(r"(\bauthorization:\s*(?:\w+\s+)?)\S+", re.IGNORECASE),

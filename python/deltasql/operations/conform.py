@@ -186,15 +186,21 @@ def _check_members(
     given: Any, wanted: Any, missing: list[str], optional: Collection[str], table: str
 ) -> None:
     names = [field.name for field in given]
-    present = sum(1 for field in wanted if field.name in optional and field.name not in names)
-    if len(names) != len(wanted) - present:
-        raise TxnLogSchemaError(
-            f"Cannot cast schema, number of fields does not match: {len(names)} vs {len(wanted)}",
-            table=table,
-            help="Give the data the table's columns, or write with schema_mode='merge'.",
-        )
     known = {field.name for field in wanted}
     unknown = [name for name in names if name not in known]
+    present = sum(1 for field in wanted if field.name in optional and field.name not in names)
+    if len(names) != len(wanted) - present:
+        count = f"{len(names)} vs {len(wanted)}"
+        lacking = [field.name for field in wanted if field.name not in {*names, *optional}]
+        parts = [("not in the table", unknown), ("missing", lacking)]
+        told = "; ".join(f"{what}: {', '.join(some)}" for what, some in parts if some)
+        raise TxnLogSchemaError(
+            f"Cannot cast schema, number of fields does not match: {count}"
+            + (f" ({told})" if told else ""),
+            table=table,
+            column=(unknown or lacking or [None])[0],
+            help="Give the data the table's columns, or write with schema_mode='merge'.",
+        )
     if unknown or missing:
         raise TxnLogSchemaError(
             f"Field {(unknown or missing)[0]} not found in schema",

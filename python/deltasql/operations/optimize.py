@@ -207,6 +207,9 @@ def file_size(target: Target, asked: int | None) -> int:
 def wanted_file_size(configuration: Mapping[str, str]) -> int:
     """Return the bytes a file should have as the properties of its table say, or the default.
 
+    This is the one definition of a small file: a live file below this size. OPTIMIZE puts such
+    files together, and `stats`, `doctor` and the console count them.
+
     >>> wanted_file_size({"delta.targetFileSize": "32mb"}), wanted_file_size({})
     (33554432, 104857600)
     """

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.api.catalog import Catalog
 from deltasql.api.connect import shared
+from deltasql.api.raw.opening import catalog_with, parse_table_uri
 from deltasql.config import Config
 from deltasql.engine.spark_session import is_same_session
-from deltasql.exceptions import TxnLogConfigError, TxnLogTableNotFoundError, TxnLogUriError
+from deltasql.exceptions import TxnLogConfigError, TxnLogTableNotFoundError
 from deltasql.storage import absolute_location
 from deltasql.store.locations import tables_at
 from deltasql.uri import (
@@ -79,14 +80,15 @@ def resolve(spark: SparkSession, path_or_name: str | DeltaSqlUri) -> tuple[Catal
 
 
 def resolve_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:
-    """Return the catalog and the table that a URI names."""
-    parsed = parse_uri(uri) if isinstance(uri, str) else uri
-    if parsed.table_name is None:
-        raise TxnLogUriError(
-            f"{parsed} names a catalog, not a table",
-            help="Add ?table=name, or /table for PostgreSQL.",
-        )
-    return shared(parsed, Config.load()), parsed.table_name
+    """Return the catalog and the name of an existing table that a URI names."""
+    parsed = parse_table_uri(uri)
+    return catalog_with(parsed, Config.load()), str(parsed.table_name)
+
+
+def target_of_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:
+    """Return the catalog and the name of a table to write to; the catalog is made if needed."""
+    parsed = parse_table_uri(uri)
+    return shared(parsed, Config.load()), str(parsed.table_name)
 
 
 def resolve_path(spark: SparkSession, path: str) -> tuple[Catalog, str]:
@@ -180,7 +182,7 @@ def place_of(spark: SparkSession, wanted: str) -> tuple[Catalog, str, str | None
     A path that no table has yet gives the table the name of its last folder.
     """
     if is_deltasql_uri(wanted):
-        catalog, name = resolve_uri(wanted)
+        catalog, name = target_of_uri(wanted)
         return catalog, name, parse_uri(wanted).location
     catalog = required_catalog(spark, wanted)
     path = path_in(wanted)

@@ -21,7 +21,7 @@ from deltasql.engine.spark_session import require_pyspark
 from deltasql.exceptions import CommitConflictError, TxnLogConfigError
 from deltasql.model.actions import SetTransaction
 from deltasql.model.clock import now_ms
-from deltasql.spark.session import catalog_of, required_catalog, resolve_uri
+from deltasql.spark.session import catalog_of, required_catalog, target_of_uri
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class StreamWriter:
     def _parts(self) -> Mapping[str, Part]:
         if isinstance(self.tables, str):
             is_uri = is_deltasql_uri(self.tables)
-            return {resolve_uri(self.tables)[1] if is_uri else self.tables: None}
+            return {target_of_uri(self.tables)[1] if is_uri else self.tables: None}
         assert isinstance(self.tables, Mapping)
         return self.tables
 
@@ -188,7 +188,7 @@ class StreamWriter:
 
     def _catalog(self, df: DataFrame) -> Catalog:
         if isinstance(self.tables, str) and is_deltasql_uri(self.tables):
-            return resolve_uri(self.tables)[0]
+            return target_of_uri(self.tables)[0]
         if isinstance(self.catalog, Catalog):
             return self.catalog
         if isinstance(self.catalog, _Place):

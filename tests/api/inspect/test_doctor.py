@@ -155,6 +155,33 @@ def test_small_files_beside_large_ones_are_told(catalog: Catalog) -> None:
     assert found.table == "sales"
 
 
+def test_stats_advice_doctor_and_optimize_agree_on_small_files(catalog: Catalog) -> None:
+    size = {"delta.targetFileSize": "1mb"}
+    catalog.create_table("sales", ROWS.schema, properties=size)
+    files = [add(f"{n}.parquet", 1000 if n < 130 else 2**20) for n in range(250)]
+    with catalog.begin() as tx:
+        tx.stage_table("sales", files)
+    stats = catalog.inspect.stats("sales")
+    assert (stats.small_files, stats.small_bytes, stats.small_below) == (130, 130_000, 2**20)
+    advice = catalog.inspect.advice("sales").optimize
+    assert (advice.small_files, advice.small_bytes) == (130, 130_000)
+    assert (advice.rewritten_files, advice.new_files) == (130, 1)
+    (found,) = [each for each in catalog.inspect.doctor().checks if each.name == "small files"]
+    assert (
+        "130 of 250 files have 1,000 bytes on average, below the wanted 1,048,576" in found.detail
+    )
+    assert catalog.optimize("sales", dry_run=True)["numFilesRemoved"] == 130
+
+
+def test_files_of_which_no_two_fit_into_one_are_not_worth_a_compaction(catalog: Catalog) -> None:
+    catalog.create_table("sales", ROWS.schema)
+    with catalog.begin() as tx:
+        tx.stage_table("sales", [add(f"{n}.parquet", 60 * 2**20) for n in range(300)])
+    found = catalog.inspect.advice("sales").optimize
+    assert (found.small_files, found.rewritten_files, found.worthwhile) == (300, 0, False)
+    assert "small files" not in problems(catalog.inspect.doctor())
+
+
 def test_small_files_that_no_compaction_puts_together_are_well(catalog: Catalog) -> None:
     schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
     catalog.create_table("sales", schema, partition_by="day")

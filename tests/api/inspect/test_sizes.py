@@ -7,15 +7,15 @@ import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from deltasql.model.actions import DeletionVector, RemoveFile
+from deltasql.model.row_changes import RowChanges
 from tests.api.inspect.support import SCHEMA, add, commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
     from deltasql.api.catalog import Catalog
 
@@ -134,6 +134,30 @@ def test_stats_tell_sizes_skew_and_growth(sales: Catalog) -> None:
     assert (found.first_version, found.commits) == (0, 3)
 
 
+def test_growth_counts_inserted_rows_and_not_copied_ones(catalog: Catalog) -> None:
+    with catalog.begin() as tx:
+        tx.write("shop", pa.table({"id": range(100), "v": [0] * 100}))
+    with catalog.begin() as tx:
+        changes = pa.table({"id": range(95, 110), "v": [1] * 15})
+        merge = tx.merge(
+            "shop", changes, predicate="s.id = t.id", source_alias="s", target_alias="t"
+        )
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    with catalog.begin() as tx:
+        tx.update("shop", {"v": "2"}, predicate="id = 1")
+    with catalog.begin() as tx:
+        tx.delete("shop", "id = 2")
+    catalog.optimize("shop")
+    found = catalog.inspect.stats("shop", days=2)
+    assert found.rows == 109
+    assert sum(each.rows_added or 0 for each in found.growth) == 110
+    rows = {each.operation: each.rows for each in catalog.inspect.history("shop").items}
+    assert rows["MERGE"] == RowChanges(inserted=10, updated=5, deleted=0)
+    assert (rows["UPDATE"].inserted, rows["UPDATE"].updated) == (0, 1)
+    assert (rows["DELETE"].inserted, rows["DELETE"].deleted) == (0, 1)
+    assert catalog.inspect.recent(limit=10)[0].to_dict()["rows"]["inserted"] == 0
+
+
 def test_growth_tells_what_went_and_the_bytes_before(sales: Catalog) -> None:
     commit(sales, RemoveFile("day=tue/c.parquet", 1, True, partition_values={"day": "tue"}))
     found = sales.inspect.stats("sales", days=2)
@@ -162,6 +186,10 @@ def test_rows_deleted_by_vectors_do_not_count(sales: Catalog) -> None:
     assert by_label["day=mon"] == 24
     (file,) = [each for each in sales.inspect.files("sales").items if each.has_deletion_vector]
     assert (file.rows, file.deleted_rows) == (14, 6)
+    version = sales.inspect.table("sales").version
+    diff = sales.inspect.diff("sales", version - 1, version)
+    assert (diff.added.rows, diff.removed.rows) == (14, 20)
+    assert [each.rows for each in diff.added_files] == [14]
 
 
 def test_files_that_are_gone_count_for_how_large_a_table_is(sales: Catalog) -> None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from itertools import starmap
+from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.api.inspect.page import Shown
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.properties import TableProperties
-from deltasql.operations.optimize import wanted_file_size
 from deltasql.operations.vacuum_search import KEPT, MARK, RETAINED
 from deltasql.store.records import load
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from deltasql.api.inspect.stats import Measured
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -27,7 +30,11 @@ _WORTHWHILE_FILES, WORTHWHILE_SHARE = 8, 0.1
 
 @dataclass(frozen=True, slots=True)
 class OptimizeAdvice(Shown):
-    """What OPTIMIZE would do, about: files are put together within their partition."""
+    """What OPTIMIZE would do, about: files are put together within their partition.
+
+    Small files are those below `target_size`. Fewer are rewritten where one has no other to go
+    with, and more where rows of a large file are marked as deleted.
+    """
 
     small_files: int
     small_bytes: int
@@ -80,28 +87,46 @@ def advice(measured: Measured, name: str) -> MaintenanceAdvice:
 
 def optimize_advice(measured: Measured) -> OptimizeAdvice:
     """Count what a compaction would put together."""
-    wanted = wanted_file_size(measured.snapshot.metadata.configuration)
-    live = measured.live
-    small = live.filter(pc.or_(pc.less(live["size"], wanted), pc.equal(live["has_vector"], 1)))
-    sums = small.group_by("partition_id").aggregate(
-        [("size", "count"), ("size", "sum"), ("has_vector", "sum")]
+    wanted, live, small = measured.wanted_size, measured.live, measured.small
+    chosen = live.filter(pc.or_(pc.less(live["size"], wanted), pc.equal(live["has_vector"], 1)))
+    is_large = pc.cast(pc.greater(chosen["size"], wanted // 2), pa.int64())
+    sums = chosen.append_column("is_large", is_large).group_by("partition_id")
+    parts = sums.aggregate(
+        [("size", "count"), ("size", "sum"), ("has_vector", "sum"), ("is_large", "sum")]
     )
-    columns = [sums[each].to_pylist() for each in ("size_count", "size_sum", "has_vector_sum")]
-    groups = [*zip(*columns, strict=True)]
-    # A file that is alone stays, unless some of its rows are marked as deleted.
-    rewritten = [group for group in groups if group[0] > 1 or group[2]]
-    count = sum(group[0] for group in rewritten)
-    made = sum(max(1, -(-group[1] // wanted)) for group in rewritten)
+    names = ("size_count", "size_sum", "has_vector_sum", "is_large_sum")
+    columns = [parts[each].to_pylist() for each in names]
+    rewritten = rewritten_parts(starmap(PartFiles, zip(*columns, strict=True)), wanted)
+    count = sum(part.files for part, _ in rewritten)
+    made = sum(new_files for _, new_files in rewritten)
     return OptimizeAdvice(
-        small_files=sum(group[0] for group in groups),
-        small_bytes=sum(group[1] for group in groups),
+        small_files=len(small),
+        small_bytes=int(pc.sum(small["size"]).as_py() or 0),
         target_size=wanted,
         new_files=made,
         rewritten_files=count,
-        rewritten_bytes=sum(group[1] for group in rewritten),
+        rewritten_bytes=sum(part.bytes for part, _ in rewritten),
         partitions=len(rewritten),
         worthwhile=count - made >= max(_WORTHWHILE_FILES, len(live) * WORTHWHILE_SHARE),
     )
+
+
+class PartFiles(NamedTuple):
+    """The files of one partition that OPTIMIZE looks at: small ones and those with a vector."""
+
+    files: int
+    bytes: int
+    vectors: int
+    large: int  # above half of the wanted size: no two of them fit into one new file
+
+
+def rewritten_parts(parts: Iterable[PartFiles], wanted: int) -> list[tuple[PartFiles, int]]:
+    """Return the partitions whose files OPTIMIZE would rewrite, each with about how many it writes.
+
+    A partition stays as it is when it would have as many files, unless rows are marked as deleted.
+    """
+    estimates = ((part, max(1, -(-part.bytes // wanted), part.large)) for part in parts)
+    return [(part, made) for part, made in estimates if part.files > made or part.vectors]
 
 
 def vacuum_advice(snapshot: Snapshot) -> VacuumAdvice:

@@ -16,6 +16,7 @@ from deltasql.api.inspect.page import Shown, page_size
 from deltasql.api.inspect.stats import partition_names, partition_of
 from deltasql.engine.choose import open_engine
 from deltasql.operations.row_diff import row_difference
+from deltasql.store.records import load_dv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,15 +125,17 @@ def _files(
         "first_file_id": old.next_file_id,
         "last": new.version,
     }
+    query = new.store.query
     if way == "came":
         key["next_file_id"] = new.next_file_id
-        sums = new.store.query("came_sums", **key)[0]
-        rows = new.store.query("came_page", limit=limit + 1, **key)
+        sums, page, vectors = "came_sums", "came_page", "came_vectors"
     else:
         key["first"] = old.version
-        sums = new.store.query("went_sums", **key)[0]
-        rows = new.store.query("went_page", limit=limit + 1, **key)
-    files, size, records, counted = (int(each) for each in sums)
+        sums, page, vectors = "went_sums", "went_page", "went_vectors"
+    rows = query(page, limit=limit + 1, **key)
+    files, size, records, counted, with_vector = map(int, query(sums, **key)[0])
+    if with_vector:
+        records -= sum(_deleted(row[0]) for row in query(vectors, **key))
     names = partition_names((new if way == "came" else old).metadata)
     place = 5 if way == "came" else 6
     changes = tuple(_change(row, row[place], names) for row in rows[:limit])
@@ -140,4 +143,11 @@ def _files(
 
 
 def _change(row: Row, version: int, names: Mapping[str, str]) -> FileChange:
-    return FileChange(row[1], partition_of(row[2], names), row[3], row[4], version)
+    live = None if row[4] is None else row[4] - _deleted(row[7])
+    return FileChange(row[1], partition_of(row[2], names), row[3], live, version)
+
+
+def _deleted(text: str | None) -> int:
+    """Return how many rows of a file its deletion vector deletes."""
+    vector = load_dv(text)
+    return 0 if vector is None else vector.cardinality

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltasql.api.inspect import checks
-from deltasql.api.inspect.advice import WORTHWHILE_SHARE, vacuum_advice
+from deltasql.api.inspect.advice import (
+    WORTHWHILE_SHARE,
+    PartFiles,
+    rewritten_parts,
+    vacuum_advice,
+)
 from deltasql.api.inspect.checks import FAILURE, OK, WARNING, Check
 from deltasql.api.inspect.page import Shown
-from deltasql.api.inspect.stats import SMALL_BELOW
 from deltasql.api.inspect.totals import TotalsCache
-from deltasql.engine.base import DEFAULT_FILE_SIZE
 from deltasql.exceptions import TxnLogError, redact
 from deltasql.mirror.checksum import checksum_file
 from deltasql.mirror.status import status_of
@@ -19,6 +23,7 @@ from deltasql.mirror.targets import DELTA, FAILED, QUARANTINED, all_targets, tar
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.json_text import load_json
+from deltasql.operations.optimize import wanted_file_size
 from deltasql.operations.vacuum import INTENT_GRACE_MS
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from deltasql.api.inspect.totals import TableTotals
     from deltasql.api.table import CatalogTable
     from deltasql.mirror.targets import Target
+    from deltasql.store.dialect import Row
 
 _DAY_MS = 86_400_000
 # Every table is looked at more closely only where there are not too many.
@@ -169,7 +175,7 @@ def _tables(catalog: Catalog, chosen: list[CatalogTable], cache: TotalsCache) ->
     )[:_CLOSELY]
     heads = {each.row.table_id: rows[each.row.table_id][8] for each in latest}
     totals = cache.of(heads) if heads else {}
-    small = _small_files(catalog, totals)  # by table
+    small = _small_files(catalog, latest, totals)  # by table
     shut: dict[str, int] = {}
     found = [
         check
@@ -227,6 +233,10 @@ def _table(
             )
 
 
+def _small_files(
+    catalog: Catalog, tables: list[CatalogTable], totals: dict[int, TableTotals]
+) -> dict[int, str]:
+    """Tell of tables in which OPTIMIZE would leave far fewer files.
 def _log_files(catalog: Catalog, table: CatalogTable) -> Iterator[Check]:
     """Look for damage in the published logs of a table, as `mirror status` does."""
     for target in targets_of(catalog.store, table.row):
@@ -251,19 +261,30 @@ def _small_files(catalog: Catalog, totals: dict[int, TableTotals]) -> dict[int, 
 
     The average says nothing here: few large files hide any number of small ones.
     """
-    crowded = [each for each, found in totals.items() if found.sums.files >= _MANY_FILES]
-    if not crowded:
-        return {}
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for table in tables:
+        table_id = table.row.table_id
+        if table_id in totals and totals[table_id].sums.files >= _MANY_FILES:
+            snapshot = open_snapshot(catalog.store, table.row, catalog.cache)
+            by_size[wanted_file_size(snapshot.metadata.configuration)].append(table_id)
     told = {}
-    for row in catalog.store.query("small_files", table_ids=crowded, below=SMALL_BELOW):
-        table_id, small, size, partitions = map(int, row)
-        files = totals[table_id].sums.files
-        left = max(partitions, size // DEFAULT_FILE_SIZE)
-        if small - left >= max(_MANY_FILES, files * WORTHWHILE_SHARE):
-            told[table_id] = (
-                f"{small:,} of {files:,} files have {size // small:,} bytes on average, "
-                f"in {many(partitions, 'partition')}"
-            )
+    for wanted, table_ids in by_size.items():
+        parts: dict[int, list[Row]] = defaultdict(list)
+        for row in catalog.store.query(
+            "small_files", table_ids=table_ids, below=wanted, half=wanted // 2
+        ):
+            parts[row[0]].append(row)
+        for table_id, rows in parts.items():
+            every = [PartFiles(*map(int, row[1:5])) for row in rows]
+            saved = sum(part.files - made for part, made in rewritten_parts(every, wanted))
+            files = totals[table_id].sums.files
+            small = sum(int(row[5]) for row in rows)
+            if small and saved >= max(_MANY_FILES, files * WORTHWHILE_SHARE):
+                average = sum(int(row[6]) for row in rows) // small
+                told[table_id] = (
+                    f"{small:,} of {files:,} files have {average:,} bytes on average, "
+                    f"below the wanted {wanted:,}, in {many(len(rows), 'partition')}"
+                )
     return told
 
 

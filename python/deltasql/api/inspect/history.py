@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
 from deltasql.exceptions import TxnLogTransactionError, VersionNotFoundError
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.row_changes import RowChanges, row_changes
 from deltasql.store.records import VersionRow, load
 from deltasql.uri import join_table_name
 
@@ -34,6 +35,7 @@ class CommitEntry(Shown):
     operation: str | None
     parameters: dict[str, Any]
     metrics: dict[str, Any]
+    rows: RowChanges
     user_metadata: str | None
     engine: str | None
     txn_id: str
@@ -50,6 +52,7 @@ class Participant(Shown):
     version: int
     operation: str | None
     metrics: dict[str, Any]
+    rows: RowChanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class RecentCommit(Shown):
     committed_at: datetime
     operation: str | None
     metrics: dict[str, Any]
+    rows: RowChanges
     txn_id: str
     group_size: int
 
@@ -97,19 +101,23 @@ def commit(catalog: Catalog, name: str, version: int) -> CommitEntry:
     span = {"first": version, "last": version, "limit": 1}
     for row in catalog.store.query("history", table_id=table.table_id, **span):
         return _entry(row)
-    latest = catalog.store.query("version_bounds", table_id=table.table_id)[0][1]
-    raise VersionNotFoundError(f"{name} has no version {version}", version=version, latest=latest)
+    low, high = catalog.store.query("version_bounds", table_id=table.table_id)[0]
+    raise VersionNotFoundError(
+        f"{name} has no version {version}; it has {low} to {high}", version=version, latest=high
+    )
 
 
 def _entry(row: Row) -> CommitEntry:
     found = VersionRow.from_row(row)
     info = found.info
+    metrics = dict(info.operation_metrics or {})
     return CommitEntry(
         version=found.version,
         committed_at=from_ms(found.committed_at_ms),
         operation=info.operation,
         parameters=dict(info.operation_parameters or {}),
-        metrics=dict(info.operation_metrics or {}),
+        metrics=metrics,
+        rows=row_changes(info.operation, metrics),
         user_metadata=info.user_metadata,
         engine=info.engine_info,
         txn_id=found.txn_id,
@@ -168,11 +176,19 @@ def _event(txn_id: str, rows: Sequence[Row]) -> TransactionEvent:
         txn_id=txn_id,
         committed_at=from_ms(max(row[4] for row in rows)),
         tables=len(rows),
-        participants=tuple(
-            Participant(join_table_name(row[1], row[2]), row[3], row[5], load(row[6]) or {})
-            for row in rows
-        ),
+        participants=tuple(map(_participant, rows)),
         user_metadata=next((row[7] for row in rows if row[7] is not None), None),
+    )
+
+
+def _participant(row: Row) -> Participant:
+    metrics = load(row[6]) or {}
+    return Participant(
+        table=join_table_name(row[1], row[2]),
+        version=row[3],
+        operation=row[5],
+        metrics=metrics,
+        rows=row_changes(row[5], metrics),
     )
 
 
@@ -215,12 +231,14 @@ class CommitWatch:
 
 
 def _recent(row: Row) -> RecentCommit:
+    metrics = load(row[5]) or {}
     return RecentCommit(
         table=join_table_name(row[0], row[1]),
         version=row[2],
         committed_at=from_ms(row[3]),
         operation=row[4],
-        metrics=load(row[5]) or {},
+        metrics=metrics,
+        rows=row_changes(row[4], metrics),
         txn_id=row[6],
         group_size=row[7],
     )

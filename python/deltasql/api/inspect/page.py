@@ -26,8 +26,8 @@ class Shown:
 
     def to_dict(self) -> dict[str, Any]:
         """Return names and values; objects inside of it are dictionaries, too."""
-        assert is_dataclass(self)
-        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+        shown: dict[str, Any] = _plain(self)
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ def cut(items: list[T], limit: int) -> tuple[tuple[T, ...], bool]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Shown):
-        return value.to_dict()
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     if isinstance(value, dict):

@@ -15,18 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.api.inspect.page import BadRequest, Page, Shown, page_size, read_cursor, write_cursor
-from deltasql.engine.base import DEFAULT_FILE_SIZE
 from deltasql.model.clock import from_ms, now_ms
+from deltasql.model.row_changes import row_changes
 from deltasql.operations.change_log import physical_partitioning
+from deltasql.operations.optimize import wanted_file_size
+from deltasql.store.records import load
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from deltasql.api.catalog import Catalog
     from deltasql.model.actions import Metadata
     from deltasql.snapshot.snapshot import Snapshot
 
-SMALL_BELOW = DEFAULT_FILE_SIZE // 4
 _BOUNDS = (0, 2**16, 2**20, 2**22, 2**24, 2**26, 2**27, 2**28, 2**30)
 _DAY_MS = 86_400_000
 MOST_DAYS = 3660
@@ -45,7 +46,11 @@ class SizeBucket(Shown):
 
 @dataclass(frozen=True, slots=True)
 class DayGrowth(Shown):
-    """What came and went on a day (UTC), and the bytes at the end of it."""
+    """What came and went on a day (UTC), and the bytes at the end of it.
+
+    `rows_added` are the rows that commits inserted, without those that they copied or updated;
+    None when a commit does not say.
+    """
 
     day: date
     commits: int
@@ -96,7 +101,7 @@ class TableStats(Shown):
     largest: int
     small_files: int
     small_bytes: int
-    small_below: int
+    small_below: int  # the size that a file of this table should have
     histogram: tuple[SizeBucket, ...]
     growth: tuple[DayGrowth, ...]
     partition_columns: tuple[str, ...]
@@ -122,12 +127,18 @@ class Measured:
         ended = self.files["removed_version"]
         is_live = pc.or_(pc.less(ended, 0), pc.greater(ended, snapshot.version))
         self.live = self.files.filter(is_live)
+        self.wanted_size = wanted_file_size(snapshot.metadata.configuration)
         self.deleted: dict[int, tuple[int, int]] = {}
         if pc.sum(self.live["has_vector"]).as_py():
             vectors = snapshot.store.query(
                 "vector_rows", table_id=snapshot.table.table_id, version=snapshot.version
             )
             self.deleted = {row[0]: (int(row[1]), int(row[2])) for row in vectors}
+
+    @property
+    def small(self) -> pa.Table:
+        """The live files below the size that a file of this table should have."""
+        return self.live.filter(pc.less(self.live["size"], self.wanted_size))
 
     @property
     def deleted_rows(self) -> int:
@@ -190,6 +201,7 @@ class Measured:
         )
         spans = {int(row[0]) // _DAY_MS: (row[1], row[2], row[3]) for row in rows}
         added = _by_day(self.files, "added_version", spans)
+        inserted = self._inserted_by_day(spans)
         ended = _by_day(self.files, "removed_version", spans)
         found: list[DayGrowth] = []
         size = int(pc.sum(self.live["size"]).as_py() or 0)
@@ -201,7 +213,7 @@ class Measured:
                     commits=spans[day][0] if day in spans else 0,
                     files_added=came[0],
                     bytes_added=came[1],
-                    rows_added=None if came[3] else came[2],
+                    rows_added=inserted.get(day, 0),
                     files_removed=went[0],
                     bytes_removed=went[1],
                     bytes=size,
@@ -209,6 +221,41 @@ class Measured:
             )
             size += went[1] - came[1]
         return tuple(reversed(found))
+
+    def _inserted_by_day(self, spans: Mapping[int, Span]) -> dict[int, int | None]:
+        """Return the rows that the commits of each day inserted; None when one does not say.
+
+        All rows of new files are inserted ones where a commit removed no file. Other commits
+        may have copied rows: only their metrics tell.
+        """
+        if not spans:
+            return {}
+        files = _within(self.files, "added_version", spans)
+        removed = _within(self.files, "removed_version", spans)["removed_version"]
+        rewriting = set(pc.unique(removed).to_pylist())
+        by_version = files.group_by("added_version").aggregate(
+            [("num_records", "sum"), ("num_records", "min")]
+        )
+        inserted: dict[int, int | None] = {}
+        for row in by_version.to_pylist():
+            is_known = row["num_records_min"] >= 0
+            inserted[row["added_version"]] = row["num_records_sum"] if is_known else None
+        if rewriting:
+            rows = self.snapshot.store.query(
+                "metrics_between",
+                table_id=self.snapshot.table.table_id,
+                first=min(rewriting),
+                last=max(rewriting),
+            )
+            for version, operation, metrics in rows:
+                if version in rewriting and version in inserted:
+                    inserted[version] = row_changes(operation, load(metrics) or {}).inserted
+        day_of = _days_of(spans)
+        found: dict[int, int | None] = {}
+        for version, count in inserted.items():
+            before = found.get(day_of(version), 0)
+            found[day_of(version)] = None if before is None or count is None else before + count
+        return found
 
 
 def table_stats(
@@ -220,7 +267,7 @@ def table_stats(
     snapshot, sizes = measured.snapshot, measured.live["size"]
     names = snapshot.partition_columns
     found = measured.partitions()
-    small = sizes.filter(pc.less(sizes, SMALL_BELOW))
+    small = measured.small["size"]
     total, files = int(pc.sum(sizes).as_py() or 0), len(sizes)
     first, commits = catalog.store.query("count_versions", table_id=snapshot.table.table_id)[0]
     records = measured.rows()
@@ -240,7 +287,7 @@ def table_stats(
         largest=pc.max(sizes).as_py() or 0,
         small_files=len(small),
         small_bytes=int(pc.sum(small).as_py() or 0),
-        small_below=SMALL_BELOW,
+        small_below=measured.wanted_size,
         histogram=measured.histogram(),
         growth=measured.growth(days),
         partition_columns=tuple(names),
@@ -321,28 +368,36 @@ def _skew(partitions: Sequence[PartitionStats]) -> Skew:
     return Skew(len(partitions), partitions[0], middle, ratio)
 
 
-_Sums = tuple[int, int, int, int]
-_NOTHING = (0, 0, 0, 0)
+Span = tuple[int, int, int]
+"""Commits of a day, their first and their last version."""
+_NOTHING = (0, 0)
 
 
-def _by_day(
-    files: pa.Table, column: str, spans: Mapping[int, tuple[int, int, int]]
-) -> dict[int, _Sums]:
-    """Return files, bytes, rows and files without a row count, by the day of a version."""
+def _within(files: pa.Table, column: str, spans: Mapping[int, Span]) -> pa.Table:
+    """Return the files that were added, or removed, by the versions of some days."""
+    first = spans[min(spans)][1]
+    last = max(span[2] for span in spans.values())
+    chosen = files.filter(pc.greater_equal(files[column], first))
+    return chosen.filter(pc.less_equal(chosen[column], last))
+
+
+def _days_of(spans: Mapping[int, Span]) -> Callable[[int], int]:
+    """Return a function that tells the day of a version."""
+    days = sorted(spans)
+    lasts = list(accumulate((spans[day][2] for day in days), max))
+    return lambda version: days[bisect_left(lasts, version)]
+
+
+def _by_day(files: pa.Table, column: str, spans: Mapping[int, Span]) -> dict[int, tuple[int, int]]:
+    """Return files and bytes by the day of a version."""
     if not spans:
         return {}
-    days = sorted(spans)
-    first = spans[days[0]][1]
-    lasts = list(accumulate((spans[day][2] for day in days), max))
-    chosen = files.filter(pc.greater_equal(files[column], first))
-    chosen = chosen.filter(pc.less_equal(chosen[column], lasts[-1]))
+    chosen, day_of = _within(files, column, spans), _days_of(spans)
     versions = chosen[column].combine_chunks().dictionary_encode()
-    of_versions = [days[bisect_left(lasts, version)] for version in versions.dictionary.to_pylist()]
+    of_versions = [day_of(version) for version in versions.dictionary.to_pylist()]
     sums = (
         chosen.append_column("day", pa.array(of_versions, pa.int64()).take(versions.indices))
-        .append_column("unknown", pc.cast(pc.less(chosen["num_records"], 0), pa.int64()))
         .group_by("day")
-        .aggregate([("size", "count"), ("size", "sum"), ("num_records", "sum"), ("unknown", "sum")])
+        .aggregate([("size", "count"), ("size", "sum")])
     )
-    names = ("size_count", "size_sum", "num_records_sum", "unknown_sum")
-    return {row["day"]: tuple(row[name] for name in names) for row in sums.to_pylist()}
+    return {row["day"]: (row["size_count"], row["size_sum"]) for row in sums.to_pylist()}

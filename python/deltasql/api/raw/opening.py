@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deltasql.api.connect import shared, with_storage_options
+from deltasql.api.connect import find_shared, with_storage_options
 from deltasql.exceptions import TxnLogTableNotFoundError, TxnLogUriError
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deltasql.api.catalog import Catalog
+    from deltasql.config import Config
     from deltasql.store.records import TableRow
 
     TableUri = str | os.PathLike[str] | DeltaSqlUri
@@ -23,16 +23,20 @@ def find_table(
     uri: DeltaSqlUri, storage_options: Mapping[str, str] | None = None
 ) -> tuple[Catalog, TableRow]:
     """Return the catalog and the row of a table with one statement."""
-    is_file = uri.backend != "postgres" and not uri.is_memory
-    if is_file and not Path(uri.database).exists():
-        # Looking for a table does not make a database.
-        raise TxnLogTableNotFoundError(
-            f"table {uri.table_name} does not exist: there is no database {uri.database}",
-            table=uri.table_name,
-            help="Check the path in the URI; the first write creates database and table.",
-        )
-    catalog = shared(uri, with_storage_options(storage_options))
+    catalog = catalog_with(uri, with_storage_options(storage_options))
     return catalog, catalog.resolve(str(uri.table_name), fresh=True)
+
+
+def catalog_with(uri: DeltaSqlUri, config: Config) -> Catalog:
+    """Return the catalog of a table that is there: looking for a table does not make a catalog."""
+    catalog = find_shared(uri, config)
+    if catalog is None:
+        raise TxnLogTableNotFoundError(
+            f"table {uri.table_name} does not exist: there is no catalog at {uri.catalog()}",
+            table=uri.table_name,
+            help="Check the address in the URI; the first write creates database and table.",
+        )
+    return catalog
 
 
 def parse_table_uri(table_uri: TableUri) -> DeltaSqlUri:
@@ -57,6 +61,7 @@ def parse_table_uri(table_uri: TableUri) -> DeltaSqlUri:
 def is_ours(table_uri: object) -> bool:
     """Tell whether a table's address is meant for us, also one that became a path.
 
+    >>> from pathlib import Path
     >>> is_ours("deltasql://sqlite/meta.db?table=t"), is_ours(Path("/lake/sales"))
     (True, False)
     """

@@ -30,7 +30,8 @@ def show(ask: Ask) -> Response:
     inspect = ask.catalog.inspect
     table = inspect.table(ask.name)
     earliest = inspect.first_version(ask.name)
-    version = min(ask.number("version", table.version), table.version)
+    version = ask.number("version", table.version)
+    commit = inspect.commit(ask.name, version)  # before all else: it refuses an unknown version
     # The first version has none before it to be compared with.
     against = ask.number("against", version - 1 if version > earliest else version)
     difference, unread = None, None
@@ -53,7 +54,7 @@ def show(ask: Ask) -> Response:
         version=version,
         against=against,
         earliest=earliest,
-        commit=inspect.commit(ask.name, version),
+        commit=commit,
         columns=inspect.schema(ask.name, version=version),
         rows=rows,
         problem=problem,

@@ -88,10 +88,11 @@ WHERE s.staged_at_ms < $before_ms
   AND EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = s.table_id AND t.dropped_at_ms IS NULL);
 
 -- name: small_files
--- Live files below a size, and in how many partitions they lie: those of one can be put together.
-SELECT g.table_id, sum(g.files), sum(g.bytes), count(*) FROM (
-  SELECT f.table_id, f.partition_id, count(*) AS files, sum(f.size) AS bytes
-  FROM dl_add_files f
-  WHERE f.table_id {in:table_ids} AND f.size < $below AND coalesce(f.removed_version, -1) = -1
-  GROUP BY f.table_id, f.partition_id
-) g GROUP BY g.table_id;
+-- The files that OPTIMIZE looks at, by partition: small ones, and those of which rows are marked as deleted.
+SELECT f.table_id, count(*), sum(f.size), count(f.deletion_vector),
+  sum(CASE WHEN f.size > $half THEN 1 ELSE 0 END), sum(CASE WHEN f.size < $below THEN 1 ELSE 0 END),
+  sum(CASE WHEN f.size < $below THEN f.size ELSE 0 END)
+FROM dl_add_files f
+WHERE f.table_id {in:table_ids} AND (f.size < $below OR f.deletion_vector IS NOT NULL)
+  AND coalesce(f.removed_version, -1) = -1
+GROUP BY f.table_id, f.partition_id;

@@ -129,6 +129,10 @@ FROM dl_table_versions v
 WHERE v.table_id = $table_id AND v.committed_at_ms >= $since_ms AND v.version <= $version
 GROUP BY 1 ORDER BY 1;
 
+-- name: metrics_between
+SELECT v.version, v.operation, v.operation_metrics FROM dl_table_versions v
+WHERE v.table_id = $table_id AND v.version >= $first AND v.version <= $last;
+
 -- name: count_versions
 SELECT min(version), count(*) FROM dl_table_versions WHERE table_id = $table_id;
 
@@ -217,10 +221,11 @@ SELECT (SELECT max(m.version) FROM dl_metadata_updates m WHERE m.table_id = $tab
   (SELECT max(p.version) FROM dl_protocol_updates p WHERE p.table_id = $table_id AND p.version < $before);
 
 -- part: diff_sums
-SELECT count(*), coalesce(sum(f.size), 0), coalesce(sum(f.num_records), 0), count(f.num_records) FROM dl_add_files f;
+SELECT count(*), coalesce(sum(f.size), 0), coalesce(sum(f.num_records), 0), count(f.num_records),
+  count(f.deletion_vector) FROM dl_add_files f;
 
 -- part: diff_columns
-SELECT f.file_id, f.path, p.partition_values, f.size, f.num_records, f.added_version, f.removed_version
+SELECT f.file_id, f.path, p.partition_values, f.size, f.num_records, f.added_version, f.removed_version, f.deletion_vector
   FROM dl_add_files f JOIN dl_partitions p ON p.table_id = f.table_id AND p.partition_id = f.partition_id;
 
 -- part: came_between
@@ -237,6 +242,12 @@ WHERE f.table_id = $table_id AND f.removed_version > $first AND f.removed_versio
 
 -- name: went_sums
 {use:diff_sums} {use:went_between};
+
+-- name: came_vectors
+SELECT f.deletion_vector FROM dl_add_files f {use:came_between} AND f.deletion_vector IS NOT NULL;
+
+-- name: went_vectors
+SELECT f.deletion_vector FROM dl_add_files f {use:went_between} AND f.deletion_vector IS NOT NULL;
 
 -- name: came_page
 {use:diff_columns} {use:came_between} ORDER BY f.file_id LIMIT $limit;

@@ -1,0 +1,82 @@
+"""How many rows a commit inserted, updated and deleted, read from its operation metrics."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_INSERTED = ("num_target_rows_inserted", "num_added_rows")
+_UPDATED = ("num_target_rows_updated", "num_updated_rows")
+_DELETED = ("num_target_rows_deleted", "num_deleted_rows")
+_COPIED = ("num_target_rows_copied", "num_copied_rows")
+_REWRITING = frozenset({"OPTIMIZE", "REORG"})
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """Rows that a commit inserted, updated and deleted; None where the metrics do not say.
+
+    Rows that were only copied into a new file, unchanged, are not counted.
+    """
+
+    inserted: int | None
+    updated: int | None
+    deleted: int | None
+
+
+def row_changes(operation: str | None, metrics: Mapping[str, Any]) -> RowChanges:
+    """Read the row changes from a commit's metrics, under the names that each writer uses.
+
+    >>> row_changes("MERGE", {"numOutputRows": "9", "numTargetRowsInserted": "2",
+    ...     "numTargetRowsUpdated": "1", "numTargetRowsDeleted": "0", "numTargetRowsCopied": "6"})
+    RowChanges(inserted=2, updated=1, deleted=0)
+    >>> row_changes("WRITE", {"numOutputRows": "5", "numFiles": "1"})
+    RowChanges(inserted=5, updated=None, deleted=None)
+    """
+    if operation is not None and operation.upper() in _REWRITING:
+        return RowChanges(0, 0, 0)
+    known = by_snake_case(metrics)
+    updated, deleted = first_number(known, _UPDATED), first_number(known, _DELETED)
+    return RowChanges(_inserted(operation, known), _whole(updated), _whole(deleted))
+
+
+def by_snake_case(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics by deltalake's names; Spark writes the same ones in camel case.
+
+    >>> by_snake_case({"numOutputRows": "1"})
+    {'num_output_rows': '1'}
+    """
+    return {_BOUNDARY.sub("_", name).lower(): value for name, value in metrics.items()}
+
+
+def first_number(metrics: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
+    """Return the first of some metrics that is a number; Spark writes numbers as text."""
+    for name in names:
+        try:
+            return float(metrics[name])
+        except (KeyError, TypeError, ValueError):
+            continue
+    return None
+
+
+def _inserted(operation: str | None, known: Mapping[str, Any]) -> int | None:
+    inserted = first_number(known, _INSERTED)
+    if inserted is not None:
+        return _whole(inserted)
+    kind = (operation or "").upper()
+    if kind in ("UPDATE", "DELETE"):
+        return 0
+    written = first_number(known, ("num_output_rows",))
+    if written is None or kind == "MERGE":
+        return None  # a merge's output also holds updated and copied rows
+    # Spark counts the rows that a replaceWhere copied as output, too.
+    return _whole(max(0.0, written - (first_number(known, _COPIED) or 0)))
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
