@@ -233,10 +233,6 @@ def _table(
             )
 
 
-def _small_files(
-    catalog: Catalog, tables: list[CatalogTable], totals: dict[int, TableTotals]
-) -> dict[int, str]:
-    """Tell of tables in which OPTIMIZE would leave far fewer files.
 def _log_files(catalog: Catalog, table: CatalogTable) -> Iterator[Check]:
     """Look for damage in the published logs of a table, as `mirror status` does."""
     for target in targets_of(catalog.store, table.row):
@@ -256,8 +252,10 @@ def _log_files(catalog: Catalog, table: CatalogTable) -> Iterator[Check]:
         )
 
 
-def _small_files(catalog: Catalog, totals: dict[int, TableTotals]) -> dict[int, str]:
-    """Tell of tables in which a compaction would leave far fewer files.
+def _small_files(
+    catalog: Catalog, tables: list[CatalogTable], totals: dict[int, TableTotals]
+) -> dict[int, str]:
+    """Tell of tables in which OPTIMIZE would leave far fewer files.
 
     The average says nothing here: few large files hide any number of small ones.
     """
