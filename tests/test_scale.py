@@ -118,15 +118,16 @@ OPERATIONS: dict[str, tuple[int, Callable[[Catalog], object]]] = {
     "health": (4, lambda catalog: catalog.health()),
     "describe": (7, lambda catalog: catalog.describe("t0")),
     "page of files": (8, lambda catalog: catalog.inspect.files("t0", limit=10)),
-    "figures": (10, lambda catalog: catalog.inspect.stats("t0")),
+    "figures": (11, lambda catalog: catalog.inspect.stats("t0")),
     "publish": (40, lambda catalog: catalog.mirror.publish("t0")),
     "publish nothing": (4, lambda catalog: catalog.mirror.publish("t0")),
     "checkpoint": (15, lambda catalog: catalog.mirror.checkpoint("t0")),
     "mirror status": (3, lambda catalog: catalog.mirror.status(files=False)),
     # The newest commits of each published table are compared with their files.
-    "mirror status with files": (12, lambda catalog: catalog.mirror.status()),
-    "vacuum, dry run": (12, lambda catalog: catalog.vacuum("t0", **NOW)),
-    "vacuum": (37, lambda catalog: catalog.vacuum("t0", dry_run=False, **NOW)),
+    "mirror status with files": (13, lambda catalog: catalog.mirror.status()),
+    # Both ask which other tables are in, around or cloned from the folder.
+    "vacuum, dry run": (18, lambda catalog: catalog.vacuum("t0", **NOW)),
+    "vacuum": (47, lambda catalog: catalog.vacuum("t0", dry_run=False, **NOW)),
     "advice": (10, lambda catalog: catalog.inspect.advice("t0")),
 }
 

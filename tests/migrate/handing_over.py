@@ -101,8 +101,8 @@ def kill_after(transactions: int) -> None:
 
     def counted(change: Callable[..., Any]) -> Callable[..., Any]:
         @contextmanager
-        def wrapper(self: Store, *args: Any) -> Iterator[Any]:
-            with change(self, *args) as given:
+        def wrapper(self: Store, *args: Any, **options: Any) -> Iterator[Any]:
+            with change(self, *args, **options) as given:
                 yield given
             if next(done) == transactions:
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -166,8 +166,11 @@ def test_s3_is_a_place_to_export_to_and_from(
         assert [seen(f"{s3_location}/urls", v) for v in range(2, HEAD + 1)] == expected[2:]
         with pytest.raises(TableExistsError):
             catalog.export_table("t", f"{s3_location}/urls")
-        with pytest.raises(TxnLogStorageError, match="not empty"):
+        with pytest.raises(TableExistsError, match="holds the folder of table remote"):
             catalog.export_table("t", s3_location)
+        open_storage(f"{s3_location}/full", catalog.config.storage).put("x", b"1")
+        with pytest.raises(TxnLogStorageError, match="not empty"):
+            catalog.export_table("t", f"{s3_location}/full")
 
 
 def test_an_object_store_keeps_no_times(

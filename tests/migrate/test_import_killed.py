@@ -48,9 +48,9 @@ def ending_after(transactions: int, end: Callable[[], None]) -> Iterator[None]:
 
     def counted(change: Callable[..., Any]) -> Callable[..., Any]:
         @contextmanager
-        def wrapper(self: Store, *args: Any) -> Iterator[Any]:
+        def wrapper(self: Store, *args: Any, **options: Any) -> Iterator[Any]:
             nonlocal done
-            with change(self, *args) as given:
+            with change(self, *args, **options) as given:
                 yield given
             done += 1
             if done == transactions:

@@ -208,7 +208,9 @@ def test_all_of_the_log_is_on_the_disk_when_the_table_has_left(
     log = place / LOG
     files = {str(path) for path in log.iterdir() if path.is_file()}
     assert files - seen[0] == {str(commit_path(place, report.version or 0))}
-    assert {*files, str(log)} <= flushed
+    # The new commit was flushed before it had a name (tests/power holds that).
+    new = str(commit_path(place, report.version or 0))
+    assert {*files, str(log)} - {new} <= flushed
 
 
 def test_a_place_that_is_somebody_elses_now_is_left_alone(catalog: Catalog, place: Path) -> None:

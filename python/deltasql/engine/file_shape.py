@@ -147,10 +147,6 @@ def _storable_type(kind: pa.DataType) -> pa.DataType:
         return pa.int32()
     if pa.types.is_struct(kind):
         return pa.struct([_storable(member) for member in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_storable(kind.value_field))
-    if pa.types.is_map(kind):
-        return pa.map_(_storable(kind.key_field), _storable(kind.item_field))
     return kind
 
 

@@ -170,7 +170,8 @@ class _Export:
                 report.files, report.bytes = copier.files, copier.bytes
                 report.gone = self._refuse_missing(copier.missing)
                 copier.flush_folders()
-        self._target.flush_folder(LOG_FOLDER)
+        if span.last > span.first:
+            self._target.flush_folder(LOG_FOLDER)
         self._write_first()
         for totals in self._totals:
             # Not earlier: some readers open a table by its checksums.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -99,8 +100,15 @@ def dataset_rows(
     try:
         return dataset.to_table(columns=columns, filter=condition)
     except FileNotFoundError as error:
-        name = str(error.filename or error)
-        raise missing_file(name, raw.snapshot.table.location) from error
+        found = dataset.filesystem.get_file_info(dataset.files)
+        gone = [each.path for each in found if each.type is pfs.FileType.NotFound]
+        if not gone:
+            raise
+        # The class that stock deltalake raises; what to do is said below the message.
+        told = missing_file(gone[0], raw.snapshot.table.location)
+        named = FileNotFoundError(errno.ENOENT, told.message, gone[0])
+        named.add_note(f"Help: {told.help}")
+        raise named from error
     except (pa.ArrowInvalid, OSError):
         # It may be about the filter as well: the files themselves tell.
         for fragment in dataset.get_fragments():
