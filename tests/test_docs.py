@@ -169,6 +169,7 @@ def public_things() -> Iterator[tuple[str, object]]:
                     yield f"{room.__name__}.{name}.{member}", found
 
 
+@pytest.mark.everything("builds the whole site")
 def test_the_site_documents_every_public_name(site: Path) -> None:
     text = "".join(page.read_text("utf-8") for page in (site / "reference/api").glob("*.html"))
     wanted = {f"deltasql.{name}" for name in api.own_names()}
@@ -176,6 +177,7 @@ def test_the_site_documents_every_public_name(site: Path) -> None:
     assert wanted - set(re.findall(r'id="([\w.]+)"', text)) == set()
 
 
+@pytest.mark.everything("builds the whole site")
 def test_the_site_needs_nothing_from_elsewhere(site: Path) -> None:
     """Links may lead out; what a page loads by itself may not."""
     loaded = r"<(?:script|img|source|iframe)\b[^>]*\bsrc(?:set)?=\"(?:https?:)?//|@import"
@@ -187,6 +189,7 @@ def test_the_site_needs_nothing_from_elsewhere(site: Path) -> None:
     assert (site / "search" / "search_index.js").stat().st_size > 100_000
 
 
+@pytest.mark.everything("builds the whole site")
 def test_files_outside_the_documentation_are_pages_of_the_site(site: Path) -> None:
     shown = (site / "repository/examples/pipeline/run.py.html").read_text("utf-8")
     assert "import" in shown

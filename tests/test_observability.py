@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 FOLDER = Path(__file__).parents[1] / "docs" / "observability"
 ROWS = pa.table({"id": [1, 2, 3]})

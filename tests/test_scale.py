@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
     from tests.counting import Statements
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string())])
 _new = itertools.count()

@@ -14,7 +14,7 @@ from tests.conftest import add_file
 if TYPE_CHECKING:
     from deltasql import Catalog
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

@@ -15,13 +15,14 @@ from hypothesis import given, settings
 import deltasql
 from deltasql.exceptions import TxnLogSchemaError, VersionNotFoundError
 from tests.oracles.deletion_vectors import inline_vector
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from deltasql import Catalog
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 OWN = ("_change_type", "_commit_version", "_commit_timestamp")
 
@@ -265,7 +266,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(steps=steps, data=st.data())
 def test_a_snapshot_with_the_changes_applied_is_the_later_snapshot(
     tmp_path_factory: pytest.TempPathFactory,

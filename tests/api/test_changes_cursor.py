@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.api.changes import ChangeCursor
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

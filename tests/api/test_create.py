@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 SCHEMA = Schema([Field("id", "long"), Field("name", "string")])
 ROWS = pa.table({"id": [1, 2], "name": ["x", "y"]})

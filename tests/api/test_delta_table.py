@@ -335,7 +335,7 @@ def test_a_merge_copies_columns_with_backquotes_in_their_names(address: Address)
     assert sorted(table.to_pyarrow_table()["a`b"].to_pylist()) == ["y", "z"]
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_reading_never_makes_a_catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
     table = replace(catalog_uri, table="sales", location=str(tmp_path / "sales"))
     if catalog_uri.backend == "sqlite":

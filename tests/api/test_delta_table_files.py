@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.api.conftest import Address
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 DAYS = ["2024-05-01", "2024-05-02", None]
 

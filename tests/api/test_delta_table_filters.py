@@ -17,6 +17,7 @@ from pyarrow.parquet import filters_to_expression
 
 from deltasql import DeltaTable, QueryBuilder, write_deltalake
 from deltasql.api.connect import close_all
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +78,9 @@ def catalog_of_lists(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     files=st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=3),
@@ -143,7 +146,9 @@ def filters(draw: st.DrawFn) -> tuple[str, str, Any]:
 
 
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     files=st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=3),
@@ -164,7 +169,9 @@ def test_filter_lists_find_what_pyarrow_finds_in_all_files(
 
 
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     files=st.lists(st.lists(ROW, min_size=1, max_size=4), min_size=1, max_size=3),

@@ -19,7 +19,7 @@ from deltasql.phases import hooked
 if TYPE_CHECKING:
     from deltasql import Catalog
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 ROWS = pa.table({"id": [1, 2, 3]})
 FUTURE_MS = 2**60

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 ROWS = pa.table({"id": [1, 2, 3]})
 NOW: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}

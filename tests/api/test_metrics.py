@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 
 @pytest.fixture(autouse=True)

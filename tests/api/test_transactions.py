@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 SCHEMA = pa.schema([("id", pa.int64())])
 NAN = float("nan")

@@ -12,7 +12,7 @@ from deltasql.exceptions import TxnLogSchemaError
 if TYPE_CHECKING:
     from deltasql import Catalog
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
 

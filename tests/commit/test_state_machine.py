@@ -32,6 +32,7 @@ from deltasql.exceptions import InvalidActionError, TableExistsError, TxnLogTabl
 from deltasql.model.schema_convert import schema_from_any
 from tests.commit.model import Change, ModelTable
 from tests.commit.support import audit, file, open_catalog, removal
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -294,7 +295,7 @@ def two_catalogs(uri: DeltaSqlUri) -> Iterator[tuple[Catalog, Catalog]]:
 def test_any_sequence_of_commits_leaves_the_predicted_log(
     backend: str, catalog_uri: DeltaSqlUri
 ) -> None:
-    examples, steps = EXAMPLES[backend]
+    tries, steps = EXAMPLES[backend]
     chosen = random.randrange(2**32) if os.environ.get("DELTASQL_EXPLORE") else 20261115
     seed = int(os.environ.get("DELTASQL_SEED", chosen))
     print(f"DELTASQL_SEED={seed}")
@@ -303,7 +304,7 @@ def test_any_sequence_of_commits_leaves_the_predicted_log(
         run_state_machine_as_test(
             hypothesis.seed(seed)(machine),
             settings=settings(
-                max_examples=examples,
+                max_examples=examples(tries),
                 stateful_step_count=steps,
                 deadline=None,
                 database=None,

@@ -13,6 +13,7 @@ from deltasql.console.server import serving
 from tests.conftest import new_catalog_uri
 from tests.console.conftest import HOSTILE, TOKEN, Site, new_shop, new_site
 from tests.console.test_pages import PAGES
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +70,9 @@ def optimize(page: Page, site: Site) -> None:
     assert page.get_by_text("Files removed").is_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "scheme", smoke(["light", "dark"], ["light"], "the console in a browser, beyond a smoke test")
+)
 def test_every_page_opens_without_an_error(browser: Browser, site: Site, scheme: str) -> None:
     with watched(browser, site, color_scheme=scheme) as page:
         open_all(page)
@@ -78,6 +81,7 @@ def test_every_page_opens_without_an_error(browser: Browser, site: Site, scheme:
         assert (light == "rgb(246, 247, 248)") is (scheme == "light")
 
 
+@pytest.mark.everything("the console in a browser, beyond a smoke test")
 def test_pages_fit_a_small_window(browser: Browser, site: Site) -> None:
     with watched(browser, site, viewport={"width": 400, "height": 800}) as page:
         for path in PAGES:
@@ -85,6 +89,7 @@ def test_pages_fit_a_small_window(browser: Browser, site: Site) -> None:
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
+@pytest.mark.everything("the console in a browser, beyond a smoke test")
 def test_pages_work_without_a_script(browser: Browser, site: Site) -> None:
     with watched(browser, site, java_script_enabled=False) as page:
         page.goto("/tables/orders/travel?version=2")
@@ -116,6 +121,7 @@ def test_a_table_is_found_and_opened_with_keys(browser: Browser, site: Site) -> 
         assert page.locator("#result td").inner_text() == "42"
 
 
+@pytest.mark.everything("the console in a browser, beyond a smoke test")
 def test_the_slider_travels_with_the_arrow_keys(browser: Browser, site: Site) -> None:
     with watched(browser, site) as page:
         page.goto("/tables/orders/travel?version=3")
@@ -152,6 +158,7 @@ def test_figures_of_a_large_table_come_after_its_page(
         assert page.get_by_role("heading", name="Growth").is_visible()
 
 
+@pytest.mark.everything("the console in a browser, beyond a smoke test")
 def test_every_page_opens_and_care_is_taken_on_the_other_databases(
     browser: Browser, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.column_data import TYPES, ColumnType, Value, stats_of
+from tests.selection import examples
 
 from deltasql import _core
 
@@ -126,7 +127,7 @@ def cases(draw: st.DrawFn) -> tuple[ColumnType, list[Value], str | None, Value, 
     return column, rows, draw(stats_of(column, rows)), partition, json.dumps({"p": text}), tree
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(cases())
 def test_file_with_a_matching_row_is_never_pruned(
     case: tuple[ColumnType, list[Value], str | None, Value, str | None, Tree],
@@ -137,7 +138,7 @@ def test_file_with_a_matching_row_is_never_pruned(
         assert predicate.may_match(stats, partition)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.data())
 def test_index_bounds_hold_every_value(data: st.DataObject) -> None:
     column = data.draw(st.sampled_from(TYPES))

@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.selection import examples
 
 from deltasql import _core
 from deltasql.exceptions import LogParseError
@@ -134,7 +135,7 @@ def our_view(files: _core.FileList) -> list[tuple[Any, ...]]:
     return sorted(view, key=repr)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(commits=histories())
 def test_replay_equals_what_deltalake_sees(root: Path, commits: list[list[Action]]) -> None:
     log = Path(tempfile.mkdtemp(dir=root)) / "_delta_log"
@@ -171,7 +172,7 @@ def test_replay_equals_what_deltalake_sees(root: Path, commits: list[list[Action
 
 
 @given(histories())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_order_of_actions_in_a_commit_means_nothing(commits: list[list[Action]]) -> None:
     forward = _core.Table.from_commits([_core.encode_commit(c) for c in commits])
     backward = _core.Table.from_commits([_core.encode_commit(c[::-1]) for c in commits])

@@ -86,6 +86,7 @@ def test_rows_are_written_in_less_memory_than_they_take(
     assert found["read"] - found["before"] < most, found
 
 
+@pytest.mark.everything("ten thousand partitions")
 def test_ten_thousand_partitions_are_planned_and_read_fast(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("p", pa.int64())])
     plan = plan_for(tmp_path, schema, partition_by=["p"])

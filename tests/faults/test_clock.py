@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.two_databases
+
 EVERYTHING = bool(os.environ.get("DELTASQL_EVERYTHING"))
 COMMITS = 200 if EVERYTHING else 25
 YEAR_S = 366 * 24 * 3600

@@ -13,6 +13,7 @@ from deltasql.exceptions import TxnLogError
 from tests.commit.support import audit
 from tests.mirror.support import open_mirrored
 from tests.s3 import options_for
+from tests.selection import smoke
 from tests.storage.flaky import FlakyServer, Trouble
 
 if TYPE_CHECKING:
@@ -106,7 +107,11 @@ def contents(catalog: Catalog, address: str) -> dict[str, list[tuple[int, int]]]
     return found
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize(
+    "change",
+    smoke(CHANGES, ["overwrite"], "more changes with the same requests", named=True),
+    ids=lambda change: change.__name__,
+)
 def test_trouble_with_any_request_is_borne_or_told(
     steady: Catalog, s3_location: str, s3_server: str, flaky: FlakyServer, change: Change
 ) -> None:

@@ -38,6 +38,7 @@ FIRST = pa.table({"id": range(900, 1100), "p": [n % 3 for n in range(200)], "v":
 NEW = range(1000, 3000)
 
 
+@pytest.mark.everything("a JVM is started and killed")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "case", smoke(CASES, CASES[:1], "a JVM is started and killed"), ids="-".join

@@ -20,6 +20,7 @@ from tests.cli.conftest import Cli, with_sales
 from tests.cli.test_help import EVERY, found
 from tests.commit.support import audit
 from tests.hostile.texts import CRAFTED, MORE, hostile_text
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,7 +112,7 @@ def words(draw: st.DrawFn, path: Sequence[str]) -> list[str]:
     return chosen
 
 
-@settings(max_examples=2 * MORE)
+@settings(max_examples=examples(2 * MORE))
 @given(data=st.data())
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
 def test_any_words(ready: Path, path: tuple[str, ...], data: st.DataObject) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 INJECTIONS = (
     "'; DROP TABLE dl_tables; --",

@@ -18,6 +18,7 @@ from deltasql.console.server import serving
 from deltasql.uri import DeltaSqlUri
 from tests.console.conftest import TOKEN, new_shop
 from tests.hostile.texts import MORE, hostile_text
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +96,7 @@ def test_the_names_that_pages_look_for_are_found() -> None:
     assert {"hours", "sql", "token", "cursor"} <= {*parameters()}
 
 
-@settings(max_examples=100 * MORE)
+@settings(max_examples=examples(100 * MORE))
 @given(data=st.data())
 def test_any_request_is_answered(visited: Visited, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(PATHS))

@@ -17,6 +17,7 @@ from deltasql.uri import parse_uri
 from tests.each import check_each
 from tests.hostile.logs import told
 from tests.hostile.texts import CRAFTED, MORE, hostile_text
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from deltasql import Catalog
 
 many = settings(
-    max_examples=150 * MORE, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150 * MORE), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-few = settings(many, max_examples=40 * MORE)
+few = settings(many, max_examples=examples(40 * MORE))
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.conftest import EXPLORES
+from tests.selection import EXPLORES
 
 MORE = 10 if EXPLORES else 1
 """How many times as many examples are tried when new ones are looked for."""

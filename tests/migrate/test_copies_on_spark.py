@@ -63,6 +63,7 @@ def test_delta_spark_reads_every_kind_of_copy(
             assert found == written.states[version], options
 
 
+@pytest.mark.everything("delta-spark as a reader, beyond the smoke set")
 @pytest.mark.parametrize(
     "make",
     smoke([tables.nested, tables.typed_partitions, *MAKERS], ("nested",), BEYOND, named=True),

@@ -65,7 +65,7 @@ TABLES = named(
     corpus_features.converted,
     corpus_features.streamed,
 )
-SMOKE = ("plain", "deletion_vectors")
+SMOKE = ("deletion_vectors",)
 BEYOND = "tables of delta-spark, beyond the smoke set"
 # Compiling code for a query pays off for more rows than these.
 _SMALL = {

@@ -220,7 +220,7 @@ def test_a_writer_that_is_always_faster_is_told(catalog: Catalog, place: Path) -
     assert sql_ids(catalog) == read_ids(place)
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_writers_by_path_and_a_cutover_at_once(catalog: Catalog, place: Path) -> None:
     """What was acknowledged is there, whoever was first."""
     catalog.follow(str(place))

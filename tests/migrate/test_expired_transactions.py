@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from deltasql.mirror.verify import VerifyReport
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.two_databases
+
 DAY_MS = 86_400_000
 RETENTION = {"delta.setTransactionRetentionDuration": "interval 1 day"}
 ROWS = pa.table({"id": pa.array([1], pa.int64())})

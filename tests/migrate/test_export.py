@@ -29,6 +29,7 @@ from tests.mirror.support import (
     commit_lines,
     published_versions,
 )
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from deltasql import Catalog
@@ -195,7 +196,7 @@ class _Dying:
         return getattr(self._storage, name)
 
 
-@pytest.mark.parametrize("from_version", [None, 5])
+@pytest.mark.parametrize("from_version", smoke([None, 5], [5], "the whole table"))
 def test_an_export_that_dies_leaves_no_table_and_is_continued(
     kept: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_version: int | None
 ) -> None:

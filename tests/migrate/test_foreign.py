@@ -89,7 +89,7 @@ def test_a_foreign_commit_shuts_the_mirror_and_sql_stays_usable(catalog: Catalog
     assert seen(catalog) == [1, 2]
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_a_foreign_commit_on_the_head_is_adopted_as_it_is(catalog: Catalog) -> None:
     for number in (2, 3):
         theirs(catalog, number)
@@ -128,7 +128,7 @@ def test_any_operation_on_the_head_is_adopted(catalog: Catalog, operation: str) 
     assert is_sound(catalog)
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_a_foreign_append_is_placed_after_what_sql_did(catalog: Catalog) -> None:
     theirs(catalog, 2)
     theirs(catalog, 3)
@@ -155,7 +155,7 @@ def test_a_foreign_delete_of_its_own_rows_is_placed_too(catalog: Catalog) -> Non
     assert is_sound(catalog)
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_a_foreign_commit_in_conflict_is_not_adopted_but_can_be_rejected(
     catalog: Catalog,
 ) -> None:
@@ -267,7 +267,7 @@ def test_metadata_changed_on_both_sides_is_a_conflict(catalog: Catalog) -> None:
         catalog.mirror.adopt("t")
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_an_adoption_that_died_half_way_is_completed(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

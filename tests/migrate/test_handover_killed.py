@@ -53,7 +53,7 @@ def written_by(act: Callable[[], object], *refusals: type[Exception]) -> bool:
     return True
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 @pytest.mark.parametrize("phase", CUTOVER)
 def test_a_killed_cutover_of_a_followed_table_is_repeated(
     catalog_uri: DeltaSqlUri, place: Path, phase: str
@@ -119,7 +119,7 @@ def test_a_killed_cutover_may_be_rolled_back(
     assert read_ids(place) == [*IDS, 20]
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 @pytest.mark.parametrize("phase", ROLLBACK)
 def test_a_killed_rollback_is_repeated(catalog_uri: DeltaSqlUri, place: Path, phase: str) -> None:
     with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from deltasql.migrate.import_report import ImportProgress
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.two_databases
+
 
 @pytest.fixture
 def source(pristine: Path, tmp_path: Path) -> Path:
@@ -73,6 +75,7 @@ def same_history(catalog: Catalog, name: str, place: Path, first: int = 0) -> bo
     return True
 
 
+@pytest.mark.every_database
 def test_every_version_is_there_with_its_number_and_time(pristine: Path, opened: Catalog) -> None:
     before = log_bytes(pristine)
     report = opened.import_table(str(pristine))
@@ -86,6 +89,7 @@ def test_every_version_is_there_with_its_number_and_time(pristine: Path, opened:
     assert [(each.state, each.pending) for each in opened.mirror.status()] == [("ACTIVE", 0)]
 
 
+@pytest.mark.every_database
 def test_an_imported_table_goes_on_in_sql_and_is_published(source: Path, opened: Catalog) -> None:
     opened.import_table(str(source), name="crm.events")
     with opened.begin() as tx:
@@ -106,6 +110,7 @@ def test_to_import_again_changes_nothing(source: Path, opened: Catalog) -> None:
     assert len(opened.tables()) == 1
 
 
+@pytest.mark.every_database
 def test_what_a_path_writer_adds_is_caught_up_with(source: Path, opened: Catalog) -> None:
     opened.import_table(str(source))
     append(source, 30)
@@ -248,6 +253,7 @@ def test_up_to_version_stops_there_and_the_rest_follows(source: Path, opened: Ca
         opened.import_table(str(source), up_to_version=HEAD + 9)
 
 
+@pytest.mark.every_database
 def test_a_cleaned_log_begins_at_its_checkpoint(source: Path, opened: Catalog) -> None:
     forget_commits_below(source, CHECKPOINT)
     report = opened.import_table(str(source))

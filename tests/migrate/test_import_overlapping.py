@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from deltasql.migrate.import_report import ImportProgress
     from deltasql.store.records import TableRow
 
+pytestmark = pytest.mark.two_databases
+
 OURS, THEIRS = "ours", "theirs"
 
 

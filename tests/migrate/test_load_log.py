@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 import deltasql
 
+pytestmark = pytest.mark.two_databases
+
 SEEDS = range(8)
 
 

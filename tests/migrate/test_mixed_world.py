@@ -21,6 +21,7 @@ from tests.migrate.handing_over import (
     theirs,
 )
 from tests.migrate.sources import read_ids
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
+
+pytestmark = pytest.mark.two_databases
 
 STEPS = 40
 LEFT = HAND_OVER_PHASES.index("left")
@@ -169,7 +172,7 @@ def die(phase: str) -> Callable[[str], None]:
     return hook
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", smoke(SEEDS, SEEDS[:1], "more seeds"))
 def test_no_row_is_lost_or_doubled(catalog_uri: DeltaSqlUri, tmp_path: Path, seed: int) -> None:
     with open_catalog(catalog_uri) as catalog:
         world = World(catalog, tmp_path / NAME, seed)

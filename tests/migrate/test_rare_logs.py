@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.two_databases
+
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 IDS = metadata(column("id"))
 

@@ -69,7 +69,7 @@ def test_a_writer_through_sql_that_gets_in_between_loses_nothing(
     assert read_ids(place) == [*IDS, 11, 12, 13]
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_writers_through_sql_and_a_rollback_at_once(catalog: Catalog, place: Path) -> None:
     """What was acknowledged is in the log, and after it nothing is."""
     cut_over(catalog, place)
@@ -99,7 +99,7 @@ def test_writers_through_sql_and_a_rollback_at_once(catalog: Catalog, place: Pat
     assert read_ids(place) == sorted([*IDS, 11, *acknowledged, 9999])
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_a_foreign_commit_past_sql_stays_in_the_log(catalog: Catalog, place: Path) -> None:
     """A writer that knows in-commit timestamps may have gone past SQL: the log has its commit."""
     cut_over(catalog, place)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from deltasql.mirror.read_log import LogState, read_states
 from deltasql.model.actions import DeletionVector
 from deltasql.storage import open_storage
-from tests.conftest import EXPLORES
 from tests.migrate.random_logs import RandomLog, content_of, vector_name
+from tests.selection import EXPLORES, examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ _NOT_KEPT = ("data_change", "extra", "extended_file_metadata")
 
 def test_any_log_comes_out_as_it_went_in(catalog: Catalog, backend: str, tmp_path: Path) -> None:
     @settings(
-        max_examples=EXAMPLES[backend] * (10 if EXPLORES else 1),
+        max_examples=examples(EXAMPLES[backend] * (10 if EXPLORES else 1)),
         deadline=None,
         database=None,
         phases=(Phase.generate, Phase.shrink) if EXPLORES else (Phase.generate,),

@@ -41,6 +41,7 @@ from tests.mirror.random_commits import (
     removal,
     steps,
 )
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,7 +69,7 @@ def test_checkpoint_equals_a_replay_of_all_commits(catalog: Catalog, backend: st
     number = 0
 
     @settings(
-        max_examples=EXAMPLES[backend],
+        max_examples=examples(EXAMPLES[backend]),
         deadline=None,
         phases=[Phase.generate],  # to shrink a failure takes minutes on a real database
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -19,6 +19,8 @@ from tests.mirror.checkpoint_support import actions_in, checkpoint, table_row
 if TYPE_CHECKING:
     from deltasql import Catalog
 
+pytestmark = pytest.mark.two_databases
+
 AS_STRUCT = {"delta.checkpoint.writeStatsAsStruct": "true"}
 NO_JSON = {**AS_STRUCT, "delta.checkpoint.writeStatsAsJson": "false"}
 SCHEMA = pa.schema(

@@ -19,6 +19,7 @@ from deltasql.store.store import Store
 from tests.conftest import add_file
 from tests.mirror.checkpoint_support import Replay, table_row, table_storage
 from tests.mirror.random_commits import FEATURES, PARTITIONS, SCHEMA, actions_of, steps
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
+
+pytestmark = pytest.mark.two_databases
 
 EXAMPLES = {"sqlite": 20, "postgres": 8, "duckdb": 4}
 
@@ -85,7 +88,7 @@ def test_every_version_has_the_checksum_that_sql_gives(mirrored: Catalog, backen
     number = 0
 
     @settings(
-        max_examples=EXAMPLES[backend],
+        max_examples=examples(EXAMPLES[backend]),
         deadline=None,
         phases=[Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

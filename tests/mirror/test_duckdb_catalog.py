@@ -100,6 +100,7 @@ def test_a_table_of_delta_spark_is_shown(
     assert len(written.states[-1].rows) == len(kept)
 
 
+@pytest.mark.everything("ten thousand files")
 def test_ten_thousand_files_are_shown(lake: Catalog, path: Path) -> None:
     deltasql.mirror_duckdb(lake, path)
     [written] = tables_staged.many_files(lake)

@@ -18,6 +18,7 @@ from deltasql.model.actions import Action, AddFile, CommitInfo, Protocol, Remove
 from deltasql.model.column_mapping import with_column_mapping
 from tests import strategies as some
 from tests.conftest import BACKENDS, new_catalog_uri
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +26,13 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.commit.ratified import Ratified
 
+pytestmark = pytest.mark.two_databases
+
 EXAMPLES = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=examples(15),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
 )
 _numbers = itertools.count()
 

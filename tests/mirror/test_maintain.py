@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.two_databases
+
 INTERVAL = {"delta.checkpointInterval": "2"}
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.two_databases
+
 SCHEMA = pa.schema([("id", pa.int64())])
 
 

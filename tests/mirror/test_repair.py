@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from deltasql.mirror.repair import RepairReport
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.two_databases
+
 
 def mend(catalog: Catalog, **options: Any) -> RepairReport:
     table = catalog.table("t")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.two_databases
+
 
 def verify(catalog: Catalog, **options: Any) -> VerifyReport:
     table = catalog.table("t")

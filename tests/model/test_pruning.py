@@ -27,6 +27,7 @@ from tests.model.oracle import (
     stats_json,
     value_key,
 )
+from tests.selection import examples
 
 single = st.sampled_from([0.1, 0.25, -1.5, 3.0, 16777216.0, 2.7, math.nan]).map(
     lambda number: pa.scalar(number, pa.float32()).as_py()
@@ -137,7 +138,7 @@ def files(draw: st.DrawFn) -> list[Row]:
     return [{**row, **partition} for row in draw(st.lists(data, min_size=1, max_size=8))]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(predicates, files())
 def test_a_file_with_a_matching_row_is_never_pruned(sql: str, rows: list[Row]) -> None:
     parsed = predicate(sql)
@@ -153,7 +154,7 @@ def test_a_file_with_a_matching_row_is_never_pruned(sql: str, rows: list[Row]) -
         assert rust.may_match(None, partition_json(rows))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(predicates, files())
 def test_a_file_with_a_matching_row_meets_every_bound(sql: str, rows: list[Row]) -> None:
     [found] = matching_rows([sql], rows)
@@ -218,7 +219,7 @@ def check_pruned(sql: str) -> None:
     assert not rust.may_match(stats_json(ROWS), partition_json(ROWS))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.integers(-8, 8),
     st.lists(st.integers(-5, 5), min_size=1, max_size=4),

@@ -13,7 +13,7 @@ from tests.operations.dml import changes, held, make
 if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 

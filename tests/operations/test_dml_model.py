@@ -19,6 +19,7 @@ import deltasql
 from deltasql.exceptions import MergeAmbiguityError
 from tests.conftest import new_catalog_uri
 from tests.operations import model
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from tests.operations.model import Row
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.string()), ("v", pa.int64())])
 ROW = st.tuples(
@@ -52,7 +53,9 @@ STEP = st.one_of(
 
 @given(first=ROWS, steps=st.lists(STEP, min_size=1, max_size=5), parts=st.sampled_from([[], ["g"]]))
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @pytest.mark.parametrize("backend", ["sqlite", "duckdb", "postgres"])
 def test_changes_leave_what_the_model_holds(
@@ -72,7 +75,9 @@ def test_changes_leave_what_the_model_holds(
 
 @given(steps=st.lists(STEP, min_size=2, max_size=4), first=ROWS)
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_changes_of_one_transaction_are_one_commit(steps: list[Any], first: list[Row]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 
 @pytest.fixture

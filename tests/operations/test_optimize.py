@@ -25,6 +25,7 @@ from tests.operations.care import (
     stock_rows,
 )
 from tests.oracles.deletion_vectors import inline_vector
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -261,7 +262,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(STEPS)
 def test_any_sequence_of_writes_and_optimize_has_the_rows_of_the_writes(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, str]]

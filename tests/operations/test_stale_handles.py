@@ -16,7 +16,7 @@ from tests.operations.dml import held, make
 if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 APPLICATION = CommitProperties(app_transactions=[Transaction("app", 7)])
 

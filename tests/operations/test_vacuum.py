@@ -30,6 +30,7 @@ from tests.operations.care import (
     own_rows,
     stock_rows,
 )
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 NOW: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}
 
@@ -303,7 +304,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(STEPS)
 def test_whatever_happened_retained_versions_keep_all_their_files(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]

@@ -16,6 +16,7 @@ from deltasql.exceptions import InvalidDataError
 from deltasql.operations.checks import checked
 from deltasql.operations.not_null import not_null_paths, null_rows
 from deltasql.operations.preview import preview
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from deltasql import Catalog
@@ -183,7 +184,7 @@ _rows = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_rows, min_size=1, max_size=6), st.integers(0, 5))
 def test_rows_with_forbidden_nulls_are_found(rows: list[dict[str, Any]], start: int) -> None:
     from deltasql.model.schema_convert import schema_from_any

@@ -19,7 +19,7 @@ from deltasql.exceptions import (
 if TYPE_CHECKING:
     from deltasql import Catalog, MultiTableTransaction
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 ROWS = pa.table({"id": [1, 2], "name": ["x", "y"]})
 MORE = pa.table({"id": [3], "name": ["z"]})

@@ -17,6 +17,7 @@ from tests.mirror.support import commit_name, open_mirrored
 from tests.oracles.own import own_log
 from tests.oracles.random_commits import Random
 from tests.oracles.readers import Deltalake, Place, stock_log
+from tests.selection import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,17 +39,17 @@ def test_any_sequence_of_commits_is_published_faithfully(
     backend: str, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake") as catalog:
-        run(catalog, str(tmp_path / "copies"), {}, EXAMPLES[backend])
+        run(catalog, str(tmp_path / "copies"), {}, examples(EXAMPLES[backend]))
 
 
 def test_any_sequence_of_commits_is_published_faithfully_to_s3(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     with open_mirrored(sqlite_uri, s3_location, storage={"options": s3_options}) as catalog:
-        run(catalog, f"{s3_location}/copies", s3_options, examples=2)
+        run(catalog, f"{s3_location}/copies", s3_options, tries=2)
 
 
-def run(catalog: Catalog, copies: str, options: dict[str, str], examples: int) -> None:
+def run(catalog: Catalog, copies: str, options: dict[str, str], tries: int) -> None:
     """Run random sequences, each in a namespace of its own, and compare afterwards."""
     chosen = random.randrange(2**32) if os.environ.get("DELTASQL_EXPLORE") else 20261115
     seed = int(os.environ.get("DELTASQL_SEED", chosen))
@@ -56,7 +57,7 @@ def run(catalog: Catalog, copies: str, options: dict[str, str], examples: int) -
 
     @hypothesis.seed(seed)
     @settings(
-        max_examples=examples,
+        max_examples=tries,
         deadline=None,
         database=None,
         derandomize=False,  # the seed says which examples

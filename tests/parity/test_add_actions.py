@@ -24,7 +24,7 @@ def put(lake: Lake, table: Any, path: str, data: pa.Table, **partition: str) -> 
     return AddAction(path, file.stat().st_size, partition, 1_700_000_000_000, True, stats)
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_files_are_added(lake: Lake) -> None:
     table = lake.make("t", sample())
     action = put(lake, table, "mine.parquet", sample(id=[7, 8, 9]))
@@ -38,7 +38,7 @@ def test_files_are_added(lake: Lake) -> None:
     assert "mine.parquet" in {each.rsplit("/", 1)[-1] for each in table.file_uris()}
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_overwrite_removes_the_others(lake: Lake) -> None:
     table = lake.make("t", sample())
     action = put(lake, table, "mine.parquet", sample(id=[7, 8, 9]))

@@ -12,7 +12,7 @@ from deltalake.exceptions import CommitFailedError
 
 from tests.parity.lakes import Lake, sample
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 ADDED = "a concurrent transactions? added new data"
 DELETED = "a concurrent transaction deleted data this operation read"
@@ -24,7 +24,7 @@ def two(lake: Lake, **options: Any) -> tuple[Any, Any]:
     return lake.DeltaTable(lake.uri("t")), lake.DeltaTable(lake.uri("t"))
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_two_appends(lake: Lake) -> None:
     first, second = two(lake)
     lake.write_deltalake(first, sample(), mode="append")
@@ -32,7 +32,7 @@ def test_two_appends(lake: Lake) -> None:
     assert (second.version(), second.count()) == (2, 9)
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_overwrite_after_an_append(lake: Lake) -> None:
     first, second = two(lake)
     lake.write_deltalake(first, sample(), mode="append")
@@ -40,7 +40,7 @@ def test_overwrite_after_an_append(lake: Lake) -> None:
     assert (second.version(), second.count()) == (2, 6)
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_two_overwrites(lake: Lake) -> None:
     first, second = two(lake)
     lake.write_deltalake(first, sample(), mode="overwrite")
@@ -48,7 +48,7 @@ def test_two_overwrites(lake: Lake) -> None:
         lake.write_deltalake(second, sample(), mode="overwrite")
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_two_deletes(lake: Lake) -> None:
     first, second = two(lake)
     first.delete("id = 1")
@@ -89,7 +89,7 @@ def test_merge_after_an_update(lake: Lake) -> None:
         merger.execute()
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_anything_after_a_change_of_the_metadata(lake: Lake) -> None:
     first, second = two(lake)
     first.alter.set_table_properties({"delta.logRetentionDuration": "interval 2 days"})
@@ -107,7 +107,7 @@ def test_append_after_a_new_column(lake: Lake) -> None:
         lake.write_deltalake(second, sample(), mode="append")
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_one_application_transaction_twice(lake: Lake) -> None:
     first, second = two(lake)
     properties = CommitProperties(app_transactions=[Transaction("app", 1)])
@@ -153,7 +153,7 @@ def test_tables_are_created_by_one(lake: Lake) -> None:
     assert table.count() == 3
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_appends_of_many_threads(lake: Lake) -> None:
     lake.make("t", sample())
 

@@ -14,7 +14,7 @@ from tests.parity.lakes import Lake, column, sample
 TWO = Schema([Field("id", "long", nullable=False), Field("s", "string", metadata={"k": "v"})])
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_create(lake: Lake) -> None:
     table = lake.DeltaTable.create(
         lake.uri("t"),
@@ -51,7 +51,7 @@ def test_schemas_of_arrow(lake: Lake) -> None:
     assert column(table, "id") == [1, 2, 3]
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_modes_on_a_table_that_is_there(lake: Lake) -> None:
     lake.make("t", sample())
     with pytest.raises(DeltaError, match="A Delta Lake table already exists at that location"):

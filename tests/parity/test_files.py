@@ -20,7 +20,7 @@ def actions(table: Any, *, flatten: bool = True) -> list[dict[str, Any]]:
     return list(pa.table(table.get_add_actions(flatten=flatten)).to_pylist())
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_add_actions(lake: Lake) -> None:
     table = lake.make("t", sample())
     found = table.get_add_actions()
@@ -39,7 +39,7 @@ def test_add_actions(lake: Lake) -> None:
     }
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_flattened_add_actions_of_partitions(lake: Lake) -> None:
     table = lake.make("t", sample(), partition_by=["p"])
     found = sorted(actions(table), key=lambda each: each["partition.p"])
@@ -135,7 +135,7 @@ def test_columns_with_statistics_are_chosen_by_properties(lake: Lake) -> None:
     assert [key for key in actions(second)[0] if key.startswith("min.")] == ["min.v"]
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_file_uris_are_plain_paths_newest_first(lake: Lake) -> None:
     table = lake.make("t", numbers(0, 1))
     for start in (1, 2):
@@ -155,7 +155,7 @@ def test_file_uris_of_an_old_version(lake: Lake) -> None:
     assert table.file_uris() == first
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 @pytest.mark.parametrize(
     ("predicate", "count"),
     [
@@ -209,7 +209,7 @@ def test_partition_filters_are_deprecated(lake: Lake) -> None:
         assert len(table.file_uris([("p", "=", "b")])) == 1
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_partitions_are_texts(lake: Lake) -> None:
     data = pa.table({"id": [1, 2, 3], "d": [date(2020, 1, 1), None, None], "n": [5, 6, 6]})
     table = lake.make("t", data, partition_by=["d", "n"])

@@ -11,7 +11,7 @@ from deltalake import CommitProperties, Transaction
 from tests.parity.lakes import Lake, sample
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_commits_are_listed_newest_first(lake: Lake) -> None:
     start = datetime.now(UTC).timestamp() * 1000 - 1
     table = lake.make("t", sample())
@@ -42,7 +42,7 @@ def test_parameters_are_text(lake: Lake) -> None:
     assert parameters == {"mode": "ErrorIfExists", "partitionBy": '["p"]'}
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_custom_metadata_is_part_of_the_commit(lake: Lake) -> None:
     given = {"job": "nightly", "run": 7, "deep": {"a": [1, None]}}
     table = lake.make("t", sample(), commit_properties=CommitProperties(custom_metadata=given))
@@ -59,7 +59,7 @@ def test_custom_metadata_is_in_the_log(lake: Lake) -> None:
     assert first["commitInfo"]["operation"] == "WRITE"
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_application_transactions(lake: Lake) -> None:
     first = CommitProperties(app_transactions=[Transaction("app", 3, 17)])
     table = lake.make("t", sample(), commit_properties=first)

@@ -22,7 +22,7 @@ def commits(lake: Lake, count: int, **options: Any) -> Any:
     return table
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_every_commit_is_a_file_of_the_log(lake: Lake) -> None:
     table = commits(lake, 3)
     assert [name for name in lake.log(table) if name.endswith(".json")] == [
@@ -33,7 +33,7 @@ def test_every_commit_is_a_file_of_the_log(lake: Lake) -> None:
     assert kinds == ["commitInfo", "add"]
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_a_checkpoint_on_demand(lake: Lake) -> None:
     table = commits(lake, 3)
     assert table.create_checkpoint() is None
@@ -65,7 +65,7 @@ def test_checkpoints_may_be_left_to_others(lake: Lake) -> None:
     assert not [name for name in lake.log(table) if "checkpoint" in name]
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_compacted_logs(lake: Lake) -> None:
     table = commits(lake, 4)
     assert table.compact_logs(0, 2) is None
@@ -109,7 +109,7 @@ def test_cleanup_removes_what_is_expired(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t")).count() == 12
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_files_that_were_made_older_are_cleaned_up(lake: Lake) -> None:
     table = commits(lake, 3)
     table.create_checkpoint()

@@ -13,7 +13,7 @@ from deltalake.table import DeltaTableConfig, Metadata, ProtocolVersions
 from tests.parity.lakes import Lake, column, rows, sample
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_a_table_opens_at_its_latest_version(lake: Lake) -> None:
     lake.make("t", sample())
     lake.append("t", sample())
@@ -32,7 +32,7 @@ def test_a_table_is_a_deltalake_table(lake: Lake) -> None:
         hash(table)
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_version_argument_opens_the_past(lake: Lake) -> None:
     lake.make("t", sample())
     lake.append("t", sample())
@@ -42,7 +42,7 @@ def test_version_argument_opens_the_past(lake: Lake) -> None:
     assert lake.DeltaTable(table_uri=lake.uri("t"), version=None).version() == 1
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_a_version_that_is_not_there_is_an_error(lake: Lake) -> None:
     lake.make("t", sample())
     with pytest.raises(DeltaError, match="99"):
@@ -77,7 +77,7 @@ def test_load_as_version_refuses_what_is_no_version(lake: Lake) -> None:
     assert table.version() == 0
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_load_as_version_takes_times(lake: Lake) -> None:
     table = lake.make("t", sample())
     lake.write_deltalake(table, sample(), mode="append")
@@ -101,7 +101,7 @@ def test_load_as_version_at_the_time_of_a_commit_gives_that_commit(lake: Lake) -
     assert table.version() == 3
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_update_incremental_follows_other_writers(lake: Lake) -> None:
     mine = lake.make("t", sample())
     lake.append("t", sample())
@@ -141,7 +141,7 @@ def test_a_table_that_is_not_there(lake: Lake) -> None:
         lake.DeltaTable(lake.nowhere("t"), version=0)
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_is_deltatable_says_whether(lake: Lake) -> None:
     lake.make("t", sample())
     assert lake.DeltaTable.is_deltatable(lake.uri("t")) is True
@@ -180,7 +180,7 @@ def test_table_config_is_deprecated(lake: Lake) -> None:
     assert (config.without_files, config.skip_stats) == (False, False)
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_metadata(lake: Lake) -> None:
     before = datetime.now(UTC).timestamp() * 1000 - 1
     table = lake.make(

@@ -25,7 +25,7 @@ def test_a_plain_table_asks_for_the_least(lake: Lake) -> None:
     assert table.protocol().min_reader_version == 1
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_timestamps_without_a_zone_need_a_feature(lake: Lake) -> None:
     table = lake.make("t", pa.table({"ts": pa.array([0], pa.timestamp("us"))}))
     protocol = table.protocol()
@@ -49,7 +49,7 @@ def test_properties_bring_their_feature(lake: Lake) -> None:
     assert "checkConstraints" in lake.features(other)
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_add_feature_for_writers(lake: Lake) -> None:
     table = lake.make("t", sample())
     table.alter.add_feature(TableFeatures.ChangeDataFeed, allow_protocol_versions_increase=True)
@@ -168,7 +168,7 @@ def _set(table: Any, key: str, value: str) -> None:
     table.alter.set_table_properties({key: value})
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_without_times_in_commits_versions_are_those_of_deltalake(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ def grown(lake: Lake) -> Any:
     return lake.DeltaTable(lake.uri("t"))
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_restore_is_a_new_version_with_the_old_rows(lake: Lake) -> None:
     table = grown(lake)
     assert table.restore(0) == {"numRemovedFile": 2, "numRestoredFile": 0}
@@ -33,7 +33,7 @@ def test_restore_is_a_new_version_with_the_old_rows(lake: Lake) -> None:
     assert commit["operationMetrics"] == {"numRemovedFile": 2, "numRestoredFile": 0}
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_deleted_rows_come_back(lake: Lake) -> None:
     table = grown(lake)
     table.delete()
@@ -92,7 +92,7 @@ def test_restore_with_properties_of_the_commit(lake: Lake) -> None:
     assert table.history(1)[0]["who"] == "me"
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_repair_removes_files_that_are_gone(lake: Lake) -> None:
     table = grown(lake)
     lost = table.file_uris()[0]

@@ -27,7 +27,7 @@ def on_disk(lake: Lake, table: Any) -> set[str]:
     return {each.name for each in lake.folder(table).glob("*.parquet")}
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_a_dry_run_only_tells(lake: Lake) -> None:
     table, old = compacted(lake)
     assert set(table.vacuum(**NOW)) == old
@@ -36,7 +36,7 @@ def test_a_dry_run_only_tells(lake: Lake) -> None:
     assert old < on_disk(lake, table)
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_files_of_the_past_are_removed(lake: Lake) -> None:
     table, old = compacted(lake)
     assert set(table.vacuum(**NOW, dry_run=False)) == old
@@ -90,7 +90,7 @@ def test_history_tells_of_both_ends(lake: Lake) -> None:
     assert (start["who"], end["who"]) == ("me", "me")
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_full_also_removes_what_was_never_in_the_table(lake: Lake) -> None:
     table, old = compacted(lake)
     (lake.folder(table) / "stray.parquet").write_bytes(b"x")

@@ -29,6 +29,7 @@ from tests.model.oracle import (
     stats_json,
 )
 from tests.model.test_pruning import predicates as any_predicates
+from tests.selection import examples
 
 import deltasql
 from deltasql import _core
@@ -215,7 +216,10 @@ def with_match(database: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
 
 @given(predicates, st.integers(0, 10**6))
 @settings(
-    max_examples=80, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(80),
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 def test_a_scan_equals_a_look_at_every_live_file(
     lake: Lake, database: duckdb.DuckDBPyConnection, sql: str, choice: int

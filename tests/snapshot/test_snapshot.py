@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.conftest import BACKENDS, add_file, new_catalog_uri
+from tests.selection import examples
 
 import deltasql
 from deltasql.exceptions import TxnLogTableNotFoundError, VersionNotFoundError
@@ -313,7 +314,10 @@ _numbers = iter(range(10**9))
 
 @given(steps)
 @settings(
-    max_examples=15, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(15),
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 def test_refreshing_step_by_step_equals_a_cold_read(shared: Catalog, steps: list[Any]) -> None:
     name = f"t{next(_numbers)}"

@@ -145,6 +145,7 @@ def test_a_transaction_is_all_or_nothing(spark: SparkSession, lake: Catalog) -> 
     assert lake.store.intents_before(2**60) == []
 
 
+@pytest.mark.everything("Spark Connect, beyond a smoke test")
 def test_a_merge_runs(spark: SparkSession, lake: Catalog) -> None:
     lake.create_table("t", pa.schema([("id", pa.int64()), ("v", pa.string())]))
     with lake.begin() as tx:

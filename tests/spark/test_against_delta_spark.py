@@ -15,6 +15,7 @@ import deltasql.spark
 from deltasql.exceptions import MergeAmbiguityError
 from tests.oracles.readers import DeltaSpark, Place
 from tests.oracles.states import arrow_rows
+from tests.selection import examples
 from tests.spark.changes import CONDITION, MERGE, ROWS, SETTING, add_clauses, arrow, merge_sql
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ STEP = st.one_of(
     parts=st.sampled_from([[], ["g"]]),
 )
 @settings(
-    max_examples=20,
+    max_examples=examples(20),
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),

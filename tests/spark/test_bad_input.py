@@ -92,6 +92,7 @@ MISFITS = {
 }
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_rows_of_another_shape_are_refused(spark: SparkSession, lake: Catalog) -> None:
     def check(name: str) -> None:
         frame = spark.sql(MISFITS[name])
@@ -107,6 +108,7 @@ ODDITIES = {
 }
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_no_table_is_made_of_what_it_cannot_hold(spark: SparkSession, lake: Catalog) -> None:
     def check(name: str) -> None:
         with pytest.raises(TxnLogError, match="Help: "):
@@ -132,6 +134,7 @@ def test_rows_that_break_a_rule_are_refused(spark: SparkSession, lake: Catalog) 
     check_each(BROKEN, check)
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_source_with_a_key_twice_is_ambiguous(spark: SparkSession, lake: Catalog) -> None:
     source = sales(spark, 1, 2).unionAll(sales(spark, 1, 2))
 
@@ -155,6 +158,7 @@ def test_names_that_a_table_does_not_have_are_told(spark: SparkSession, lake: Ca
         assert "idd" in str(refused(lake, TxnLogError, act))
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_frame_of_another_session_is_refused(spark: SparkSession, lake: Catalog) -> None:
     other = sales(spark.newSession(), 5, 6)
 
@@ -208,6 +212,7 @@ def test_a_task_that_fails_leaves_nothing(
     assert lake.table("sales").snapshot().version == before[0] + 1  # type: ignore[operator]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_database_that_dies_in_mid_job_has_nothing_of_it(
     spark: SparkSession, postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:

@@ -121,6 +121,7 @@ def test_queries_beside_every_verb_see_the_session_unchanged(
     assert table.toDF().count() == 2_005
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_merge_leaves_the_cached_rows_of_its_source_cached(
     mine: SparkSession, lake: Catalog
 ) -> None:

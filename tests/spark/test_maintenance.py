@@ -80,6 +80,7 @@ def test_a_z_order_brings_near_rows_together(
         assert sum(low) < sum(high)
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ranks_follow_the_order_of_values_of_any_type(spark: SparkSession, engine: str) -> None:
     moments = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(600)]
@@ -260,6 +261,7 @@ def test_whoever_stops_an_optimize_while_it_tells_leaves_no_file_behind(
     assert {*root.rglob("*.parquet")} == before
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize(
     "kind", smoke(["compaction", "z-order"], ["compaction"], "a z-order on Spark once more")
 )

@@ -37,6 +37,7 @@ def test_tables_are_views_and_follow_when_registered_again(
     assert spark.table("j_sales").count() == 3
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_rows_go_in_and_out_through_the_format_in_an_odd_session(
     spark: SparkSession, lake: Catalog
 ) -> None:

@@ -54,6 +54,7 @@ def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_options, "_ROW_GROUP", GROUP)
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.usefixtures("_small_row_groups")
 def test_every_reader_gets_the_rows_of_rewritten_files(spark: SparkSession, lake: Catalog) -> None:
     first = table(range(2 * ROWS))

@@ -105,6 +105,7 @@ def test_a_location_may_begin_with_s3a(
         assert DeltaTable.forPath(spark, spelled).toDF().count() == 5
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_the_key_that_a_session_has_for_a_bucket_is_left_alone(
     spark: SparkSession, lake: Catalog, s3_location: str
 ) -> None:

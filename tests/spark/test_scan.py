@@ -76,6 +76,7 @@ def test_stock_deltalake_reads_the_same(spark: SparkSession, lake: Catalog) -> N
     assert rows(spark, written) == arrow_rows(stock)
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize(
     "make",
     smoke(
@@ -267,6 +268,7 @@ def listed_by_name(spark: SparkSession, written: Written) -> Rows:
     return arrow_rows(engine.scan(spark, files).toArrow())
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize(
     "make", smoke(SMALL, ("typed_partitions",), BEYOND, named=True), ids=lambda make: make.__name__
 )

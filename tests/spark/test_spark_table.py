@@ -61,6 +61,7 @@ def test_a_table_is_found_by_uri_by_name_and_by_path(
     assert not DeltaTable.isDeltaTable(spark, "none")
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_what_is_no_table_is_refused_as_delta_spark_does(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_what_is_no_table_is_refused_as_delta_spark_does(
         DeltaTable.forPath(spark, 1)  # type: ignore[arg-type]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_rows_go_by_an_alias(table: DeltaTable) -> None:
     found = table.alias("x").toDF().select("x.key", "x.value")
     assert sorted(tuple(row) for row in found.collect()) == ROWS
@@ -157,6 +159,7 @@ BAD_CALLS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 ]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_bad_calls_are_refused_with_the_kind_of_error_of_delta_spark(table: DeltaTable) -> None:
     version = table.history(1).first()["version"]  # type: ignore[index]
 
@@ -172,6 +175,7 @@ def test_bad_calls_are_refused_with_the_kind_of_error_of_delta_spark(table: Delt
 # Looking after the table
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_history_and_detail_have_the_columns_of_delta_spark(
     spark: SparkSession, table: DeltaTable, tmp_path: Path
 ) -> None:
@@ -194,6 +198,7 @@ def test_history_and_detail_have_the_columns_of_delta_spark(
     assert table.history(0).collect() == []
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_optimize_tells_what_delta_spark_tells(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -265,6 +270,7 @@ def test_vacuum_deletes_what_no_version_needs_any_more(
     assert rows(table) == ROWS[1:]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_manifests_protocol_and_features_change(lake: Catalog, table: DeltaTable) -> None:
     table.generate("symlink_format_manifest")
     manifest = Path(lake.table("t").location) / "_symlink_format_manifest" / "manifest"
@@ -398,6 +404,7 @@ BAD_BUILDS: list[tuple[Callable[[Any], Any], type[Exception]]] = [
 ]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_builders_refuse_bad_arguments(spark: SparkSession, lake: Catalog) -> None:
     def check(numbered: tuple[int, tuple[Callable[[Any], Any], type[Exception]]]) -> None:
         call, kind = numbered[1]
@@ -417,6 +424,7 @@ def test_a_merge_of_ambiguous_rows_is_refused(table: DeltaTable, spark: SparkSes
 # Copies
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_clone_shares_the_files_or_has_its_own(
     spark: SparkSession, lake: Catalog, table: DeltaTable
 ) -> None:

@@ -113,6 +113,7 @@ NO_MERGES: list[tuple[Callable[[Any], Any], str]] = [
 ]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_merges_that_mean_nothing_are_refused(table: DeltaTable, source: DataFrame) -> None:
     def check(case: tuple[Callable[[Any], Any], str]) -> None:
         add, words = case
@@ -152,6 +153,7 @@ WRONG: list[tuple[Callable[[Any, Any], Any], type[Exception], str]] = [
 ]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_wrong_arguments_are_named(table: DeltaTable, source: DataFrame) -> None:
     def check(case: tuple[Callable[[Any, Any], Any], type[Exception], str]) -> None:
         call, kind, words = case
@@ -181,6 +183,7 @@ EXPRESSIONS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize(
     "name",
     smoke(EXPRESSIONS, ("case", "struct", "lambda", "text"), "more of Spark's expressions"),

@@ -51,6 +51,7 @@ def test_a_batch_that_comes_again_is_left_out_in_every_table(
     assert len(groups) == 1
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_a_function_may_choose_its_tables_by_the_batch(spark: SparkSession, lake: Catalog) -> None:
     def each(tx: MultiTableTransaction, df: DataFrame, batch_id: int) -> None:
         tx.write(f"t{batch_id}", df)

@@ -13,6 +13,7 @@ import deltasql
 import deltasql.spark
 from deltasql.exceptions import TxnLogError
 from tests.oracles.states import Rows, arrow_rows
+from tests.selection import examples
 from tests.spark.changes import (
     CONDITION,
     MERGE,
@@ -58,7 +59,7 @@ STEPS: tuple[st.SearchStrategy[Any], ...] = (
 )
 # No shrinking: every try takes Spark seconds, and the failure tells the step.
 @settings(
-    max_examples=20,
+    max_examples=examples(20),
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),

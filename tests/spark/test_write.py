@@ -59,6 +59,7 @@ def files_of(lake: Catalog, name: str) -> list[Path]:
     return [path.relative_to(root) for path in found if "_delta_log" not in path.parts]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 @pytest.mark.parametrize(
     "make",
     smoke(PLAIN, ("typed_partitions", "nested"), "more kinds of tables", named=True),
@@ -189,6 +190,7 @@ def test_a_conflict_discards_what_spark_wrote(spark: SparkSession, lake: Catalog
     assert ids(spark, lake, "t") == [7]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_the_folder_of_a_write_is_known_before_a_file_is_in_it(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -236,6 +238,7 @@ def test_what_an_overtaken_attempt_still_writes_is_no_part_of_the_table(
     assert lake.store.intents_before(2**60) == []
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_frames_of_another_session_are_refused(spark: SparkSession, lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("t", spark.range(1))
@@ -243,6 +246,7 @@ def test_frames_of_another_session_are_refused(spark: SparkSession, lake: Catalo
             tx.write("t", spark.newSession().range(1))
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_what_cannot_be_written_is_told(spark: SparkSession, lake: Catalog) -> None:
     with pytest.raises(TxnLogEngineError, match="no Spark DataFrame but Table"):
         deltasql.spark.write(pa.table({"id": [1]}), uri(lake, "t"))  # type: ignore[arg-type]

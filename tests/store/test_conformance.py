@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests import strategies as some
 from tests.conftest import BACKENDS, new_catalog_uri
+from tests.selection import examples
 
 import deltasql
 from deltasql import _core
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
 
 EXAMPLES = settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=examples(20),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
 )
 _numbers = itertools.count()
 

@@ -2,12 +2,13 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, Float64Builder, Int64Builder, StringBuilder};
-use arrow_array::{new_null_array, Array, ArrayRef, StructArray};
-use arrow_schema::{DataType, Field, Fields};
+use arrow_array::{new_null_array, Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Fields, Schema};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyFloat, PyInt, PyList, PyString, PyTuple};
-use pyo3_arrow::ffi::{to_stream_pycapsule, ArrayIterator};
+
+use crate::stream::{arrow_error, stream_capsule};
 
 /// Rows of one chunk: enough for readers, and what its growth leaves behind is used for the next.
 const CHUNK_ROWS: usize = 16_384;
@@ -52,8 +53,9 @@ impl ArrowRows {
     fn __arrow_c_stream__<'py>(
         &mut self,
         py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyCapsule>>,
+        requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema;
         self.finish_chunk()?;
         let kinds = self.kinds.iter();
         let kinds = kinds.map(|kind| kind.clone().unwrap_or(DataType::Int64));
@@ -61,22 +63,20 @@ impl ArrowRows {
         let fields: Fields = fields
             .map(|(name, kind)| Field::new(name, kind, true))
             .collect();
-        let mut arrays = Vec::with_capacity(self.chunks.len());
+        let schema = Arc::new(Schema::new(fields));
+        let mut batches = Vec::with_capacity(self.chunks.len());
         for chunk in &self.chunks {
-            let columns = chunk.iter().zip(&fields).map(|(array, field)| {
+            let columns = chunk.iter().zip(schema.fields()).map(|(array, field)| {
                 if array.data_type() == &DataType::Null {
                     new_null_array(field.data_type(), array.len())
                 } else {
                     Arc::clone(array)
                 }
             });
-            let whole = StructArray::try_new(fields.clone(), columns.collect(), None)
-                .map_err(|error| PyValueError::new_err(error.to_string()))?;
-            arrays.push(Ok(Arc::new(whole) as ArrayRef));
+            let batch = RecordBatch::try_new(Arc::clone(&schema), columns.collect());
+            batches.push(batch.map_err(arrow_error)?);
         }
-        let field = Field::new_struct("", fields, false);
-        let reader = Box::new(ArrayIterator::new(arrays.into_iter(), Arc::new(field)));
-        Ok(to_stream_pycapsule(py, reader, requested_schema)?)
+        stream_capsule(py, schema, batches)
     }
 }
 

@@ -2,16 +2,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, StructArray};
-use arrow_schema::Field;
+use arrow_array::RecordBatchReader;
 use deltasql_core::actions::{Action, AddFile};
 use deltasql_core::files::FileList as CoreFileList;
 use deltasql_core::stats::{num_records, StatValue, StatsColumns};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyString, PyType};
-use pyo3_arrow::ffi::{to_stream_pycapsule, ArrayIterator};
-use pyo3_arrow::PyRecordBatchReader;
 use serde_json::Value;
 
 use crate::actions::{action_to_dict, PyField};
@@ -19,6 +16,7 @@ use crate::errors::core_error;
 use crate::json::{object_to_python, to_python};
 use crate::predicate::Predicate;
 use crate::rows::record_batch;
+use crate::stream::{arrow_error, read_stream, stream_capsule};
 
 /// A data file of a table, with its statistics.
 #[pyclass(frozen, module = "deltasql._core")]
@@ -200,12 +198,12 @@ impl FileList {
     fn from_arrow(
         _class: &Bound<'_, PyType>,
         py: Python<'_>,
-        stream: PyRecordBatchReader,
+        stream: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
-        let reader = stream.into_reader()?;
+        let reader = read_stream(stream)?;
         let schema = reader.schema();
         let read = py.detach(|| reader.collect::<Result<Vec<_>, _>>());
-        let batches = read.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let batches = read.map_err(arrow_error)?;
         py.detach(|| CoreFileList::try_new(&schema, &batches))
             .map(Self::new)
             .map_err(|error| core_error(py, &error, None))
@@ -236,16 +234,14 @@ impl FileList {
     fn __arrow_c_stream__<'py>(
         &self,
         py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyCapsule>>,
+        requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let schema = self.list.schema();
-        let field = Field::new_struct("", schema.fields().clone(), false);
-        let batches = self.list.batches().to_vec();
-        let arrays = batches
-            .into_iter()
-            .map(|batch| Ok(Arc::new(StructArray::from(batch)) as ArrayRef));
-        let reader = Box::new(ArrayIterator::new(arrays, Arc::new(field)));
-        Ok(to_stream_pycapsule(py, reader, requested_schema)?)
+        let _ = requested_schema;
+        stream_capsule(
+            py,
+            Arc::clone(self.list.schema()),
+            self.list.batches().to_vec(),
+        )
     }
 
     /// All paths, in order.

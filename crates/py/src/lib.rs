@@ -15,6 +15,7 @@ mod log_rows;
 mod predicate;
 mod rows;
 mod sqlite;
+mod stream;
 mod table;
 
 use mimalloc::MiMalloc;

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", "b", "c"]})
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deltasql.api.inspect.doctor import DoctorReport
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 ROWS = pa.table({"id": [1, 2, 3]})
 

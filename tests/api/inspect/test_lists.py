@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog import Catalog
     from deltasql.api.inspect.page import Page
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 
 def test_tables_come_in_pages_by_namespace_and_name(catalog: Catalog) -> None:

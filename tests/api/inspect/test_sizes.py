@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog import Catalog
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 
 def test_a_table_is_told_in_one_line(sales: Catalog) -> None:

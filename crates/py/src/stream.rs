@@ -1,0 +1,34 @@
+//! Arrow streams to and from Python: the capsules of `__arrow_c_stream__`.
+use std::ffi::CStr;
+
+use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::{RecordBatch, RecordBatchIterator};
+use arrow_schema::{ArrowError, SchemaRef};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+const NAME: &CStr = c"arrow_array_stream";
+
+/// Read an object that has `__arrow_c_stream__`.
+pub fn read_stream(object: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
+    let capsule = object.call_method0("__arrow_c_stream__")?;
+    let stream = capsule.cast::<PyCapsule>()?.pointer_checked(Some(NAME))?;
+    // SAFETY: a capsule of this name points to a stream. The reader moves it out and leaves one
+    // that is released, so the capsule's destructor does not release it again.
+    unsafe { ArrowArrayStreamReader::from_raw(stream.cast().as_ptr()) }.map_err(arrow_error)
+}
+
+/// Hand out batches as a stream. The consumer casts them where it asked for another schema.
+pub fn stream_capsule(
+    py: Python<'_>,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+) -> PyResult<Bound<'_, PyCapsule>> {
+    let reader = RecordBatchIterator::new(batches.into_iter().map(Ok), schema);
+    PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), NAME)
+}
+
+pub fn arrow_error(error: ArrowError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
