@@ -40,6 +40,7 @@ def elsewhere(path: Path, statement: str) -> list[Any]:
     """Ask plain DuckDB in a process that knows nothing of deltasql."""
     code = (
         "import duckdb, json, sys; db = duckdb.connect(sys.argv[1]); "
+        "db.execute('SET enable_progress_bar = false'); "  # it goes to standard output
         "print(json.dumps(db.execute(sys.argv[2]).fetchall(), default=str)); "
         "assert not any(name.startswith('deltasql') for name in sys.modules)"
     )

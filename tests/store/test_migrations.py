@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 import deltasql
@@ -14,6 +16,7 @@ from deltasql.exceptions import MigrationError, SchemaVersionError
 from deltasql.mirror.log_files import commit_actions
 from deltasql.model.actions import AddFile, CommitInfo, Metadata, Protocol, RemoveFile
 from deltasql.store import migrations
+from deltasql.store.statements import statement
 from deltasql.store.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -218,3 +221,12 @@ def test_stores_that_open_a_fresh_catalog_at_once_all_succeed(
         thread.join()
     assert problems == []
     assert sorted(applied) == [[], [], [], list(range(1, LATEST + 1))]
+
+
+def test_a_new_catalog_does_not_wait_for_one_in_another_schema(
+    postgres_uri: DeltaSqlUri,
+) -> None:
+    with psycopg.connect(os.environ["TEST_DATABASE_URL"]) as elsewhere:
+        elsewhere.execute(statement("lock_schema", "postgres"))
+        with deltasql.connect(postgres_uri, store={"lock_timeout_ms": 200}) as catalog:
+            assert catalog.tables() == []

@@ -15,4 +15,5 @@ WHERE table_name = 'dl_migrations' AND database_name = current_database() AND sc
 SELECT 1;
 
 -- name: lock_schema [postgres]
-SELECT pg_advisory_xact_lock(7021480021);
+-- One lock for each schema: catalogs in one database do not wait for each other.
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 7021480021));
