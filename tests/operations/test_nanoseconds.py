@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
-
     from deltasql.uri import DeltaSqlUri
 
 FIRST = 1_700_000_000_123_456_789
@@ -417,16 +415,6 @@ def test_a_view_of_duckdb_is_refused_by_name(twins: Twins, tmp_path: Path) -> No
     catalog = twins.uri.partition("?")[0]
     with pytest.raises(deltasql.exceptions.TxnLogError, match="nanoseconds"):
         deltasql.mirror_duckdb(catalog, str(tmp_path / "views.duckdb"))
-
-
-@pytest.mark.usefixtures("nanoseconds")
-def test_spark_refuses_nanoseconds_by_name(twins: Twins, spark: SparkSession) -> None:
-    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
-    with pytest.raises(UnsupportedFeatureError, match=r"'at'.*nanoseconds.*Spark"):
-        deltasql.spark.read(spark, twins.uri)
-    frame = spark.createDataFrame([(1, datetime(2024, 1, 1))], "id long, at timestamp")
-    with pytest.raises(UnsupportedFeatureError, match=r"nanoseconds.*Spark"):
-        deltasql.spark.write(frame, twins.uri, mode="append")
 
 
 def merge(uri: str, rows: pa.Table, **options: Any) -> dict[str, Any]:

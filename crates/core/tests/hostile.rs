@@ -35,6 +35,8 @@ const DELTA_TYPES: [&str; 11] = [
     "date",
     "timestamp",
     "timestamp_ntz",
+    "timestamp_nanos",
+    "timestamp_nanos_ntz",
     "string",
     "boolean",
     "decimal(38,38)",

@@ -97,7 +97,7 @@ def _texts(column: pa.ChunkedArray) -> list[str | None]:
 def _nanosecond_texts(column: pa.ChunkedArray) -> list[str | None]:
     """Return moments with all nine digits of a second, as deltalake writes them."""
     has_zone = column.type.tz is not None
-    texts = column.cast(pa.timestamp("ns")).cast(pa.string()).to_pylist()
+    texts: list[str | None] = column.cast(pa.timestamp("ns")).cast(pa.string()).to_pylist()
     if not has_zone:
         return texts
     return [None if text is None else f"{text.replace(' ', 'T')}Z" for text in texts]

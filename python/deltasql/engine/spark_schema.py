@@ -23,7 +23,7 @@ def spark_schema(
     """
     from pyspark.sql.types import StructType as SparkStruct
 
-    _refuse_nanoseconds(schema)
+    refuse_nanoseconds(schema)
     plain = StructType(tuple(_plain_field(f, column_mapping_mode) for f in schema.fields))
     found = SparkStruct.fromJson(json.loads(plain.to_json()))
     for told, field in zip(found.fields, schema.fields, strict=True):
@@ -36,11 +36,12 @@ def exact_type(data_type: DataType) -> Any:
     from pyspark.sql.types import StructType as SparkStruct
 
     outer = StructType((StructField("x", data_type),))
-    _refuse_nanoseconds(outer)
+    refuse_nanoseconds(outer)
     return SparkStruct.fromJson(json.loads(outer.to_json())).fields[0].dataType
 
 
-def _refuse_nanoseconds(schema: StructType) -> None:
+def refuse_nanoseconds(schema: StructType) -> None:
+    """Refuse a schema that Spark could hold only with its timestamps cut."""
     for field in schema.fields:
         if has_nanoseconds(field.type):
             raise UnsupportedFeatureError(

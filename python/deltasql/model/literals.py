@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 
 Node: TypeAlias = dict[str, Any]
 Kind = Literal[
-    "null", "boolean", "number", "double", "string", "date", "timestamp", "timestamp_ntz"
+    "null",
+    "boolean",
+    "number",
+    "double",
+    "string",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+    "nanoseconds",
 ]
 
 TRUE: Node = {"op": "true"}
@@ -52,7 +60,10 @@ _COLLATIONS = "__COLLATIONS"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A literal: its kind, and a Python value of that kind (Decimal for exact numbers)."""
+    """A literal: its kind, and a Python value of that kind.
+
+    Exact numbers are Decimal; nanoseconds are a moment, counted from 1970 in UTC.
+    """
 
     kind: Kind
     value: Any = None
@@ -238,6 +249,8 @@ def _nanosecond_point(data_type: str, value: Value) -> Fraction | None:
 
 def _nanoseconds(value: Value, *, zone_allowed: bool) -> int | None:
     """Count from 1970 to a moment, a day or a text that is one."""
+    if value.kind == "nanoseconds":
+        return int(value.value)
     if value.kind in ("timestamp", "timestamp_ntz"):
         moment, rest = value.value, 0
     elif value.kind == "date":
@@ -249,7 +262,8 @@ def _nanoseconds(value: Value, *, zone_allowed: bool) -> int | None:
         if parsed is None:
             return None
         moment, rest = parsed
-    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000 + rest
+    microseconds: int = (moment - _EPOCH) // timedelta(microseconds=1)
+    return microseconds * 1000 + rest
 
 
 def _text(data_type: str, value: Value) -> str | None:
@@ -386,6 +400,9 @@ def _cast_time(value: Value, target: exp.DataType) -> Value | None:
         kind: Kind = "timestamp_ntz" if target.this == kinds.TIMESTAMPNTZ else "timestamp"
         point = _timestamp_point(kind, value)
         return None if point is None else Value(kind, _EPOCH + timedelta(microseconds=int(point)))
+    if target.this == kinds.TIMESTAMP_NS:
+        found = _nanoseconds(value, zone_allowed=True)
+        return None if found is None else Value("nanoseconds", found)
     return None
 
 
