@@ -27,7 +27,7 @@ const VALID: [&str; 8] = [
     r#"{"cdc":{"path":"_change_data/c","partitionValues":{},"size":1,"dataChange":false}}"#,
 ];
 
-const DELTA_TYPES: [&str; 11] = [
+const DELTA_TYPES: [&str; 13] = [
     "byte",
     "long",
     "float",
