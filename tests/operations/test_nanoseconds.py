@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -376,6 +378,36 @@ def test_rules_of_a_table_see_nanoseconds(twins: Twins) -> None:
         deltasql.write_deltalake(twins.uri, moments("UTC", FIRST + 1), mode="append")
     deltasql.write_deltalake(twins.uri, moments("UTC", FIRST), mode="append")
     assert counted(deltalake.DeltaTable(twins.location)) == [FIRST, FIRST]
+
+
+WITHOUT_PANDAS = """
+import sys
+sys.modules["pandas"] = None
+import deltasql, pyarrow as pa
+deltasql.enable_nanosecond_timestamps()
+table = deltasql.DeltaTable(sys.argv[1])
+table.alter.add_constraint({"early": "at < '2023-11-14T22:13:20.123456790Z'"})
+rows = pa.table({"id": [1], "at": pa.array([1_700_000_000_123_456_790], pa.timestamp("ns", "UTC"))})
+try:
+    deltasql.write_deltalake(sys.argv[1], rows, mode="append")
+except deltasql.exceptions.TxnLogError as error:
+    print(error)
+table.delete("at = '2023-11-14T22:13:20.123456789Z'")
+"""
+
+
+@pytest.mark.usefixtures("nanoseconds")
+def test_pandas_is_not_needed(twins: Twins) -> None:
+    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PANDAS, twins.uri],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2023-11-14 22:13:20.123456790" in done.stdout
+    assert counted(deltasql.DeltaTable(twins.uri)) == []
 
 
 @pytest.mark.usefixtures("nanoseconds")
