@@ -211,6 +211,8 @@ def test_casts_and_texts_have_nanoseconds(twins: Twins, zone: str | None) -> Non
     table = deltasql.DeltaTable(twins.uri)
     second = "CAST('2023-11-14T22:13:20.123456790Z' AS TIMESTAMP)"
     assert table.delete(f"at >= {second}")["num_deleted_rows"] == 1
+    for other in ("at > now()", "at IN ('2023-11-14T22:13:20.123456Z')", "at < DATE '1971-01-01'"):
+        assert table.delete(other)["num_deleted_rows"] == 0, other
     text = f"2023-11-14T22:13:20.123456789{'Z' if zone else ''}"
     assert (
         table.update({"id": "7"}, predicate=f"CAST(at AS VARCHAR) = '{text}'")["num_updated_rows"]

@@ -52,6 +52,14 @@ def test_spark_refuses_nanoseconds_by_name(spark: SparkSession, lake: Catalog, u
         table.update(set={"id": "id + 1"})
 
 
+def test_delta_spark_refuses_the_published_table(
+    spark: SparkSession, lake: Catalog, uri: str
+) -> None:
+    """Nobody reads the nanoseconds cut: delta-spark does not know the type."""
+    with pytest.raises(Exception, match=r"(?i)timestamp_?nanos"):
+        spark.read.format("delta").load(lake.table("t").location).collect()
+
+
 def test_the_data_source_refuses_nanoseconds_by_name(spark: SparkSession, uri: str) -> None:
     register(spark)
     with pytest.raises(Exception, match=r"nanoseconds.*Spark"):

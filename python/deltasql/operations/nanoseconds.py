@@ -9,7 +9,10 @@ from sqlglot import exp
 from deltasql.exceptions import UnsupportedFeatureError
 
 _NANOSECONDS = exp.DType.TIMESTAMP_NS
-_MICROSECONDS = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ)
+_MICROSECONDS = (
+    *(exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ),
+    *(exp.DType.TIMESTAMPNTZ, exp.DType.TIMESTAMPLTZ),
+)
 _COMPARISONS = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between),
     *(exp.NullSafeEQ, exp.NullSafeNEQ),
@@ -59,7 +62,10 @@ def _compare(node: exp.Expr) -> None:
     sides = list(node.iter_expressions())
     if any(map(_is_nanoseconds, sides)):
         for side in sides:
-            if _is_moment(side) and not _is_nanoseconds(side):
+            # What sqlglot does not know the type of, as of now(), is a moment here.
+            unknown = side.type is None or side.type.this == exp.DType.UNKNOWN
+            is_call = isinstance(side, exp.Func) and unknown
+            if (is_call or _is_moment(side)) and not _is_nanoseconds(side):
                 side.replace(nanosecond_value(side))
 
 
