@@ -382,6 +382,26 @@ def test_rules_of_a_table_see_nanoseconds(twins: Twins) -> None:
     assert counted(deltalake.DeltaTable(twins.location)) == [FIRST, FIRST]
 
 
+@pytest.mark.usefixtures("nanoseconds")
+@pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
+@pytest.mark.parametrize("partition_by", [None, ["at"]], ids=["plain", "partitioned"])
+def test_a_merge_skips_files_by_its_keys(
+    twins: Twins, zone: str | None, partition_by: list[str] | None
+) -> None:
+    second = 10**9
+    for value in (FIRST, FIRST + second):
+        rows = moments(zone, value)
+        deltasql.write_deltalake(twins.uri, rows, mode="append", partition_by=partition_by)
+    merger = deltasql.DeltaTable(twins.uri).merge(
+        moments(zone, FIRST, FIRST + 1), "t.at = s.at", source_alias="s", target_alias="t"
+    )
+    done = merger.when_matched_update({"id": "7"}).when_not_matched_insert_all().execute()
+    assert done["num_target_files_skipped_during_scan"] == 1
+    assert (done["num_target_rows_updated"], done["num_target_rows_inserted"]) == (1, 1)
+    mirror = deltalake.DeltaTable(twins.location)._table.scan()
+    assert counted(mirror) == [FIRST, FIRST + 1, FIRST + second]
+
+
 WITHOUT_PANDAS = """
 import sys
 sys.modules["pandas"] = None

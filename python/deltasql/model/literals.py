@@ -398,8 +398,10 @@ def _cast_time(value: Value, target: exp.DataType) -> Value | None:
         return Value("date", day) if day else None
     if target.this in (kinds.TIMESTAMP, kinds.TIMESTAMPTZ, kinds.TIMESTAMPLTZ, kinds.TIMESTAMPNTZ):
         kind: Kind = "timestamp_ntz" if target.this == kinds.TIMESTAMPNTZ else "timestamp"
-        point = _timestamp_point(kind, value)
-        return None if point is None else Value(kind, _EPOCH + timedelta(microseconds=int(point)))
+        found = _nanoseconds(value, zone_allowed=kind == "timestamp")
+        if found is None or found % 1000:
+            return None if found is None else Value("nanoseconds", found)
+        return Value(kind, _EPOCH + timedelta(microseconds=found // 1000))
     if target.this == kinds.TIMESTAMP_NS:
         found = _nanoseconds(value, zone_allowed=True)
         return None if found is None else Value("nanoseconds", found)
