@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import deltalake
 from click.testing import CliRunner
 
 import deltasql
@@ -76,6 +77,7 @@ class Console:
             finally:
                 deltasql.telemetry.disable()
                 deltasql.unregister()
+                deltalake._disable_nanosecond_timestamps()
                 close_all()
         self._refuse_unseen("the end")
         return found

@@ -37,6 +37,8 @@ pub enum KeyType {
     Date,
     Timestamp,
     TimestampNtz,
+    TimestampNanos,
+    TimestampNanosNtz,
     String,
     Boolean,
 }
@@ -58,6 +60,8 @@ impl KeyType {
             "date" => Some(Self::Date),
             "timestamp" => Some(Self::Timestamp),
             "timestamp_ntz" => Some(Self::TimestampNtz),
+            "timestamp_nanos" => Some(Self::TimestampNanos),
+            "timestamp_nanos_ntz" => Some(Self::TimestampNanosNtz),
             "string" => Some(Self::String),
             "boolean" => Some(Self::Boolean),
             "decimal" => Some(Self::Decimal { scale: 0 }),
@@ -131,10 +135,13 @@ impl KeyType {
     /// The interval that holds a partition value.
     pub fn partition(self, text: &str) -> Option<Bounds> {
         match self {
-            Self::Timestamp => {
+            Self::Timestamp | Self::TimestampNanos => {
                 let parsed = parse_timestamp(text)?;
                 let slack = zone_slack(parsed);
-                Some(micros_bounds(parsed.micros, slack, slack))
+                Some(Bounds {
+                    low: self.moment_key(parsed, -slack),
+                    high: self.moment_key(parsed, slack),
+                })
             }
             _ => self.encode(text).map(|key| Bounds {
                 low: key.clone(),
@@ -149,9 +156,9 @@ impl KeyType {
             Self::Float | Self::Double if is_nan(text) => None,
             Self::Double => self.stat_double(text).map(|(low, _)| low),
             Self::Decimal { .. } => self.number_key(self.stat_decimal(text, quoted)?.floor),
-            Self::Timestamp | Self::TimestampNtz => {
+            _ if self.is_moment() => {
                 let parsed = self.timestamp(text)?;
-                Some(micros_key(parsed.micros.saturating_sub(self.slack(parsed))))
+                Some(self.moment_key(parsed, -self.slack(parsed)))
             }
             _ => self.encode(text),
         }
@@ -164,8 +171,12 @@ impl KeyType {
             Self::Decimal { .. } => self.number_key(self.stat_decimal(text, quoted)?.ceil),
             Self::Timestamp | Self::TimestampNtz => {
                 let parsed = self.timestamp(text)?;
-                let slack = self.slack(parsed) + CUT_MICROS;
-                Some(micros_key(parsed.micros.saturating_add(slack)))
+                Some(self.moment_key(parsed, self.slack(parsed) + CUT_MICROS))
+            }
+            Self::TimestampNanos | Self::TimestampNanosNtz => {
+                let parsed = self.timestamp(text)?;
+                // Up to the last nanosecond before the next millisecond.
+                Some(self.moment_key(parsed, self.slack(parsed) + CUT_MICROS + 1))
             }
             _ => self.encode(text),
         }
@@ -203,9 +214,12 @@ impl KeyType {
         match self {
             Self::Double => text.parse().ok().map(double_key),
             Self::Date => parse_date(text).map(long_key),
-            Self::Timestamp | Self::TimestampNtz => {
-                self.timestamp(text).map(|parsed| micros_key(parsed.micros))
-            }
+            Self::Timestamp
+            | Self::TimestampNtz
+            | Self::TimestampNanos
+            | Self::TimestampNanosNtz => self
+                .timestamp(text)
+                .map(|parsed| self.moment_key(parsed, 0)),
             Self::String => Some(prefixed(text.as_bytes())),
             Self::Boolean => match text {
                 "true" => Some(prefixed(&[1])),
@@ -219,13 +233,31 @@ impl KeyType {
     fn timestamp(self, text: &str) -> Option<Timestamp> {
         let parsed = parse_timestamp(text)?;
         // A wall clock has no offset; whoever wrote one meant something else.
-        let odd = self == Self::TimestampNtz && parsed.zone == Zone::Offset;
-        (!odd).then_some(parsed)
+        let is_wall = matches!(self, Self::TimestampNtz | Self::TimestampNanosNtz);
+        (!is_wall || parsed.zone != Zone::Offset).then_some(parsed)
+    }
+
+    fn is_moment(self) -> bool {
+        use KeyType::{Timestamp, TimestampNanos, TimestampNanosNtz, TimestampNtz};
+        matches!(
+            self,
+            Timestamp | TimestampNtz | TimestampNanos | TimestampNanosNtz
+        )
+    }
+
+    /// The key of an instant that is moved by some microseconds, in the unit of the type.
+    fn moment_key(self, parsed: Timestamp, micros: i64) -> Key {
+        match self {
+            Self::TimestampNanos | Self::TimestampNanosNtz => {
+                decimal_key(parsed.total_nanos() + i128::from(micros) * 1000)
+            }
+            _ => long_key(parsed.micros.saturating_add(micros)),
+        }
     }
 
     fn slack(self, parsed: Timestamp) -> i64 {
         match self {
-            Self::Timestamp => zone_slack(parsed),
+            Self::Timestamp | Self::TimestampNanos => zone_slack(parsed),
             _ => 0,
         }
     }
@@ -382,17 +414,6 @@ fn long_key(value: i64) -> Key {
 
 fn decimal_key(value: i128) -> Key {
     prefixed(&(value ^ i128::MIN).to_be_bytes())
-}
-
-fn micros_key(value: i64) -> Key {
-    long_key(value)
-}
-
-fn micros_bounds(micros: i64, below: i64, above: i64) -> Bounds {
-    Bounds {
-        low: micros_key(micros.saturating_sub(below)),
-        high: micros_key(micros.saturating_add(above)),
-    }
 }
 
 fn double_key(value: f64) -> Key {

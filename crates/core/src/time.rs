@@ -7,6 +7,8 @@ const SECONDS_PER_DAY: i64 = 86_400;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp {
     pub micros: i64,
+    /// Nanoseconds after the microsecond; finer digits are cut.
+    pub nanos: i64,
     pub zone: Zone,
 }
 
@@ -40,12 +42,20 @@ pub fn parse_date(text: &str) -> Option<i64> {
         .then(|| days_from_civil(year, month, day))
 }
 
-/// Microseconds since the epoch of `YYYY-MM-DD[T ]HH:MM[:SS[.f…]][Z|±hh:mm]`; finer digits are cut.
+impl Timestamp {
+    /// Nanoseconds since the epoch: all that microseconds of 64 bits can count have room.
+    pub fn total_nanos(self) -> i128 {
+        i128::from(self.micros) * 1000 + i128::from(self.nanos)
+    }
+}
+
+/// The instant of `YYYY-MM-DD[T ]HH:MM[:SS[.f…]][Z|±hh:mm]`.
 pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
     let Some(at) = text.find(['T', ' ']) else {
         let micros = parse_date(text)?.checked_mul(SECONDS_PER_DAY * MICROS_PER_SECOND)?;
         return Some(Timestamp {
             micros,
+            nanos: 0,
             zone: Zone::Missing,
         });
     };
@@ -62,10 +72,16 @@ pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
     let seconds = days
         .checked_mul(SECONDS_PER_DAY)?
         .checked_add(hour * 3600 + minute * 60 + second - offset)?;
+    let fraction = nanos_of_fraction(fraction)?;
     let micros = seconds
         .checked_mul(MICROS_PER_SECOND)?
-        .checked_add(micros_of_fraction(fraction)?)?;
-    Some(Timestamp { micros, zone })
+        .checked_add(fraction / 1000)?;
+    let nanos = fraction % 1000;
+    Some(Timestamp {
+        micros,
+        nanos,
+        zone,
+    })
 }
 
 fn split_zone(text: &str) -> Option<(&str, i64, Zone)> {
@@ -89,15 +105,15 @@ fn split_zone(text: &str) -> Option<(&str, i64, Zone)> {
     Some((&text[..at], sign * offset, Zone::Offset))
 }
 
-fn micros_of_fraction(text: &str) -> Option<i64> {
+fn nanos_of_fraction(text: &str) -> Option<i64> {
     if text.is_empty() {
         return Some(0);
     }
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let digits = &text[..text.len().min(6)];
-    let scale = 10_i64.pow(6 - digits.len() as u32);
+    let digits = &text[..text.len().min(9)];
+    let scale = 10_i64.pow(9 - digits.len() as u32);
     Some(digits.parse::<i64>().ok()? * scale)
 }
 

@@ -27,7 +27,7 @@ const VALID: [&str; 8] = [
     r#"{"cdc":{"path":"_change_data/c","partitionValues":{},"size":1,"dataChange":false}}"#,
 ];
 
-const DELTA_TYPES: [&str; 11] = [
+const DELTA_TYPES: [&str; 13] = [
     "byte",
     "long",
     "float",
@@ -35,6 +35,8 @@ const DELTA_TYPES: [&str; 11] = [
     "date",
     "timestamp",
     "timestamp_ntz",
+    "timestamp_nanos",
+    "timestamp_nanos_ntz",
     "string",
     "boolean",
     "decimal(38,38)",

@@ -155,6 +155,39 @@ fn timestamps_take_every_notation_of_delta() {
 }
 
 #[test]
+fn nanoseconds_are_told_apart_and_no_row_is_outside_of_its_bounds() {
+    let moments = [
+        "1677-09-21T00:12:43.145224193",
+        "1969-12-31T23:59:59.999999999",
+        "1970-01-01T00:00:00.000000000",
+        "2023-11-14T22:13:20.123456789",
+        "2023-11-14T22:13:20.123456790",
+        "2262-04-11T23:47:16.854775807",
+        "9999-12-31T00:00:00",
+    ];
+    for (delta_type, zone) in [("timestamp_nanos", "Z"), ("timestamp_nanos_ntz", "")] {
+        let key_type = KeyType::of(delta_type).expect(delta_type);
+        let keys = moments.map(|text| key_type.encode(&format!("{text}{zone}")).expect(text));
+        assert!(
+            keys.windows(2).all(|pair| pair[0] < pair[1]),
+            "{delta_type}"
+        );
+        // A writer keeps milliseconds, and cuts the rest of a minimum and of a maximum.
+        let cut = format!("2023-11-14T22:13:20.123{zone}");
+        let low = key_type.stat_low(&cut, true).expect("low");
+        let high = key_type.stat_high(&cut, true).expect("high");
+        let last = format!("2023-11-14T22:13:20.123999999{zone}");
+        assert!(low <= keys[3] && keys[4] <= high, "{delta_type}");
+        assert!(
+            key_type.encode(&last).expect("last") <= high,
+            "{delta_type}"
+        );
+    }
+    let wall = KeyType::of("timestamp_nanos_ntz").expect("type");
+    assert!(wall.encode("1970-01-01T00:00:00+01:00").is_none());
+}
+
+#[test]
 fn types_without_an_order_have_no_key() {
     for delta_type in [
         "binary",

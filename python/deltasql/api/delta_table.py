@@ -12,16 +12,18 @@ import deltalake
 from deltasql.api.raw.opening import is_ours
 from deltasql.api.raw.table import RawTable
 from deltasql.exceptions import TxnLogError
+from deltasql.model.schema import has_nanoseconds
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     import pyarrow as pa
     import pyarrow.fs as pa_fs
     from arro3.core.types import ArrowSchemaExportable
-    from deltalake import CommitProperties, PostCommitHookProperties, Schema
+    from deltalake import CommitProperties, PostCommitHookProperties, Schema, WriterProperties
     from deltalake.table import FilePruningPredicateType, FilterType, TableAlterer
     from pyarrow.dataset import Dataset, Expression, ParquetReadOptions
 
@@ -154,6 +156,38 @@ class DeltaTable(deltalake.DeltaTable):
 
         return Alterer(self)
 
+    def update(
+        self,
+        updates: dict[str, str] | None = None,
+        new_values: dict[str, int | float | str | datetime | bool | list[Any]] | None = None,
+        predicate: str | None = None,
+        writer_properties: WriterProperties | None = None,
+        error_on_type_mismatch: bool = True,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> dict[str, Any]:
+        """Set columns of the rows for which a predicate is true, as deltalake does.
+
+        A datetime for a column with nanoseconds keeps its value; deltalake's own code counts
+        microseconds in every column.
+        """
+        raw = self._raw
+        if raw is not None and new_values is not None:
+            from deltasql.model.filters import texts_of_moments
+
+            new_values = texts_of_moments(new_values, raw.snapshot.schema)
+        return super().update(
+            updates,
+            new_values,
+            predicate,
+            writer_properties,
+            error_on_type_mismatch,
+            *args,
+            commit_properties=commit_properties,
+            post_commithook_properties=post_commithook_properties,
+        )
+
     def undo(
         self,
         *,
@@ -217,7 +251,8 @@ class DeltaTable(deltalake.DeltaTable):
             from pyarrow.dataset import ParquetReadOptions
 
             # Old timestamps are nanoseconds, which have no room for Delta's first and last years.
-            parquet_read_options = ParquetReadOptions(coerce_int96_timestamp_unit="us")
+            unit = "ns" if has_nanoseconds(self._raw.snapshot.schema) else "us"
+            parquet_read_options = ParquetReadOptions(coerce_int96_timestamp_unit=unit)
         return super().to_pyarrow_dataset(
             None,
             self._file_system(filesystem),
@@ -241,7 +276,9 @@ class DeltaTable(deltalake.DeltaTable):
         if filters is not None:
             from pyarrow.parquet import filters_to_expression
 
-            condition = filters_to_expression(filters)
+            from deltasql.api.raw.dataset import with_nanoseconds
+
+            condition = filters_to_expression(with_nanoseconds(filters))
         raw = self._raw
         chosen: FilePruningPredicateType | None = partitions
         if raw is not None:

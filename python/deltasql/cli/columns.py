@@ -27,6 +27,7 @@ _NAMES = {
 _PRIMITIVES = (
     *("string", "long", "integer", "short", "byte", "float", "double", "boolean"),
     *("binary", "date", "timestamp", "timestamp_ntz", "variant"),
+    *("timestamp_nanos", "timestamp_nanos_ntz"),
 )
 _NESTED = ("array", "map", "struct")
 _DECIMAL = re.compile(r"(?:decimal|numeric)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)

@@ -72,33 +72,10 @@ def plain(value: Any) -> Any:
 
 
 def _rows(answer: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
+    from deltasql.engine.arrow import python_values  # late: it imports Arrow
+
     for batch in answer:
-        yield from zip(*map(_values, batch.columns), strict=True)
-
-
-def _values(column: pa.Array) -> list[Any]:
-    """Return the values of a column; as text where Python has none, as for the year 10000."""
-    try:
-        return [*column.to_pylist()]
-    except (OverflowError, ValueError):
-        return [*column.cast(_in_text(column.type)).to_pylist()]
-
-
-def _in_text(kind: pa.DataType) -> pa.DataType:
-    """Return a type with text in the place of dates and times, also within others."""
-    import pyarrow as pa
-
-    if pa.types.is_temporal(kind):
-        return pa.string()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_in_text(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_in_text(kind.key_type), _in_text(kind.item_type))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_in_text(kind.value_type))
-    if pa.types.is_list(kind):
-        return pa.list_(_in_text(kind.value_type))
-    return kind
+        yield from zip(*map(python_values, batch.columns), strict=True)
 
 
 def _json(row: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from deltasql.console.units import is_number
+from deltasql.engine.arrow import python_values
 from deltasql.exceptions import MASK, is_secret_name, redact
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Grid:
 
 def grid_of(table: pa.Table) -> Grid:
     """Show Arrow rows; columns of one name stay apart."""
-    columns = [column.to_pylist() for column in table.columns]
+    columns = [python_values(column) for column in table.columns]
     cells = [[cell(value) for value in column] for column in columns]
     return Grid(
         columns=tuple(table.column_names),

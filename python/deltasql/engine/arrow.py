@@ -51,6 +51,38 @@ def is_stream(data: object) -> bool:
     return not (hasattr(data, "__len__") or hasattr(data, "num_rows"))
 
 
+def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column; as text where Python has none.
+
+    It has no year 10000, and nanoseconds only with pandas.
+    """
+    try:
+        return [*column.to_pylist()]
+    except (OverflowError, ValueError):
+        return [*column.cast(_in_text(column.type)).to_pylist()]
+
+
+def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Return rows by name, with the values of `python_values`."""
+    columns = map(python_values, table.columns)
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _in_text(kind: pa.DataType) -> pa.DataType:
+    """Return a type with text in the place of dates and times, also within others."""
+    if pa.types.is_temporal(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_in_text(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_in_text(kind.key_type), _in_text(kind.item_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_in_text(kind.value_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_in_text(kind.value_type))
+    return kind
+
+
 def _from_pandas(frame: Any) -> pa.Table:
     return pa.Table.from_pandas(frame).replace_schema_metadata(None)
 

@@ -22,12 +22,13 @@ from deltasql.engine.duckdb_scan import (
     literal,
 )
 from deltasql.engine.duckdb_shared import NUMBERS, Lent, lend
-from deltasql.engine.duckdb_types import delta_types
+from deltasql.engine.duckdb_types import delta_types, duckdb_types
 from deltasql.engine.parquet import write_batches
 from deltasql.engine.ranks import rank_query
 from deltasql.engine.stored_files import StoredFiles
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.query_conditions import named_columns
+from deltasql.model.schema import has_nanoseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -78,7 +79,9 @@ class DuckDbEngine:
 
     def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
         """Return the live rows of files, with the table's columns in their order."""
-        local = [file for file in files.files if file.address.startswith("/")]
+        # DuckDB reads no more than microseconds of a timestamp with a zone, or in INT96.
+        by_arrow = has_nanoseconds(files.schema)
+        local = [] if by_arrow else [f for f in files.files if f.address.startswith("/")]
         also = (FILE, ROW) if positions else ()
         columns = (*files.schema.names, *also)
         if not files.files:
@@ -86,7 +89,9 @@ class DuckDbEngine:
         needs: list[Held] = []
         queries = list(self._local(files, local, needs, positions=positions)) if local else []
         if len(local) < len(files.files):
-            stored = StoredFiles(files, self._config.storage, positions=positions)
+            stored = StoredFiles(
+                files, self._config.storage, positions=positions, also_local=by_arrow
+            )
             found = self._scanned(stored)
             if not local:
                 return replace(found, stored=stored)
@@ -98,7 +103,7 @@ class DuckDbEngine:
         """Return what a user handed in; a stream is kept, on disk when it is large."""
         if isinstance(data, DuckDbRelation):
             return data
-        given = batches(data)
+        given = _as_taken(batches(data))
         if not is_stream(data):
             return self._scanned(given.read_all())
         failed: list[BaseException] = []
@@ -335,6 +340,14 @@ def _stream(
                 yield batch if same else batch.cast(schema)
 
     return pa.RecordBatchReader.from_batches(schema, read())
+
+
+def _as_taken(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return the same rows with types that DuckDB takes as they are."""
+    schema = duckdb_types(reader.schema)
+    if schema.equals(reader.schema):
+        return reader
+    return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in reader))
 
 
 def _make_known(connection: duckdb.DuckDBPyConnection, held: Held) -> None:

@@ -32,6 +32,9 @@ _TYPES = {
     "date": "DATE",
     "timestamp": "TIMESTAMP WITH TIME ZONE",
     "timestamp_ntz": "TIMESTAMP",
+    # DuckDB has no nanoseconds with a zone: these are in UTC.
+    "timestamp_nanos": "TIMESTAMP_NS",
+    "timestamp_nanos_ntz": "TIMESTAMP_NS",
     "void": "INTEGER",  # as Parquet keeps what is always null
 }
 _GLOB = frozenset("*?[")

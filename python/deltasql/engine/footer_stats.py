@@ -74,7 +74,7 @@ def _leaves(
 
 def _bounds(parts: list[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
     if pa.types.is_timestamp(kind):
-        return _moments(parts)
+        return _moments(parts, 1 if kind.unit == "ns" else 1_000)
     if pa.types.is_temporal(kind):  # as numbers, since Python's dates end with the year 9999
         return min(part.min_raw for part in parts), max(part.max_raw for part in parts)
     low = min(part.min for part in parts)
@@ -83,11 +83,11 @@ def _bounds(parts: list[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
     return low, max(part.max for part in parts) if has_maximum else None
 
 
-def _moments(parts: list[Any]) -> tuple[int, int] | None:
-    """Return bounds in microseconds, whatever unit the file has; None when it tells of none."""
+def _moments(parts: list[Any], wanted: int) -> tuple[int, int] | None:
+    """Return bounds in units of `wanted` nanoseconds; None when the file does not tell its own."""
     unit = _NANOSECONDS.get(json.loads(parts[0].logical_type.to_json()).get("timeUnit", ""))
     if unit is None:
         return None
     low = min(part.min_raw for part in parts) * unit
     high = max(part.max_raw for part in parts) * unit
-    return low // 1000, -(-high // 1000)
+    return low // wanted, -(-high // wanted)

@@ -87,9 +87,20 @@ def partition_text(value: Any) -> str | None:
 
 def _texts(column: pa.ChunkedArray) -> list[str | None]:
     """Return values as the log has them; a float as deltalake writes it, in its own precision."""
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        return _nanosecond_texts(column)
     if not pa.types.is_floating(column.type):
         return [partition_text(value) for value in column.to_pylist()]
     return [_float_text(text) for text in column.cast(pa.string()).to_pylist()]
+
+
+def _nanosecond_texts(column: pa.ChunkedArray) -> list[str | None]:
+    """Return moments with all nine digits of a second, as deltalake writes them."""
+    has_zone = column.type.tz is not None
+    texts: list[str | None] = column.cast(pa.timestamp("ns")).cast(pa.string()).to_pylist()
+    if not has_zone:
+        return texts
+    return [None if text is None else f"{text.replace(' ', 'T')}Z" for text in texts]
 
 
 def _float_text(text: str | None) -> str | None:

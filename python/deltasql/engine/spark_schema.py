@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from deltasql.model.schema import DataType, StructField, StructType, with_members
+from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.model.schema import DataType, StructField, StructType, has_nanoseconds, with_members
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,7 @@ def spark_schema(
     """
     from pyspark.sql.types import StructType as SparkStruct
 
+    refuse_nanoseconds(schema)
     plain = StructType(tuple(_plain_field(f, column_mapping_mode) for f in schema.fields))
     found = SparkStruct.fromJson(json.loads(plain.to_json()))
     for told, field in zip(found.fields, schema.fields, strict=True):
@@ -34,7 +36,19 @@ def exact_type(data_type: DataType) -> Any:
     from pyspark.sql.types import StructType as SparkStruct
 
     outer = StructType((StructField("x", data_type),))
+    refuse_nanoseconds(outer)
     return SparkStruct.fromJson(json.loads(outer.to_json())).fields[0].dataType
+
+
+def refuse_nanoseconds(schema: StructType) -> None:
+    """Refuse a schema that Spark could hold only with its timestamps cut."""
+    for field in schema.fields:
+        if has_nanoseconds(field.type):
+            raise UnsupportedFeatureError(
+                f"column {field.name!r} has timestamps with nanoseconds, which Spark does not have",
+                features=("timestampNanos",),
+                help="Read and write this table with DuckDB: engine='duckdb'.",
+            )
 
 
 def spark_type(data_type: DataType) -> Any:

@@ -54,7 +54,7 @@ class Statistics:
     ) -> None:
         """Take what is known of a column from elsewhere; None when its bounds are not known.
 
-        Bounds of dates and timestamps are days and microseconds since 1970.
+        Bounds of dates and timestamps are days and units of the type since 1970.
         """
         column = self._columns.setdefault(path, _Column(kind))
         column.nulls += nulls
@@ -151,21 +151,22 @@ def _stat(value: Any, kind: pa.DataType, length: int, *, upper: bool) -> Any:
         if pa.types.is_date(kind):
             return (_DAY_ONE + timedelta(days=value)).isoformat()
         if pa.types.is_timestamp(kind):
-            return _moment(value, has_zone=kind.tz is not None, upper=upper)
+            unit = 1_000_000 if kind.unit == "ns" else 1_000
+            return _moment(value, unit, has_zone=kind.tz is not None, upper=upper)
     except OverflowError:
         return None
     return value
 
 
-def _moment(microseconds: int, *, has_zone: bool, upper: bool) -> str:
+def _moment(count: int, millisecond: int, *, has_zone: bool, upper: bool) -> str:
     """Readers expect milliseconds: a bound is moved outward, never past a row.
 
-    The text is deltalake's: no fraction of a whole second, a space where there is no zone.
+    `millisecond` is how many units of `count` it has. The text is deltalake's: no fraction of a
+    whole second, a space where there is no zone.
     """
-    part = microseconds % 1000
-    whole = microseconds - part + (1000 if upper and part else 0)
-    moment = _EPOCH + timedelta(microseconds=whole)
-    timespec = "milliseconds" if microseconds % 1_000_000 else "seconds"
+    whole = -(-count // millisecond) if upper else count // millisecond
+    moment = _EPOCH + timedelta(milliseconds=whole)
+    timespec = "milliseconds" if count % (1000 * millisecond) else "seconds"
     text = moment.isoformat("T" if has_zone else " ", timespec)
     return f"{text}Z" if has_zone else text
 

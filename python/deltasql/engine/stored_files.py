@@ -1,7 +1,7 @@
 """Rows of files that an engine cannot open itself, as an Arrow stream that can be read again.
 
 DuckDB needs an extension for object stores, which would have to be downloaded and to be told the
-credentials; our storage has them already.
+credentials; our storage has them already. It also cuts nanoseconds that Arrow reads.
 """
 
 from __future__ import annotations
@@ -14,11 +14,19 @@ import pyarrow.parquet as pq
 
 from deltasql.engine.addresses import storage_of
 from deltasql.engine.base import FILE, ROW
+from deltasql.engine.duckdb_types import duckdb_types
 from deltasql.engine.file_errors import reading
 from deltasql.engine.footers import named_as_in_file
 from deltasql.engine.side_by_side import side_by_side
 from deltasql.exceptions import TxnLogEngineError
-from deltasql.model.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltasql.model.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    has_nanoseconds,
+)
 from deltasql.model.schema_convert import schema_to_arrow
 
 if TYPE_CHECKING:
@@ -41,26 +49,38 @@ class StoredFiles:
         *,
         positions: bool = False,
         only: Collection[str] | None = None,
+        also_local: bool = False,
     ) -> None:
-        """`only` names the columns that are wanted, by which less is fetched."""
+        """`only` names the columns that are wanted, by which less is fetched.
+
+        Without `also_local` files on this machine are left out.
+        """
         self._files, self._settings = files, settings
+        self._also_local = also_local
         fields = [f for f in files.schema.fields if only is None or f.name in only]
         self._fields = fields or [*files.schema.fields[:1]]
         arrow = schema_to_arrow(StructType(tuple(self._fields)))
         columns = [pa.field(field.name, field.type) for field in arrow]
         if positions:
             columns += [pa.field(name, pa.int64()) for name in (FILE, ROW)]
-        self.schema = pa.schema(columns)
+        self._read = pa.schema(columns)
+        self.schema = duckdb_types(self._read)
         self._positions = positions
         self._numbered = [
             (number, file)
             for number, file in enumerate(files.files)
-            if not file.address.startswith("/")
+            if also_local or not file.address.startswith("/")
         ]
 
     def narrowed(self, names: Collection[str]) -> StoredFiles:
         """Return the same rows with fewer columns."""
-        return StoredFiles(self._files, self._settings, positions=self._positions, only=names)
+        return StoredFiles(
+            self._files,
+            self._settings,
+            positions=self._positions,
+            only=names,
+            also_local=self._also_local,
+        )
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         reader = pa.RecordBatchReader.from_batches(self.schema, self._batches())
@@ -82,11 +102,12 @@ class StoredFiles:
         deleted = self._files.deleted([file])["row_number"] if file.vector else None
         storage, name = storage_of(self._files.location, file.path, self._settings)
         start = 0
+        # Old timestamps are nanoseconds, which have no room for Delta's first and last years.
+        unit = "ns" if has_nanoseconds(self._files.schema) else "us"
         with (
             reading(file.path, self._files.location),
             storage.open_input(name) as opened,
-            # Old timestamps are nanoseconds, which have no room for Delta's first and last years.
-            pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True) as parquet,
+            pq.ParquetFile(opened, coerce_int96_timestamp_unit=unit, pre_buffer=True) as parquet,
         ):
             fields = self._fields
             if mode == "id":
@@ -109,7 +130,9 @@ class StoredFiles:
                 ]
                 if self._positions:
                     columns += [pa.repeat(pa.scalar(number, rows), batch.num_rows), numbers]
-                found = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+                found = pa.RecordBatch.from_arrays(columns, schema=self._read)
+                if self.schema != self._read:
+                    found = found.cast(self.schema)
                 if deleted is not None:
                     found = found.filter(pc.invert(pc.is_in(numbers, value_set=deleted)))
                 yield found
@@ -135,7 +158,11 @@ def _logical(array: pa.Array, field: StructField, mode: str | None) -> pa.Array:
 def _converted(array: pa.Array, data_type: DataType, kind: pa.DataType, mode: str | None) -> Any:
     """Give an array of a file the names and types of the table."""
     if pa.types.is_null(array.type) or not isinstance(data_type, StructType | ArrayType | MapType):
-        return array.cast(kind, safe=False) if array.type != kind else array
+        if array.type == kind:
+            return array
+        # Microseconds of the first and last years are beyond what nanoseconds can count.
+        is_finer = pa.types.is_timestamp(kind) and kind.unit == "ns"
+        return array.cast(kind, safe=is_finer)
     if isinstance(data_type, StructType):
         parts = {member.name: place for place, member in enumerate(array.type)}
         members = []

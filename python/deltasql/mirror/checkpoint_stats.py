@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from deltasql.model.partition_values import nanoseconds
+
 
 class StatsParser:
     """Reads `stats` texts into the struct `stats_parsed`.
@@ -104,6 +106,8 @@ def _converted(value: Any, data_type: pa.DataType) -> Any:
         return Decimal(str(value))
     if types.is_date(data_type):
         return date.fromisoformat(value)
+    if is_nanoseconds(data_type):
+        return nanoseconds(value, has_zone=data_type.tz is not None)
     if types.is_timestamp(data_type):
         moment = datetime.fromisoformat(value)
         if data_type.tz is None:
@@ -112,6 +116,11 @@ def _converted(value: Any, data_type: pa.DataType) -> Any:
     if not isinstance(value, str):
         raise TypeError("not a text")
     return value.encode() if types.is_binary(data_type) else value
+
+
+def is_nanoseconds(data_type: pa.DataType) -> bool:
+    """Tell whether a type is a timestamp with nanoseconds."""
+    return bool(pa.types.is_timestamp(data_type) and data_type.unit == "ns")
 
 
 def _dates_as_text(data_type: pa.DataType) -> pa.DataType:

@@ -14,6 +14,8 @@ from deltasql.engine.duckdb_scan import (
     files_query,
     literal,
 )
+from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.model.schema import has_nanoseconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
@@ -35,6 +37,13 @@ class FileGroup:
 
 def view_query(shape: TableShape, groups: Sequence[FileGroup]) -> str:
     """Return the SELECT over all the files."""
+    refused = [column.name for column in shape.schema.fields if has_nanoseconds(column.type)]
+    if refused:
+        raise UnsupportedFeatureError(
+            f"column {refused[0]!r}: a view of DuckDB would cut nanoseconds to microseconds",
+            features=("timestampNanos",),
+            help="Query this table with catalog.query(), or leave it out by tables=[…].",
+        )
     if not groups:
         return empty_query(shape.schema)
     return "\nUNION ALL ".join(

@@ -46,6 +46,8 @@ def _texts(column: pa.StructArray) -> Iterator[str | None]:
 def _zoned(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([member.with_type(_zoned(member.type)) for member in kind])
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.string()  # with all digits, which Python's own moments do not have
     return pa.timestamp(INT96_UNIT, "UTC") if kind == pa.timestamp(INT96_UNIT) else kind
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Versions = Literal["head", "all", "sample"] | Sequence[int]
 # What deltalake can open; a table that asks for more is left to other readers.
 STOCK_READER_FEATURES = frozenset(
-    {"columnMapping", "timestampNtz", "deletionVectors", "v2Checkpoint"}
+    {"columnMapping", "timestampNtz", "timestampNanos", "deletionVectors", "v2Checkpoint"}
 )
 
 

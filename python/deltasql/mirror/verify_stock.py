@@ -11,9 +11,11 @@ import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltasql.mirror.checkpoint_stats import is_nanoseconds
 from deltasql.mirror.compare import Difference, compare_files, compare_mappings, same_json
 from deltasql.mirror.file_tables import is_local_path
 from deltasql.model.file_stats import read_stats
+from deltasql.model.partition_values import nanoseconds
 from deltasql.model.schema import StructType, column_mapping_mode
 
 if TYPE_CHECKING:
@@ -148,7 +150,9 @@ def _struct_leaves(
         if pa.types.is_struct(field.type):
             yield from _struct_leaves(group, path, child, physical)
         else:
-            yield group, path, field.type, child.to_pylist()
+            # Python's own moments have no nanoseconds: they are compared as numbers.
+            counted = child.cast(pa.int64()) if is_nanoseconds(field.type) else child
+            yield group, path, field.type, counted.to_pylist()
 
 
 def _physical_names(sql: SqlState) -> dict[str, str]:
@@ -184,6 +188,8 @@ def _typed(told: Any, kind: pa.DataType) -> Any:
         return told if isinstance(told, bool) else told.lower() == "true"
     if pa.types.is_date(kind):
         return date.fromisoformat(told)
+    if is_nanoseconds(kind):
+        return nanoseconds(told, has_zone=kind.tz is not None)
     if pa.types.is_timestamp(kind):
         moment = datetime.fromisoformat(told)
         if kind.tz is None:

@@ -12,9 +12,11 @@ from sqlglot import exp
 
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.column_paths import split_column_path
-from deltasql.model.schema import nearest
+from deltasql.model.schema import NANOSECOND_TYPES, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deltasql.model.schema import StructType
 
 Filter: TypeAlias = Sequence[Any]
@@ -145,9 +147,9 @@ def _literal(value: Any, name: str) -> exp.Expr:
         return exp.cast(exp.Literal.string(str(value)), exp.DataType.Type.DOUBLE)
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            text = value.isoformat(" ", "microseconds")
+            text = moment_text(value, " ")
             return exp.cast(exp.Literal.string(text), exp.DataType.Type.TIMESTAMPNTZ)
-        text = value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+        text = moment_text(value.astimezone(UTC), " ")
         return exp.cast(exp.Literal.string(f"{text}Z"), exp.DataType.Type.TIMESTAMPTZ)
     if isinstance(value, date):
         return exp.cast(exp.Literal.string(value.isoformat()), exp.DataType.Type.DATE)
@@ -156,6 +158,30 @@ def _literal(value: Any, name: str) -> exp.Expr:
         column=name,
         help="Values may be text, numbers, booleans, dates, datetimes and None.",
     )
+
+
+def moment_text(moment: datetime, separator: str) -> str:
+    """Return the clock of a moment to the microsecond, or to the nanosecond that pandas' has.
+
+    >>> moment_text(datetime(2024, 5, 1, tzinfo=UTC), "T")
+    '2024-05-01T00:00:00.000000'
+    """
+    parts = moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second
+    text = datetime(*parts, moment.microsecond).isoformat(separator, "microseconds")
+    # pandas.Timestamp is a datetime with one more attribute.
+    rest: int = getattr(moment, "nanosecond", 0)
+    return f"{text}{rest:03d}" if rest else text
+
+
+def texts_of_moments(values: Mapping[str, Any], schema: StructType) -> dict[str, Any]:
+    """Return values by column; a datetime for a column with nanoseconds is ISO text in UTC."""
+    found = dict(values)
+    for name, value in values.items():
+        field = schema.find(name)
+        if isinstance(value, datetime) and field and field.type in NANOSECOND_TYPES:
+            moment = value if value.tzinfo is None else value.astimezone(UTC)
+            found[name] = moment_text(moment, "T")
+    return found
 
 
 def _number(value: Decimal) -> exp.Expr:

@@ -1,9 +1,9 @@
 """Literals of a predicate, and their comparison with a column of a Delta type.
 
 Integers, decimals, dates and timestamps lie on a grid of whole numbers (units, 10^-scale, days,
-microseconds). A literal between two grid points is moved to the one that keeps the meaning:
-`x > 5.5` is `x >= 6` for a long. Where engines disagree on the meaning of a comparison, the
-answer is `unknown`, which never prunes. A timestamp without a zone is read as UTC.
+microseconds or nanoseconds). A literal between two grid points is moved to the one that keeps the
+meaning: `x > 5.5` is `x >= 6` for a long. Where engines disagree on the meaning of a comparison,
+the answer is `unknown`, which never prunes. A timestamp without a zone is read as UTC.
 """
 
 from __future__ import annotations
@@ -19,14 +19,22 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sqlglot import exp
 
-from deltasql.model.schema import DataType, LeafColumn, decimal_type
+from deltasql.model.schema import NANOSECOND_TYPES, DataType, LeafColumn, decimal_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Node: TypeAlias = dict[str, Any]
 Kind = Literal[
-    "null", "boolean", "number", "double", "string", "date", "timestamp", "timestamp_ntz"
+    "null",
+    "boolean",
+    "number",
+    "double",
+    "string",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+    "nanoseconds",
 ]
 
 TRUE: Node = {"op": "true"}
@@ -44,7 +52,7 @@ _BEYOND = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})"
-    r"(?:[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6})0*)?)?\s*(Z|UTC|[+-]\d\d:\d\d)?)?"
+    r"(?:[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9})0*)?)?\s*(Z|UTC|[+-]\d\d:\d\d)?)?"
 )
 _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _COLLATIONS = "__COLLATIONS"
@@ -52,7 +60,10 @@ _COLLATIONS = "__COLLATIONS"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A literal: its kind, and a Python value of that kind (Decimal for exact numbers)."""
+    """A literal: its kind, and a Python value of that kind.
+
+    Exact numbers are Decimal; nanoseconds are a moment, counted from 1970 in UTC.
+    """
 
     kind: Kind
     value: Any = None
@@ -183,6 +194,8 @@ def _grid_point(data_type: str, value: Value) -> Fraction | None:
         return _date_point(value)
     if data_type in ("timestamp", "timestamp_ntz"):
         return _timestamp_point(data_type, value)
+    if data_type in NANOSECOND_TYPES:
+        return _nanosecond_point(data_type, value)
     return None
 
 
@@ -222,17 +235,35 @@ def _date_point(value: Value) -> Fraction | None:
 
 
 def _timestamp_point(data_type: str, value: Value) -> Fraction | None:
-    moment: datetime | None = None
+    # A zone in the text of a wall-clock time: engines drop it or convert it.
+    nanoseconds = _nanoseconds(value, zone_allowed=data_type == "timestamp")
+    if nanoseconds is None or nanoseconds % 1000:
+        return None  # engines cut or round what is finer than a microsecond
+    return Fraction(nanoseconds // 1000)
+
+
+def _nanosecond_point(data_type: str, value: Value) -> Fraction | None:
+    nanoseconds = _nanoseconds(value, zone_allowed=data_type == "timestamp_nanos")
+    return None if nanoseconds is None else Fraction(nanoseconds)
+
+
+def _nanoseconds(value: Value, *, zone_allowed: bool) -> int | None:
+    """Count from 1970 to a moment, a day or a text that is one."""
+    if value.kind == "nanoseconds":
+        return int(value.value)
     if value.kind in ("timestamp", "timestamp_ntz"):
-        moment = value.value
+        moment, rest = value.value, 0
     elif value.kind == "date":
-        moment = datetime(value.value.year, value.value.month, value.value.day)
-    elif value.kind == "string":
-        # A zone in the text of a wall-clock time: engines drop it or convert it.
-        moment = _parse_timestamp(value.value, zone_allowed=data_type == "timestamp")
-    if moment is None:
-        return None
-    return Fraction((moment - _EPOCH) // timedelta(microseconds=1))
+        moment, rest = datetime(value.value.year, value.value.month, value.value.day), 0
+    else:
+        parsed = None
+        if value.kind == "string":
+            parsed = _parse_timestamp(value.value, zone_allowed=zone_allowed)
+        if parsed is None:
+            return None
+        moment, rest = parsed
+    microseconds: int = (moment - _EPOCH) // timedelta(microseconds=1)
+    return microseconds * 1000 + rest
 
 
 def _text(data_type: str, value: Value) -> str | None:
@@ -265,6 +296,8 @@ def _range(data_type: str) -> tuple[float, float]:
     decimal = decimal_type(data_type)
     if decimal is not None:
         return 1 - 10 ** decimal[0], 10 ** decimal[0] - 1
+    if data_type in NANOSECOND_TYPES:
+        return -(2**63), 2**63 - 1
     return -math.inf, math.inf
 
 
@@ -278,6 +311,10 @@ def _grid_text(data_type: str, point: int) -> str | None:
         moment = _EPOCH + timedelta(microseconds=point)
         zone = "Z" if data_type == "timestamp" else ""
         return moment.isoformat(timespec="microseconds") + zone
+    if data_type in NANOSECOND_TYPES:
+        moment = _EPOCH + timedelta(microseconds=point // 1000)
+        zone = "Z" if data_type == "timestamp_nanos" else ""
+        return f"{moment.isoformat(timespec='microseconds')}{point % 1000:03d}{zone}"
     return str(point)
 
 
@@ -361,8 +398,13 @@ def _cast_time(value: Value, target: exp.DataType) -> Value | None:
         return Value("date", day) if day else None
     if target.this in (kinds.TIMESTAMP, kinds.TIMESTAMPTZ, kinds.TIMESTAMPLTZ, kinds.TIMESTAMPNTZ):
         kind: Kind = "timestamp_ntz" if target.this == kinds.TIMESTAMPNTZ else "timestamp"
-        point = _timestamp_point(kind, value)
-        return None if point is None else Value(kind, _EPOCH + timedelta(microseconds=int(point)))
+        found = _nanoseconds(value, zone_allowed=kind == "timestamp")
+        if found is None or found % 1000:
+            return None if found is None else Value("nanoseconds", found)
+        return Value(kind, _EPOCH + timedelta(microseconds=found // 1000))
+    if target.this == kinds.TIMESTAMP_NS:
+        found = _nanoseconds(value, zone_allowed=True)
+        return None if found is None else Value("nanoseconds", found)
     return None
 
 
@@ -389,18 +431,21 @@ def _parse_date(text: str) -> date | None:
         return None
 
 
-def _parse_timestamp(text: str, *, zone_allowed: bool) -> datetime | None:
-    """Parse to a naive datetime in UTC; None when the text is no timestamp to all engines."""
+def _parse_timestamp(text: str, *, zone_allowed: bool) -> tuple[datetime, int] | None:
+    """Parse to a naive datetime in UTC and the nanoseconds after its microsecond.
+
+    None when the text is no timestamp to all engines.
+    """
     match = _TIMESTAMP.fullmatch(text.strip())
     if match is None or (match[8] and not zone_allowed):
         return None
     year, month, day, hour, minute, second = (int(match[i] or 0) for i in range(1, 7))
-    micros = int((match[7] or "").ljust(6, "0"))
+    micros, rest = divmod(int((match[7] or "").ljust(9, "0")), 1000)
     try:
         moment = datetime(year, month, day, hour, minute, second, micros)
         if match[8] in (None, "Z", "UTC"):
-            return moment
+            return moment, rest
         zone = datetime.strptime(match[8], "%z").tzinfo
-        return moment.replace(tzinfo=zone).astimezone(UTC).replace(tzinfo=None)
+        return moment.replace(tzinfo=zone).astimezone(UTC).replace(tzinfo=None), rest
     except (ValueError, OverflowError):
         return None

@@ -1,9 +1,14 @@
-"""Partition values: the text of the log as typed Python values."""
+"""Partition values: the text of the log as typed Python values.
+
+A timestamp with nanoseconds is their number since 1970: Python's datetime ends at microseconds.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+import re
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogProtocolError
@@ -12,6 +17,7 @@ from deltasql.model.schema import DataType, decimal_type, type_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_FRACTION = re.compile(r"\.(\d+)")
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -49,6 +55,22 @@ def _timestamp_ntz(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=None)
 
 
+def nanoseconds(text: str, *, has_zone: bool) -> int:
+    """Count the nanoseconds from 1970 to a moment, or to a time without a zone.
+
+    >>> nanoseconds("1970-01-01T01:00:00.000000001+01:00", has_zone=True)
+    1
+    """
+    found = _FRACTION.search(text)
+    digits = found[1] if found else ""
+    if len(digits) > 9:
+        raise ValueError(f"{text!r} is finer than a nanosecond")
+    whole = _FRACTION.sub("", text)
+    moment = _timestamp(whole).replace(tzinfo=None) if has_zone else _timestamp_ntz(whole)
+    seconds = (moment - datetime(1970, 1, 1)) // timedelta(seconds=1)
+    return seconds * 1_000_000_000 + int(digits.ljust(9, "0"))
+
+
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "byte": int,
     "short": int,
@@ -62,4 +84,6 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "date": date.fromisoformat,
     "timestamp": _timestamp,
     "timestamp_ntz": _timestamp_ntz,
+    "timestamp_nanos": partial(nanoseconds, has_zone=True),
+    "timestamp_nanos_ntz": partial(nanoseconds, has_zone=False),
 }

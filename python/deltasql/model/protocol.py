@@ -63,6 +63,7 @@ FEATURES: Mapping[str, Feature] = {
         Feature("icebergCompatV2", requires=("columnMapping",)),
         Feature("inCommitTimestamp"),
         Feature("rowTracking", requires=("domainMetadata",)),
+        Feature("timestampNanos", readers=True, requires=("timestampNtz",)),
         Feature("timestampNtz", readers=True),
         Feature("typeWidening", readers=True),
         Feature("typeWidening-preview", readers=True),
@@ -78,7 +79,7 @@ READABLE = frozenset(
     {
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"),
         *("typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
-        *("variantType", "variantType-preview"),
+        *("variantType", "variantType-preview", "timestampNanos"),
     }
 )
 # What is missing here asks a writer for work that nobody does yet: row ids, identity values,
@@ -88,7 +89,7 @@ WRITABLE = frozenset(
         *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"),
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "domainMetadata"),
         *("inCommitTimestamp", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
-        *("variantType", "variantType-preview", "clustering"),
+        *("variantType", "variantType-preview", "clustering", "timestampNanos"),
     }
 )
 _IDLE_UNTIL_USED = frozenset(
@@ -113,7 +114,12 @@ _BY_FIELD_METADATA = {
     "delta.typeChanges": "typeWidening",
     "CURRENT_DEFAULT": "allowColumnDefaults",
 }
-_BY_TYPE = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
+_BY_TYPE = {
+    "timestamp_nanos": "timestampNanos",
+    "timestamp_nanos_ntz": "timestampNanos",
+    "timestamp_ntz": "timestampNtz",
+    "variant": "variantType",
+}
 
 
 def protocol_for(

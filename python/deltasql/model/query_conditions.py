@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.model.schema import NANOSECOND_TYPES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -38,7 +40,7 @@ _PLAIN = (
 )
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 _NUMBERS = _WHOLE | {"double"}
-_TEXTS = frozenset({"string", "date", "timestamp", "timestamp_ntz"})
+_TEXTS = frozenset({"string", "date", "timestamp", "timestamp_ntz"}) | NANOSECOND_TYPES
 _LONGEST = 18  # digits that every engine takes for a whole number of 64 bits
 
 

@@ -33,8 +33,10 @@ PRIMITIVE_TYPES = frozenset(
     {
         *("byte", "short", "integer", "long", "float", "double", "boolean", "string"),
         *("binary", "date", "timestamp", "timestamp_ntz", "variant"),
+        *("timestamp_nanos", "timestamp_nanos_ntz"),
     }
 )
+NANOSECOND_TYPES = frozenset({"timestamp_nanos", "timestamp_nanos_ntz"})
 # More than anybody's data has, and far less than what ends a stack.
 _DEEPEST = 100
 _UNORDERED = frozenset({"binary", "variant", "void"})
@@ -176,6 +178,21 @@ def is_primitive(name: str) -> bool:
         precision, scale = decimal
         return 1 <= precision <= 38 and 0 <= scale <= precision
     return name in PRIMITIVE_TYPES
+
+
+def has_nanoseconds(data_type: DataType) -> bool:
+    """Tell whether a type is or holds a timestamp with nanoseconds.
+
+    >>> has_nanoseconds(ArrayType("timestamp_nanos")), has_nanoseconds("timestamp")
+    (True, False)
+    """
+    if isinstance(data_type, StructType):
+        return any(has_nanoseconds(member.type) for member in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return has_nanoseconds(data_type.element_type)
+    if isinstance(data_type, MapType):
+        return has_nanoseconds(data_type.key_type) or has_nanoseconds(data_type.value_type)
+    return data_type in NANOSECOND_TYPES
 
 
 def has_order(data_type: DataType) -> bool:

@@ -64,7 +64,7 @@ def _from_arrow(schema: Any) -> StructType:
             "the name of a column holds NUL, where Arrow would cut it off",
             help="Rename the column before writing.",
         )
-    plain = pa.schema([f.with_type(_microseconds(f.type)) for f in arrow])
+    plain = pa.schema([f.with_type(_delta_type(f.type)) for f in arrow])
     try:
         converted = deltalake.Schema.from_arrow(plain)
     except Exception as error:  # deltalake raises a bare Exception for a type it does not know
@@ -77,31 +77,36 @@ def _from_arrow(schema: Any) -> StructType:
     return StructType.from_json(converted.to_json())
 
 
-def _microseconds(arrow_type: Any) -> Any:
-    # Delta's timestamps are microseconds, in UTC when they have a zone; data is cast on write.
+def nanoseconds_enabled() -> bool:
+    """Tell whether this process called deltalake's `enable_nanosecond_timestamps()`."""
+    return bool(deltalake._nanosecond_timestamps_enabled())
+
+
+def _delta_type(arrow_type: Any) -> Any:
+    # Delta's timestamps are in UTC when they have a zone, and microseconds unless nanoseconds are
+    # enabled; data is cast on write.
     import pyarrow as pa
 
     types = pa.types
     if isinstance(arrow_type, pa.BaseExtensionType) and _changes_in_delta(arrow_type.storage_type):
-        return _microseconds(arrow_type.storage_type)
+        return _delta_type(arrow_type.storage_type)
     if types.is_timestamp(arrow_type):
-        return pa.timestamp("us", None if arrow_type.tz is None else "UTC")
+        unit = "ns" if arrow_type.unit == "ns" and nanoseconds_enabled() else "us"
+        return pa.timestamp(unit, None if arrow_type.tz is None else "UTC")
     if types.is_struct(arrow_type):
-        return pa.struct([f.with_type(_microseconds(f.type)) for f in arrow_type.fields])
+        return pa.struct([f.with_type(_delta_type(f.type)) for f in arrow_type.fields])
     if types.is_map(arrow_type):
         key, item = arrow_type.key_field, arrow_type.item_field
-        return pa.map_(
-            key.with_type(_microseconds(key.type)), item.with_type(_microseconds(item.type))
-        )
+        return pa.map_(key.with_type(_delta_type(key.type)), item.with_type(_delta_type(item.type)))
     if (
         types.is_list(arrow_type)
         or types.is_large_list(arrow_type)
         or types.is_fixed_size_list(arrow_type)
     ):
         element = arrow_type.value_field
-        return pa.list_(element.with_type(_microseconds(element.type)))
+        return pa.list_(element.with_type(_delta_type(element.type)))
     if types.is_dictionary(arrow_type):
-        return _microseconds(arrow_type.value_type)
+        return _delta_type(arrow_type.value_type)
     return arrow_type
 
 

@@ -37,6 +37,8 @@ _ARROW_NAMES = {
     "date": "Date32",
     "timestamp": "Timestamp(µs, UTC)",
     "timestamp_ntz": "Timestamp(µs)",
+    "timestamp_nanos": "Timestamp(ns, UTC)",
+    "timestamp_nanos_ntz": "Timestamp(ns)",
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.engine.arrow import python_rows
 from deltasql.operations.data_report import DataDifference
 from deltasql.operations.sql_types import column, identifier
 
@@ -51,7 +52,7 @@ def compare_rows(
         return RowComparison((), 0)
     some = exp.select(exp.Star()).from_(exp.to_table("t")).limit(SHOWN)
     shown = []
-    for row in engine.collect(engine.query(some, t=differing)).to_pylist():
+    for row in python_rows(engine.collect(engine.query(some, t=differing))):
         counts = int(row.pop(_THEIRS)), int(row.pop(_OURS))
         shown.append(DataDifference(None, "row", _text(row), *counts))
     return RowComparison(tuple(shown), count.as_py())

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import ARROW_ERROR
 from deltasql.model.schema import StructType, type_name
-from deltasql.model.schema_convert import schema_to_arrow
+from deltasql.model.schema_convert import nanoseconds_enabled, schema_to_arrow
 from deltasql.model.schema_rules import validate_schema
 
 if TYPE_CHECKING:
@@ -120,6 +120,41 @@ def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         ) from error
 
 
+def nanosecond_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns that are or hold timestamps with nanoseconds.
+
+    >>> nanosecond_columns(pa.schema([("a", pa.date32()), ("b", pa.list_(pa.timestamp("ns")))]))
+    ['b']
+    """
+    return [field.name for field in schema if _has_unit(field.type, "ns")]
+
+
+def in_microseconds(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return rows whose timestamps are cut to microseconds."""
+    names = set(nanosecond_columns(rows.schema))
+    wanted = pa.schema(
+        [f.with_type(_coarse(f.type)) if f.name in names else f for f in rows.schema]
+    )
+    conform = conformer(rows.schema, wanted)
+    return (
+        rows if conform is None else pa.RecordBatchReader.from_batches(wanted, map(conform, rows))
+    )
+
+
+def _coarse(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz) if kind.unit == "ns" else kind
+    if types.is_struct(kind):
+        return pa.struct([member.with_type(_coarse(member.type)) for member in kind])
+    if types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(_coarse(key.type)), item.with_type(_coarse(item.type)))
+    if _is_list(kind) or types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_coarse(kind.value_type)))
+    return _coarse(kind.value_type) if types.is_dictionary(kind) else kind
+
+
 def _failed_cast(column: pa.Array, wanted: pa.DataType) -> str:
     """Say which value is the first that cannot be cast; Arrow's own message names the last one."""
     good, bad = 0, len(column)
@@ -169,7 +204,17 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
             return column.cast(wanted)
         except pa.ArrowInvalid:
             return column.cast(pa.timestamp(wanted.unit)).cast(wanted)  # no zone means UTC
-    return pc.cast(column, options=pc.CastOptions(target_type=wanted, allow_time_truncate=True))
+    # Whoever enabled nanoseconds does not want them to be cut.
+    would_cut = _has_unit(column.type, "ns") and _has_unit(wanted, "us")
+    may_cut = not (would_cut and nanoseconds_enabled())
+    return pc.cast(column, options=pc.CastOptions(target_type=wanted, allow_time_truncate=may_cut))
+
+
+def _has_unit(kind: pa.DataType, unit: str) -> bool:
+    """Tell whether a type is or holds a timestamp of a unit."""
+    if pa.types.is_timestamp(kind):
+        return bool(kind.unit == unit)
+    return any(_has_unit(kind.field(place).type, unit) for place in range(kind.num_fields))
 
 
 def _refuse_narrower(given: pa.DataType, wanted: pa.DataType, name: str) -> None:

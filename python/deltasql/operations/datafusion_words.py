@@ -35,7 +35,10 @@ _NUMBERS: dict[object, str] = {
     exp.DType.DOUBLE: "Float64",
 }
 _BINARY = (exp.DType.BINARY, exp.DType.VARBINARY, exp.DType.BLOB)
-_MOMENTS = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ)
+_MOMENTS = (
+    *(exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ),
+    exp.DType.TIMESTAMP_NS,
+)
 _FLAGS = {"true", "t", "yes", "y", "on", "1", "false", "f", "no", "n", "off", "0"}
 _DAY = re.compile(r"\s*[+-]?\d{4,}-\d{1,2}-\d{1,2}")
 
@@ -219,13 +222,16 @@ def _text_of_moment(moment: exp.Expr) -> exp.Expr | None:
     kind = _kind_of_moment(moment)
     if kind is None:
         return None
-    whole = exp.TimeToStr(this=moment.copy(), format=exp.Literal.string("%Y-%m-%dT%H:%M:%S.%f"))
+    has_nanoseconds = kind == exp.DType.TIMESTAMP_NS
+    digits = "%n" if has_nanoseconds else "%f"
+    zeros = r"(\.000000000|000000|000)$" if has_nanoseconds else r"(\.000000|000)$"
+    form = exp.Literal.string(f"%Y-%m-%dT%H:%M:%S.{digits}")
     made: exp.Expr = exp.RegexpReplace(
-        this=whole,
-        expression=exp.Literal.string(r"(\.000000|000)$"),
+        this=exp.TimeToStr(this=moment.copy(), format=form),
+        expression=exp.Literal.string(zeros),
         replacement=exp.Literal.string(""),
     )
-    if kind == exp.DType.TIMESTAMPTZ:
+    if kind == exp.DType.TIMESTAMPTZ or (has_nanoseconds and _has_zone(moment)):
         made = exp.DPipe(this=made, expression=exp.Literal.string("Z"))
     held = exp.paren(made, copy=False)
     held.type = exp.DataType(this=_TEXT)
@@ -239,7 +245,14 @@ def _kind_of_moment(node: exp.Expr) -> exp.DType | None:
         day = node.this.type is not None and node.this.type.this == _DATE
         return exp.DType.TIMESTAMPNTZ if day else _kind_of_moment(node.this)
     kind = None if node.type is None else node.type.this
-    return kind if kind in (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ) else None
+    known = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ, exp.DType.TIMESTAMP_NS)
+    return kind if kind in known else None
+
+
+def _has_zone(moment: exp.Expr) -> bool:
+    """Tell whether nanoseconds come from a column with a zone: their type does not say it."""
+    columns = moment.find_all(exp.Column)
+    return any(each.meta.get("delta_type") == "timestamp_nanos" for each in columns)
 
 
 def _is_count(node: exp.Expr | None) -> bool:

@@ -32,6 +32,7 @@ from deltasql.operations.datafusion_words import (
     in_datafusion,
     moment_as_text,
 )
+from deltasql.operations.nanoseconds import keep_nanoseconds
 from deltasql.operations.sql_types import drops_digits, field_of, in_utc, sql_type, truncated
 
 Flavour: TypeAlias = Literal["datafusion", "spark"]
@@ -132,7 +133,7 @@ def scalar(
     if isinstance(resolved, exp.Column) and kind is not None:  # as every value of UPDATE SET * is
         resolved.type = sql_type(kind)
         return resolved
-    return _meaning(_with_types(resolved), flavour)
+    return _meaning(keep_nanoseconds(_with_types(resolved)), flavour)
 
 
 def parse_condition(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,8 +14,9 @@ from sqlglot import exp
 from deltasql.engine.base import FILE
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError, redact
 from deltasql.model.file_stats import read_stats
+from deltasql.model.partition_values import nanoseconds
 from deltasql.model.progress import Meter
-from deltasql.model.schema import column_mapping_mode
+from deltasql.model.schema import NANOSECOND_TYPES, column_mapping_mode
 from deltasql.operations.data_report import DataDifference
 from deltasql.operations.sql_types import column, identifier
 from deltasql.operations.touched import file_rows
@@ -22,7 +24,7 @@ from deltasql.operations.touched import file_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from deltasql.model.schema import StructField
+    from deltasql.model.schema import DataType, StructField
     from deltasql.operations.checked_data import CheckedData
 
 ROWS = "__deltasql_rows"
@@ -126,7 +128,13 @@ def _rows(data: CheckedData, files: pa.Table, fields: Sequence[StructField]) -> 
     query = exp.select(column(FILE), *measures).from_(exp.to_table("t")).group_by(column(FILE))
     engine = data.engine
     scan = data.scan(files, positions=True)
-    return {row[FILE]: row for row in engine.collect(engine.query(query, t=scan)).to_pylist()}
+    found = engine.collect(engine.query(query, t=scan))
+    # Python's own moments have no nanoseconds: they are compared as numbers.
+    counted = [
+        each.with_type(pa.int64()) if each.type == pa.timestamp("ns") else each
+        for each in found.schema
+    ]
+    return {row[FILE]: row for row in found.cast(pa.schema(counted)).to_pylist()}
 
 
 def _compared(
@@ -152,7 +160,7 @@ def _compared(
         least, most = (_bound(told.get(key), name, read) for key in ("minValues", "maxValues"))
         if least is not None and low is not None and least > low:
             yield DataDifference(path, "min", each.name, least, low)
-        if most is not None and high is not None and _raised(most) < high:
+        if most is not None and high is not None and _raised(most, each.type) < high:
             yield DataDifference(path, "max", each.name, most, high)
 
 
@@ -164,7 +172,9 @@ def _bound(told: Any, name: str, read: Callable[[Any], Any] | None) -> Any:
         return None
 
 
-def _raised(bound: Any) -> Any:
+def _raised(bound: Any, kind: DataType) -> Any:
+    if kind in NANOSECOND_TYPES:
+        return bound + 1_000_000
     return bound + _MILLISECOND if isinstance(bound, datetime) else bound
 
 
@@ -205,5 +215,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "date": date.fromisoformat,
     "timestamp": _moment,
     "timestamp_ntz": _wall,
+    "timestamp_nanos": partial(nanoseconds, has_zone=True),
+    "timestamp_nanos_ntz": partial(nanoseconds, has_zone=False),
     "string": _text,
 }

@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.engine.arrow import batches, is_stream
 from deltasql.engine.base import FILE, ROW
-from deltasql.exceptions import MergeAmbiguityError
+from deltasql.engine.choose import is_rows, is_spark_frame
+from deltasql.exceptions import MergeAmbiguityError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import MERGE_ERROR
+from deltasql.model.schema import has_nanoseconds
+from deltasql.model.schema_convert import nanoseconds_enabled
+from deltasql.operations.conform import in_microseconds, nanosecond_columns
 from deltasql.operations.info import tell
 from deltasql.operations.merge_files import matching_predicate, source_facts
 from deltasql.operations.merge_plan import MergePlan, MergeSpec, evolve_schema, resolve_merge
@@ -65,8 +70,27 @@ class _Metrics:
 
 @names_table
 def source_rows(target: Target, source: object) -> Relation:
-    """Return the rows of a merge's source as the engine has them."""
-    return target.engine.rows(source)
+    """Return the rows of a merge's source as the engine has them.
+
+    Nanoseconds are cut, as in deltalake, unless they were enabled; a table that has them refuses
+    such rows.
+    """
+    is_arrow = is_rows(source) and not is_spark_frame(source)
+    if not is_arrow or nanoseconds_enabled():
+        return target.engine.rows(source)
+    given = batches(source)
+    names = nanosecond_columns(given.schema)
+    if names and has_nanoseconds(target.schema):
+        raise UnsupportedFeatureError(
+            f"column {names[0]!r} of the source has nanoseconds, as the table does, "
+            "and they are not enabled in this process",
+            table=target.name,
+            features=("timestampNanos",),
+            help="Call deltasql.enable_nanosecond_timestamps() first.",
+        )
+    if names:
+        given = in_microseconds(given)
+    return target.engine.rows(given if names or is_stream(source) else source)
 
 
 @names_table

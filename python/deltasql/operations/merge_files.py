@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from deltasql.engine.arrow import python_rows, python_values
 from deltasql.model.filters import filters_to_condition
-from deltasql.model.schema import decimal_type
+from deltasql.model.schema import NANOSECOND_TYPES, decimal_type
 from deltasql.operations.expressions import columns_of, conjuncts
 from deltasql.operations.merge_plan import SOURCE, TARGET, MergePlan
 from deltasql.operations.queries import alias, all_of, count_rows, select
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from deltasql.operations.target import Target
 
 _WHOLE = {"byte", "short", "integer", "long"}
-_ORDERED = {"string", "date", "timestamp", "timestamp_ntz"}
+_ORDERED = {"string", "date", "timestamp", "timestamp_ntz", *NANOSECOND_TYPES}
 _LISTED = 1000
 """Values of a key that are looked up one by one in partitions."""
 
@@ -50,7 +51,7 @@ def source_facts(engine: Engine, plan: MergePlan, source: Relation) -> SourceFac
         for name, bound in (("low", exp.Min), ("high", exp.Max))
     ]
     query = select(alias(count_rows(), "rows"), *bounds, source=SOURCE)
-    [found] = engine.collect(engine.query(query, s=source)).to_pylist()
+    [found] = python_rows(engine.collect(engine.query(query, s=source)))
     ranges = [(key, found[f"low{n}"], found[f"high{n}"]) for n, key in enumerate(keys)]
     return SourceFacts(found["rows"], ranges)
 
@@ -87,7 +88,7 @@ def _distinct(target: Target, key: _Key, source: Relation) -> list[Any] | None:
     query = select(
         alias(key.value.copy(), "value"), source=SOURCE, distinct=True, limit=_LISTED + 1
     )
-    found = target.engine.collect(target.engine.query(query, s=source))["value"].to_pylist()
+    found = python_values(target.engine.collect(target.engine.query(query, s=source))["value"])
     return None if len(found) > _LISTED else [value for value in found if value is not None]
 
 

@@ -6,6 +6,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from deltasql.model.filters import moment_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -53,8 +55,7 @@ def _expression(value: Any, escapes: bool) -> str:
             text = value.replace("\\", "\\\\") if escapes else value
             return "'" + text.replace("'", "''") + "'"
         case datetime():
-            moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-            text = moment.replace(tzinfo=None).isoformat("T", "microseconds")
+            text = moment_text(value if value.tzinfo is None else value.astimezone(UTC), "T")
             return f"CAST('{text}Z' AS TIMESTAMP)" if value.tzinfo else f"'{text}'"
         case date():
             return f"CAST('{value.isoformat()}' AS DATE)"

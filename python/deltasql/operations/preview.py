@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from deltasql.engine.arrow import python_values
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -23,7 +25,7 @@ def preview(rows: pa.Table) -> str:
     +----+---+
     """
     lines = [rows.column_names]
-    columns = [column.to_pylist() for column in rows.columns]
+    columns = [python_values(column) for column in rows.columns]
     lines += [[_text(value) for value in row] for row in zip(*columns, strict=True)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
     frame = "+" + "+".join("-" * (width + 2) for width in widths) + "+"

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from deltasql.engine.arrow import python_rows
 from deltasql.engine.live_files import LiveFiles
 from deltasql.operations.sql_types import column, identifier
 
@@ -101,7 +102,7 @@ def _some(
     query = exp.select(exp.Star()).from_(exp.to_table("t")).limit(limit + 1)
     chosen = query.where(comparison(this=column(_COUNT), expression=zero))
     found: list[dict[str, Any]] = []
-    for row in engine.collect(engine.query(chosen, t=kept)).to_pylist():
+    for row in python_rows(engine.collect(engine.query(chosen, t=kept))):
         count = abs(int(row.pop(_COUNT)))
         found += [row] * min(count, limit + 1 - len(found))
         if len(found) > limit:

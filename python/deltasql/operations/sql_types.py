@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.schema import (
+    NANOSECOND_TYPES,
     ArrayType,
     DataType,
     MapType,
@@ -17,6 +18,7 @@ from deltasql.model.schema import (
     decimal_type,
     type_name,
 )
+from deltasql.operations.nanoseconds import keep_nanoseconds, written_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +37,14 @@ _TYPES = {
     "date": _KINDS.DATE,
     "timestamp": _KINDS.TIMESTAMPTZ,
     "timestamp_ntz": _KINDS.TIMESTAMPNTZ,
+    # No engine has nanoseconds with a zone: both are a clock, the first one in UTC.
+    "timestamp_nanos": _KINDS.TIMESTAMP_NS,
+    "timestamp_nanos_ntz": _KINDS.TIMESTAMP_NS,
     "variant": _KINDS.VARIANT,
     "void": _KINDS.INT,  # engines have no name for it that both take; all of it is null
 }
 _SHOWN = 40  # characters of what is no type
+_MICROSECONDS = ("timestamp", "timestamp_ntz")
 _INTEGERS = {"byte", "short", "integer", "long"}
 _WHOLE = {_TYPES[name] for name in _INTEGERS}
 _FRACTIONS = {_KINDS.FLOAT, _KINDS.DOUBLE, _KINDS.DECIMAL}
@@ -77,7 +83,7 @@ def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) ->
     """Cast a value to a column's type; what does not fit is an error, or null when `safe`.
 
     A fraction loses its digits behind the point, and a whole number that becomes a timestamp
-    counts microseconds, as in deltalake.
+    counts its units, as in deltalake.
 
     >>> cast_to(exp.Literal.number(0), "timestamp").sql(dialect="duckdb")
     "CAST('1970-01-01T00:00:00.000000Z' AS TIMESTAMPTZ)"
@@ -88,6 +94,8 @@ def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) ->
     is_sure = decimal_type(data_type) is None or isinstance(expression, exp.Column | exp.Cast)
     if known is not None and known == wanted and is_sure:
         return expression
+    if known is not None and known.this == _KINDS.TIMESTAMP_NS and data_type in _MICROSECONDS:
+        raise _cut(expression, data_type)
     value = expression
     counted = _counted(expression, data_type)
     plain = expression.unnest()
@@ -95,6 +103,8 @@ def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) ->
         value = exp.Literal.string(counted)
     elif data_type == "timestamp" and isinstance(plain, exp.Literal) and plain.is_string:
         value = exp.Literal.string(in_utc(plain.this) or plain.this)
+    elif data_type in NANOSECOND_TYPES:
+        value = written_text(expression) or keep_nanoseconds(expression, are_wanted=True)
     elif data_type in _INTEGERS and known is not None and known.this in _FRACTIONS:
         value = truncated(expression)
     return (
@@ -146,6 +156,8 @@ def conformed(
                 this=value, expression=exp.Lambda(this=made, expressions=[item.copy()])
             )
         return value
+    if given in NANOSECOND_TYPES and wanted in _MICROSECONDS:
+        raise _cut(value, wanted)
     return cast_to(value, wanted, safe=safe)
 
 
@@ -213,6 +225,14 @@ def _one() -> exp.Expr:
     return exp.Literal.number(1)
 
 
+def _cut(expression: exp.Expr, data_type: DataType) -> TxnLogSchemaError:
+    return TxnLogSchemaError(
+        f"the nanoseconds of {expression.sql()} would be cut to the microseconds of a column "
+        f"of type {type_name(data_type)}",
+        help="To cut them, write CAST(… AS TIMESTAMP), or cast the data before.",
+    )
+
+
 def _counted(expression: exp.Expr, data_type: DataType) -> str | None:
     """Return the moment or the day that a whole number counts to."""
     node = expression.unnest()
@@ -225,10 +245,13 @@ def _counted(expression: exp.Expr, data_type: DataType) -> str | None:
     try:
         if data_type == "date":
             return (date(1970, 1, 1) + timedelta(days=number)).isoformat()
+        if data_type in NANOSECOND_TYPES:
+            moment = datetime(1970, 1, 1) + timedelta(microseconds=number // 1000)
+            return f"{moment.isoformat('T', 'microseconds')}{number % 1000:03d}"
         moment = datetime(1970, 1, 1) + timedelta(microseconds=number)
     except OverflowError:
         return None
-    if data_type not in ("timestamp", "timestamp_ntz"):
+    if data_type not in _MICROSECONDS:
         return None
     zone = "Z" if data_type == "timestamp" else ""
     return moment.isoformat("T", "microseconds") + zone

@@ -13,6 +13,7 @@ from deltasql import _core
 from deltasql.commit.staged import ReadSet
 from deltasql.engine.base import WriteOptions, WritePlan
 from deltasql.engine.live_files import LiveFiles
+from deltasql.engine.spark_schema import refuse_nanoseconds
 from deltasql.exceptions import TxnLogError, TxnLogTransactionError
 from deltasql.model.actions import RemoveFile, logical_file
 from deltasql.model.clustering import DOMAIN, FEATURE, check_clustered, clustered_by
@@ -78,7 +79,10 @@ class Target:
     @property
     def engine(self) -> Engine:
         """The engine of the transaction, started when first asked for."""
-        return self._engine()
+        found = self._engine()
+        if found.name == "spark":
+            refuse_nanoseconds(self.schema)
+        return found
 
     # What the table is, staged changes included
 

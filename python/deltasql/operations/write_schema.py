@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from deltasql.operations.target import Target
 
 
+_TIMESTAMP_FEATURES = {
+    "timestampNanos": ("TimestampNanos", "Cast the timestamps to microseconds"),
+    "timestampNtz": ("TimestampWithoutTimezone", "Give the timestamps a zone"),
+}
+
+
 def refuse_other_partitions(
     target: Target,
     mode: str,
@@ -132,11 +138,11 @@ def _typed(known: StructField | None, given: StructField) -> StructField:
 
 
 def _refuse_missing_feature(target: Target, given: StructType) -> None:
-    needed = required_features(given, {}) & {"timestampNtz"}
-    if needed - writer_features(target.protocol):
-        raise TxnLogTransactionError(
-            "Table features must be specified, please specify: TimestampWithoutTimezone",
-            table=target.name,
-            help="Give the timestamps a zone, or add the feature with "
-            "alter.add_feature(TableFeatures.TimestampWithoutTimezone).",
-        )
+    missing = required_features(given, {}) - writer_features(target.protocol)
+    for feature, (name, instead) in _TIMESTAMP_FEATURES.items():
+        if feature in missing:
+            raise TxnLogTransactionError(
+                f"Table features must be specified, please specify: {name}",
+                table=target.name,
+                help=f"{instead}, or add the feature with alter.add_feature(TableFeatures.{name}).",
+            )

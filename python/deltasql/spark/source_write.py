@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from deltasql.api.connect import connect
 from deltasql.commit.staged import Staged
 from deltasql.engine.choose import open_engine
+from deltasql.engine.spark_schema import refuse_nanoseconds
 from deltasql.exceptions import (
     CommitConflictError,
     InvalidActionError,
@@ -157,6 +158,7 @@ class Plan:
                 partition_by=wish.partition_by,
             )
             target = tx.target(wish.table)
+            refuse_nanoseconds(target.schema)
             snapshot = tx.snapshot(wish.table) if exists else None
             done = (
                 None

@@ -80,6 +80,16 @@ def pruning_of(raw: RawTable, filters: object) -> str | None:
     return known.sql(dialect=DataFusionDialect)
 
 
+def with_nanoseconds(filters: Any) -> Any:
+    """Return filters in which a Timestamp of pandas keeps its nanoseconds, which pyarrow cuts."""
+    if isinstance(filters, list | tuple):
+        return type(filters)(map(with_nanoseconds, filters))
+    if not getattr(filters, "nanosecond", 0):
+        return filters
+    zone = None if filters.tzinfo is None else "UTC"
+    return pa.scalar(filters.as_unit("ns").value, pa.timestamp("ns", zone))
+
+
 def read_table(
     raw: RawTable,
     columns: list[str] | None,

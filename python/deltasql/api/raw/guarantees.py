@@ -93,13 +93,19 @@ def _add_bounds(
     is_maximum: bool,
 ) -> None:
     if is_maximum and pa.types.is_timestamp(bounds.type):
-        bounds = pc.add(bounds, pa.scalar(_ROUNDED, pa.duration(bounds.type.unit)))
+        bounds = _raised(bounds)
     counts = [None] * len(found) if nulls is None else nulls.to_pylist()
     for each, bound, count in zip(found, bounds, counts, strict=True):
         if bound.is_valid:
             holds = column <= bound if is_maximum else column >= bound
             # Nulls are no part of the bounds, yet a row with one is in the file.
             each.append(holds if count == 0 else holds | column.is_null())
+
+
+def _raised(bounds: pa.Array) -> pa.Array:
+    """Add what the log may have cut; a bound beyond the last nanosecond is none."""
+    more = pc.add(bounds, pa.scalar(_ROUNDED, pa.duration(bounds.type.unit)))
+    return pc.if_else(pc.less(more, bounds), pa.scalar(None, bounds.type), more)
 
 
 def _member(part: pa.Array | None, name: str) -> pa.Array | None:

@@ -1,0 +1,479 @@
+"""Timestamps with nanoseconds: enabled as in stock deltalake, and never cut silently."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pandas
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError
+
+import deltasql
+from deltasql.api.connect import close_all
+from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
+from tests.operations.twins import Twins
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deltasql.uri import DeltaSqlUri
+
+FIRST = 1_700_000_000_123_456_789
+"""2023-11-14T22:13:20.123456789 in UTC."""
+ZONES = {"in UTC": "UTC", "without a zone": None}
+FEED = {"delta.enableChangeDataFeed": "true"}
+
+
+@pytest.fixture
+def nanoseconds() -> Iterator[None]:
+    """Enable nanoseconds for one test, by the function of ours."""
+    deltasql.enable_nanosecond_timestamps()
+    yield
+    deltalake._disable_nanosecond_timestamps()
+
+
+@pytest.fixture
+def twins(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Twins]:
+    place = str(tmp_path / "ours")
+    uri = replace(sqlite_uri.with_table("sales"), location=place).to_string()
+    yield Twins(str(tmp_path / "stock"), uri, place)
+    close_all()
+
+
+def moments(zone: str | None, *values: int, unit: str = "ns", first_id: int = 1) -> pa.Table:
+    """Rows with these moments, counted in the unit from 1970."""
+    return pa.table(
+        {
+            "id": pa.array(range(first_id, first_id + len(values)), pa.int64()),
+            "at": pa.array(values, pa.timestamp(unit, zone)),
+        }
+    )
+
+
+def counted(table: Any) -> list[int]:
+    """Return the moments as sorted numbers; of a table, a handle or a reader."""
+    rows = table.to_pyarrow_table() if hasattr(table, "to_pyarrow_table") else pa.table(table)
+    return sorted(rows["at"].cast(pa.int64()).to_pylist())
+
+
+def actions(twins: Twins, version: int = 0) -> dict[str, Any]:
+    """Return the actions of a published commit, by their names."""
+    with open(f"{twins.location}/_delta_log/{version:020d}.json", encoding="utf-8") as log:
+        return {name: body for line in log for name, body in json.loads(line).items()}
+
+
+@pytest.mark.usefixtures("nanoseconds")
+@pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
+def test_new_tables_are_written_as_stock_writes_them(twins: Twins, zone: str | None) -> None:
+    assert twins.write(moments(zone, FIRST, FIRST + 1)) is None
+    twins.assert_alike()
+    assert counted(deltasql.DeltaTable(twins.uri)) == [FIRST, FIRST + 1]
+    theirs = deltalake.DeltaTable(twins.path).protocol()
+    ours = deltasql.DeltaTable(twins.uri).protocol()
+    for told in (ours, deltalake.DeltaTable(twins.location).protocol()):
+        assert set(told.reader_features or ()) == set(theirs.reader_features or ())
+        assert set(told.writer_features or ()) >= set(theirs.writer_features or ())
+    assert (ours.min_reader_version, ours.min_writer_version) == (3, 7)
+
+
+@pytest.mark.usefixtures("nanoseconds")
+def test_all_places_of_a_nanosecond_type_keep_it(twins: Twins) -> None:
+    zoned, plain = pa.timestamp("ns", "UTC"), pa.timestamp("ns")
+    rows = pa.table(
+        {
+            "s": pa.array([{"x": FIRST}], pa.struct([("x", zoned)])),
+            "l": pa.array([[FIRST, None]], pa.list_(plain)),
+            "m": pa.array([[("k", FIRST)]], pa.map_(pa.string(), zoned)),
+            "paris": pa.array([FIRST], pa.timestamp("ns", "Europe/Paris")),
+        }
+    )
+    assert twins.write(rows) is None
+    twins.assert_alike()
+    scanned = pa.table(deltasql.DeltaTable(twins.uri)._table.scan())
+    stock = pa.table(deltalake.DeltaTable(twins.location)._table.scan())
+    assert scanned.to_pylist() == stock.to_pylist()
+
+
+@pytest.mark.usefixtures("nanoseconds")
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pandas.DataFrame({"at": pandas.to_datetime(["2023-11-14T22:13:20.123456789"])}),
+        polars.DataFrame({"at": [FIRST]}).with_columns(
+            polars.col("at").cast(polars.Datetime("ns"))
+        ),
+    ],
+    ids=["pandas", "polars"],
+)
+def test_frames_of_other_libraries_keep_nanoseconds(twins: Twins, rows: object) -> None:
+    assert twins.write(lambda: rows) is None
+    twins.assert_alike()
+    ours = deltasql.DeltaTable(twins.uri)
+    assert counted(ours) == [FIRST]
+    assert counted(ours.to_pyarrow_dataset().to_table()) == [FIRST]
+    assert ours.to_pandas()["at"][0].value == FIRST
+    assert polars.DataFrame(ours.to_pyarrow_table())["at"].cast(polars.Int64).to_list() == [FIRST]
+    answer = deltasql.QueryBuilder().register("t", ours).execute("SELECT at FROM t").read_all()
+    assert counted(answer) == [FIRST]
+
+
+def test_the_function_of_deltalake_is_the_same_switch(twins: Twins) -> None:
+    deltalake.enable_nanosecond_timestamps()
+    try:
+        deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
+    finally:
+        deltalake._disable_nanosecond_timestamps()
+    assert deltasql.DeltaTable(twins.uri).schema().fields[1].type.type == "timestamp_nanos"
+
+
+@pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
+def test_without_the_switch_new_tables_have_microseconds(twins: Twins, zone: str | None) -> None:
+    assert twins.write(moments(zone, FIRST)) is None
+    twins.assert_alike()
+    assert counted(deltasql.DeltaTable(twins.uri)) == [FIRST // 1000]
+
+
+@pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
+def test_without_the_switch_a_table_that_has_nanoseconds_is_read_whole(
+    twins: Twins, zone: str | None, nanoseconds: None
+) -> None:
+    deltasql.write_deltalake(twins.uri, moments(zone, FIRST), configuration=FEED)
+    deltalake._disable_nanosecond_timestamps()
+    deltasql.write_deltalake(twins.uri, moments(zone, FIRST + 1), mode="append")
+    table = deltasql.DeltaTable(twins.uri)
+    with pytest.raises(DeltaProtocolError, match="timestampNanos"):
+        table.to_pyarrow_dataset()
+    table.delete(f"at > '2023-11-14T22:13:20.123456789{'Z' if zone else ''}'")
+    assert counted(table) == counted(table._table.scan()) == [FIRST]
+    assert counted(table.load_cdf(0)) == [FIRST, FIRST + 1, FIRST + 1]
+    with pytest.raises(UnsupportedFeatureError, match="enable_nanosecond_timestamps"):
+        merge(twins.uri, moments(zone, FIRST + 2))
+    assert counted(deltalake.DeltaTable(twins.location)._table.scan()) == [FIRST]
+
+
+@pytest.mark.usefixtures("nanoseconds")
+@pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
+def test_dml_and_the_change_data_feed_keep_nanoseconds(twins: Twins, zone: str | None) -> None:
+    mark = "Z" if zone else ""
+    rows = moments(zone, FIRST, FIRST + 1, FIRST + 2)
+    for write, place in ((deltalake.write_deltalake, twins.path), (deltasql.write_deltalake, None)):
+        write(place or twins.uri, rows, configuration=FEED)
+    for opened in (deltalake.DeltaTable(twins.path), deltasql.DeltaTable(twins.uri)):
+        first = f"'2023-11-14T22:13:20.123456789{mark}'"
+        assert opened.update({"id": "10"}, predicate=f"at = {first}")["num_updated_rows"] == 1
+        opened.update({"at": "at + interval '1' day"}, predicate="id = 2")
+        opened.update({"at": f"'2024-01-01T00:00:00.000000001{mark}'"}, predicate="id = 3")
+        merged = opened.merge(
+            moments(zone, FIRST, FIRST + 7, first_id=20),
+            "t.at = s.at",
+            source_alias="s",
+            target_alias="t",
+        )
+        done = merged.when_matched_update_all().when_not_matched_insert_all().execute()
+        assert (done["num_target_rows_updated"], done["num_target_rows_inserted"]) == (1, 1)
+        later = f"'2023-11-14T22:13:20.123456795{mark}'"
+        assert opened.delete(f"at >= {later} AND id = 21")["num_deleted_rows"] == 1
+    theirs, ours = deltalake.DeltaTable(twins.path), deltasql.DeltaTable(twins.uri)
+    mirror = deltalake.DeltaTable(twins.location)
+    expected = [FIRST, FIRST + 1 + 86_400 * 10**9, 1_704_067_200_000_000_001]
+    assert counted(ours) == counted(theirs) == counted(mirror) == expected
+    assert counted(ours._table.scan()) == expected
+    feeds = [counted(each.load_cdf(0)) for each in (theirs, ours, mirror)]
+    assert feeds[0] == feeds[1] == feeds[2]
+    changes = ours.load_cdf(0).schema
+    assert pa.schema(changes).field("at").type == pa.timestamp("ns", zone)
+
+
+@pytest.mark.usefixtures("nanoseconds")
+def test_new_values_keep_the_nanoseconds_of_pandas(twins: Twins) -> None:
+    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST, FIRST))
+    table = deltasql.DeltaTable(twins.uri)
+    table.update(new_values={"at": pandas.Timestamp(FIRST + 5, tz="UTC")}, predicate="id = 1")
+    table.update(new_values={"at": datetime(1970, 1, 1, tzinfo=UTC)}, predicate="id = 2")
+    assert counted(deltalake.DeltaTable(twins.location)) == [0, FIRST + 5]
+
+
+@pytest.mark.usefixtures("nanoseconds")
+@pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
+def test_casts_and_texts_have_nanoseconds(twins: Twins, zone: str | None) -> None:
+    """Stock cannot compare a cast with a column in UTC: only what is ours is looked at."""
+    deltasql.write_deltalake(twins.uri, moments(zone, FIRST, FIRST + 1))
+    table = deltasql.DeltaTable(twins.uri)
+    second = "CAST('2023-11-14T22:13:20.123456790Z' AS TIMESTAMP)"
+    assert table.delete(f"at >= {second}")["num_deleted_rows"] == 1
+    for other in ("at > now()", "at IN ('2023-11-14T22:13:20.123456Z')", "at < DATE '1971-01-01'"):
+        assert table.delete(other)["num_deleted_rows"] == 0, other
+    text = f"2023-11-14T22:13:20.123456789{'Z' if zone else ''}"
+    assert (
+        table.update({"id": "7"}, predicate=f"CAST(at AS VARCHAR) = '{text}'")["num_updated_rows"]
+        == 1
+    )
+    table.update({"at": "CAST('2024-01-01T00:00:00.000000001Z' AS TIMESTAMP) - interval '1' day"})
+    assert counted(deltalake.DeltaTable(twins.location)) == [1_703_980_800_000_000_001]
+
+
+@pytest.mark.usefixtures("nanoseconds")
+def test_a_difference_of_moments_is_refused_by_name(twins: Twins) -> None:
+    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
+    with pytest.raises(UnsupportedFeatureError, match="difference"):
+        deltasql.DeltaTable(twins.uri).delete("at - at < interval '1' second")
+
+
+@pytest.mark.usefixtures("nanoseconds")
+@pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
+def test_partitions_have_all_nine_digits(twins: Twins, zone: str | None) -> None:
+    rows = moments(zone, FIRST, FIRST + 1, FIRST + 1, 0)
+    deltalake.write_deltalake(twins.path, rows, partition_by=["at"])
+    deltasql.write_deltalake(twins.uri, rows, partition_by=["at"])
+    theirs, ours = deltalake.DeltaTable(twins.path), deltasql.DeltaTable(twins.uri)
+    mirror = deltalake.DeltaTable(twins.location)
+    known = sorted(each["at"] for each in theirs.partitions())
+    for table in (ours, mirror):
+        assert sorted(each["at"] for each in table.partitions()) == known
+    assert counted(ours) == counted(ours._table.scan()) == [0, FIRST, FIRST + 1, FIRST + 1]
+    assert counted(mirror._table.scan()) == counted(ours)
+    mark = "Z" if zone else ""
+    done = ours.delete(f"at = '2023-11-14T22:13:20.123456790{mark}'")
+    assert (done["num_removed_files"], done["num_added_files"]) == (1, 0)
+    assert counted(mirror._table.scan()) != counted(ours) == [0, FIRST]
+
+
+@pytest.mark.usefixtures("nanoseconds")
+@pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
+def test_files_are_skipped_by_nanoseconds_and_never_one_too_many(
+    twins: Twins, zone: str | None
+) -> None:
+    """Three files within one second, on both sides of 1970, one at the very end of its type."""
+    millisecond = 1_000_000
+    files = [[-1, -1_000_001], [FIRST, FIRST + 1], [FIRST + 2 * millisecond, 2**63 - 3]]
+    for values in files:
+        deltasql.write_deltalake(twins.uri, moments(zone, *values), mode="append")
+    table = deltasql.DeltaTable(twins.uri)
+    every = sorted(value for values in files for value in values)
+    for value in {near for each in every for near in (each - 1, each, each + 1)}:
+        moment = pa.scalar(value, pa.timestamp("ns")).cast(pa.string()).as_py()
+        text = moment.replace(" ", "T") + ("Z" if zone else "")
+        for sign, kept in (
+            ("<", [each for each in every if each < value]),
+            ("<=", [each for each in every if each <= value]),
+            ("=", [each for each in every if each == value]),
+            (">=", [each for each in every if each >= value]),
+            (">", [each for each in every if each > value]),
+        ):
+            found = counted(table._table.scan(predicate=f"at {sign} '{text}'"))
+            assert found == kept, (sign, text)
+            bound = pandas.Timestamp(value, tz=zone)
+            assert counted(table.to_pyarrow_table(filters=[("at", sign, bound)])) == kept, text
+            answer = deltasql.QueryBuilder().register("t", table)
+            where = f"SELECT at FROM t WHERE at {sign} '{text}'"
+            assert counted(answer.execute(where).read_all()) == kept, where
+    pruned = table.file_uris(file_pruning_predicate="at > '2023-11-14T22:13:20.125456788Z'")
+    assert len(pruned) == 1
+    pruned = table.file_uris(file_pruning_predicate="at < '1970-01-01T00:00:00Z'")
+    assert len(pruned) == 1
+
+
+@pytest.mark.usefixtures("nanoseconds")
+def test_statistics_have_the_text_of_stock_and_bounds_that_hold(twins: Twins) -> None:
+    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST, FIRST + 1))
+    stats = json.loads(actions(twins)["add"]["stats"])
+    assert stats["minValues"]["at"] == "2023-11-14T22:13:20.123Z"
+    assert stats["maxValues"]["at"] == "2023-11-14T22:13:20.124Z"
+    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST // 10**6 * 10**6), mode="append")
+    stats = json.loads(actions(twins, 1)["add"]["stats"])
+    assert stats["maxValues"]["at"] == "2023-11-14T22:13:20.123Z"
+    table = deltasql.DeltaTable(twins.uri)
+    flat = pa.table(table.get_add_actions(flatten=True))
+    stock = pa.table(deltalake.DeltaTable(twins.location).get_add_actions(flatten=True))
+    assert flat.schema.field("min.at").type == stock.schema.field("min.at").type
+    assert sorted(flat["max.at"].cast(pa.int64()).to_pylist()) == sorted(
+        stock["max.at"].cast(pa.int64()).to_pylist()
+    )
+
+
+@pytest.mark.usefixtures("nanoseconds")
+def test_a_checkpoint_with_struct_statistics_is_read_by_stock(twins: Twins) -> None:
+    wanted = {"delta.checkpoint.writeStatsAsStruct": "true"}
+    deltasql.write_deltalake(twins.uri, moments(None, FIRST), configuration=wanted)
+    deltasql.DeltaTable(twins.uri).create_checkpoint()
+    (checkpoint,) = [
+        each
+        for each in pq.read_table(f"{twins.location}/_delta_log/{0:020d}.checkpoint.parquet")["add"]
+        if each.is_valid
+    ]
+    assert checkpoint["stats_parsed"]["minValues"]["at"].type == pa.timestamp("ns")
+    assert counted(deltalake.DeltaTable(twins.location)) == [FIRST]
+
+
+@pytest.mark.usefixtures("nanoseconds")
+def test_microseconds_are_taken_into_a_table_with_nanoseconds(twins: Twins) -> None:
+    assert twins.write(moments("UTC", FIRST)) is None
+    assert twins.write(moments("UTC", FIRST // 1000, unit="us"), mode="append") is None
+    twins.assert_alike()
+    late = moments("UTC", 253_370_764_800_000_000, unit="us")  # the year 9999
+    assert isinstance(twins.write(late, mode="append"), DeltaError)
+    assert counted(deltasql.DeltaTable(twins.uri)) == [FIRST // 1000 * 1000, FIRST]
+
+
+def test_nanoseconds_for_a_column_of_microseconds_are_refused(
+    twins: Twins, nanoseconds: None
+) -> None:
+    deltalake._disable_nanosecond_timestamps()
+    assert twins.write(moments("UTC", FIRST)) is None
+    deltasql.enable_nanosecond_timestamps()
+    refused = twins.write(moments("UTC", FIRST), mode="append")
+    assert isinstance(refused, CommitFailedError)
+    assert "please specify: TimestampNanos" in str(refused)
+    with pytest.raises(TxnLogSchemaError, match=r"column: at"):
+        deltasql.write_deltalake(
+            twins.uri, moments("UTC", FIRST), mode="append", schema_mode="merge"
+        )
+    with pytest.raises(TxnLogSchemaError, match="nanoseconds"):
+        merge(twins.uri, moments("UTC", FIRST))
+    whole = FIRST // 1000 * 1000  # nothing is lost
+    deltasql.write_deltalake(twins.uri, moments("UTC", whole), mode="append", schema_mode="merge")
+    assert counted(deltasql.DeltaTable(twins.uri)) == [FIRST // 1000, FIRST // 1000]
+
+
+@pytest.mark.usefixtures("nanoseconds")
+def test_a_schema_grows_by_columns_with_nanoseconds(twins: Twins) -> None:
+    assert twins.write(pa.table({"id": [1]})) is None
+    assert twins.write(moments("UTC", FIRST), mode="append", schema_mode="merge") is None
+    twins.assert_alike()
+    deltasql.DeltaTable(twins.uri).alter.add_columns([deltasql.Field("b", "timestamp_nanos_ntz")])
+    more = moments("UTC", FIRST).append_column("c", pa.array([FIRST], pa.timestamp("ns")))
+    merge(twins.uri, more, merge_schema=True)
+    mirror = deltalake.DeltaTable(twins.location)
+    assert "timestampNanos" in (mirror.protocol().reader_features or ())
+    assert mirror.to_pyarrow_table()["c"].cast(pa.int64()).to_pylist() == [FIRST, FIRST]
+    deltasql.write_deltalake(
+        twins.uri, moments(None, FIRST), mode="overwrite", schema_mode="overwrite"
+    )
+    assert counted(deltalake.DeltaTable(twins.location)) == [FIRST]
+
+
+def test_a_schema_that_names_nanoseconds_makes_a_table_with_them(twins: Twins) -> None:
+    schema = deltasql.Schema([deltasql.Field("at", "timestamp_nanos")])
+    deltalake.DeltaTable.create(twins.path, schema)
+    deltasql.DeltaTable.create(twins.uri, schema)
+    theirs, mirror = deltalake.DeltaTable(twins.path), deltalake.DeltaTable(twins.location)
+    assert mirror.schema() == theirs.schema()
+    assert set(mirror.protocol().reader_features or ()) == {"timestampNanos", "timestampNtz"}
+
+
+@pytest.mark.usefixtures("nanoseconds")
+def test_rules_of_a_table_see_nanoseconds(twins: Twins) -> None:
+    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
+    table = deltasql.DeltaTable(twins.uri)
+    table.alter.add_constraint({"early": "at < '2023-11-14T22:13:20.123456790Z'"})
+    with pytest.raises(DeltaError):
+        deltasql.write_deltalake(twins.uri, moments("UTC", FIRST + 1), mode="append")
+    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST), mode="append")
+    assert counted(deltalake.DeltaTable(twins.location)) == [FIRST, FIRST]
+
+
+@pytest.mark.usefixtures("nanoseconds")
+@pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
+@pytest.mark.parametrize("partition_by", [None, ["at"]], ids=["plain", "partitioned"])
+def test_a_merge_skips_files_by_its_keys(
+    twins: Twins, zone: str | None, partition_by: list[str] | None
+) -> None:
+    second = 10**9
+    for value in (FIRST, FIRST + second):
+        rows = moments(zone, value)
+        deltasql.write_deltalake(twins.uri, rows, mode="append", partition_by=partition_by)
+    merger = deltasql.DeltaTable(twins.uri).merge(
+        moments(zone, FIRST, FIRST + 1), "t.at = s.at", source_alias="s", target_alias="t"
+    )
+    done = merger.when_matched_update({"id": "7"}).when_not_matched_insert_all().execute()
+    assert done["num_target_files_skipped_during_scan"] == 1
+    assert (done["num_target_rows_updated"], done["num_target_rows_inserted"]) == (1, 1)
+    mirror = deltalake.DeltaTable(twins.location)._table.scan()
+    assert counted(mirror) == [FIRST, FIRST + 1, FIRST + second]
+
+
+WITHOUT_PANDAS = """
+import sys
+sys.modules["pandas"] = None
+import deltasql, pyarrow as pa
+deltasql.enable_nanosecond_timestamps()
+table = deltasql.DeltaTable(sys.argv[1])
+table.alter.add_constraint({"early": "at < '2023-11-14T22:13:20.123456790Z'"})
+rows = pa.table({"id": [1], "at": pa.array([1_700_000_000_123_456_790], pa.timestamp("ns", "UTC"))})
+try:
+    deltasql.write_deltalake(sys.argv[1], rows, mode="append")
+except deltasql.exceptions.TxnLogError as error:
+    print(error)
+table.delete("at = '2023-11-14T22:13:20.123456789Z'")
+"""
+
+
+@pytest.mark.usefixtures("nanoseconds")
+def test_pandas_is_not_needed(twins: Twins) -> None:
+    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PANDAS, twins.uri],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2023-11-14 22:13:20.123456790" in done.stdout
+    assert counted(deltasql.DeltaTable(twins.uri)) == []
+
+
+@pytest.mark.usefixtures("nanoseconds")
+def test_optimize_and_queries_keep_nanoseconds(twins: Twins, sqlite_uri: DeltaSqlUri) -> None:
+    for value in (FIRST + 1, FIRST):
+        deltasql.write_deltalake(twins.uri, moments("UTC", value), mode="append")
+    table = deltasql.DeltaTable(twins.uri)
+    table.optimize.compact()
+    table.optimize.z_order(["at"])
+    assert counted(deltalake.DeltaTable(twins.location)) == [FIRST, FIRST + 1]
+    with deltasql.connect(sqlite_uri) as catalog:
+        answer = catalog.query("SELECT max(at) AS at FROM sales").read_all()
+    assert answer.schema.field("at").type == pa.timestamp("ns")
+    assert counted(answer) == [FIRST + 1]
+
+
+@pytest.mark.usefixtures("nanoseconds")
+@pytest.mark.parametrize("int96", [False, True], ids=["INT64", "INT96"])
+def test_converted_files_keep_nanoseconds(twins: Twins, tmp_path: Path, int96: bool) -> None:
+    for place in ("ours", "stock"):
+        (tmp_path / place).mkdir()
+        pq.write_table(
+            moments(None, FIRST),
+            tmp_path / place / "a.parquet",
+            use_deprecated_int96_timestamps=int96,
+        )
+    deltalake.convert_to_deltalake(twins.path)
+    deltasql.convert_to_deltalake(twins.uri)
+    ours, mirror = deltasql.DeltaTable(twins.uri), deltalake.DeltaTable(twins.location)
+    assert ours.schema() == mirror.schema() == deltalake.DeltaTable(twins.path).schema()
+    assert counted(ours) == counted(ours._table.scan()) == counted(mirror) == [FIRST]
+
+
+@pytest.mark.usefixtures("nanoseconds")
+def test_a_view_of_duckdb_is_refused_by_name(twins: Twins, tmp_path: Path) -> None:
+    deltasql.write_deltalake(twins.uri, moments("UTC", FIRST))
+    catalog = twins.uri.partition("?")[0]
+    with pytest.raises(deltasql.exceptions.TxnLogError, match="nanoseconds"):
+        deltasql.mirror_duckdb(catalog, str(tmp_path / "views.duckdb"))
+
+
+def merge(uri: str, rows: pa.Table, **options: Any) -> dict[str, Any]:
+    """Merge rows by their ids."""
+    merger = deltasql.DeltaTable(uri).merge(
+        rows, "t.id = s.id", source_alias="s", target_alias="t", **options
+    )
+    return merger.when_matched_update_all().when_not_matched_insert_all().execute()
