@@ -12,6 +12,7 @@ import pytest
 import deltasql
 import deltasql.spark
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError, UnsupportedFeatureError
+from deltasql.storage import open_storage
 from tests.migrate.hand_made import PROTOCOL, HandMade, array, column, metadata, struct
 from tests.mirror.support import open_mirrored
 
@@ -181,6 +182,32 @@ def test_integers_in_void_columns_are_read(lake: Catalog, made: HandMade) -> Non
     with lake.begin() as tx:
         tx.update("t", {"id": "id"})
     check_readers(lake, wanted)
+
+
+def test_void_columns_in_a_bucket_are_read_and_changed(
+    sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
+) -> None:
+    """Files there are not opened by DuckDB."""
+    with deltasql.connect(
+        sqlite_uri, storage={"options": s3_options}, table={"data_root": s3_location}
+    ) as catalog:
+        with catalog.begin() as tx:
+            tx.write("t", rows(1, 2, odd=True))
+        table = catalog.table("t")
+        path = "old.parquet"
+        old = pa.table({"id": [3], "v": pa.nulls(1, pa.int32())})
+        sink = pa.BufferOutputStream()
+        pq.write_table(old, sink)
+        open_storage(table.location, catalog.config.storage).put(path, sink.getvalue().to_pybytes())
+        with catalog.begin() as tx:
+            size = len(sink.getvalue())
+            tx.stage_table("t", [deltasql.AddFile(path, {}, size, modification_time=0)])
+        with catalog.begin() as tx:
+            tx.update("t", {"id": "id + 10"}, predicate="id = 2")
+        with catalog.begin() as tx:
+            found = ordered(tx.read("t"))
+    first, last = ordered(rows(1, 2, odd=True))
+    assert found == [first, {**last, "id": 3}, {**last, "id": 12}]
 
 
 def on_spark(spark: SparkSession, catalog: Catalog, name: str = "t") -> list[dict[str, Any]]:
