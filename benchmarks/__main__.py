@@ -23,6 +23,7 @@ SCENARIOS = (
     "plan",
     "concurrency",
     "mirror",
+    "durable",
     "import",
     "api",
     "spark",

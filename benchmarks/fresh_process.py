@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Not the workspace's: it loads a driver, which would be counted as memory of everybody.
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def ask(module: str, request: object) -> dict[str, Any]:
-    """Run a module that reads a pickled request on stdin and prints its answer as JSON."""
+def ask(
+    module: str, request: object, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Run a module that reads a pickled request on stdin and prints its answer as JSON.
+
+    `environment` is added to that of this process.
+    """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", module],
         input=pickle.dumps(request),
         stdout=subprocess.PIPE,
         cwd=ROOT,
+        env={**os.environ, **(environment or {})},
         check=True,
     )
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -66,6 +66,10 @@ class Contender(ABC):
     def commit(self, table: int, files: Native) -> None:
         """Commit files to one table; timed."""
 
+    def publish(self) -> bool:
+        """Wait until readers by path find all commits; False when that takes too long."""
+        return True
+
     def commit_each(self, files: Native, tables: int) -> None:
         """Commit one file to each table, in one transaction where the system can; timed."""
         raise NotImplementedError

@@ -110,6 +110,9 @@ class Deltasql(Contender):
         with deltasql.begin(self._catalog) as transaction:
             transaction.stage_table(f"t{table}", files)
 
+    def publish(self) -> bool:
+        return self.mirror == "off" or self._catalog.mirror.flush()
+
     def commit_each(self, files: Native, tables: int) -> None:
         with deltasql.begin(self._catalog) as transaction:
             for table in range(tables):

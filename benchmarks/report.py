@@ -20,6 +20,7 @@ TITLES = {
     "plan": "Cold open and plan to 0.1 % of the files",
     "concurrency": "Processes committing at once",
     "mirror": "The mirror: commit and publish, catch up, checkpoint",
+    "durable": "Durable publishing: flushes, and a disk that takes 5 ms longer for each",
     "import": "Import of a log",
     "api": "The API: rows in, rows changed, rows out",
     "spark": "Spark beside plain Parquet and delta-spark",
@@ -50,6 +51,10 @@ NOTES = {
     "`-sync`, with its file in `_delta_log` and a checkpoint every ten versions; deltalake writes "
     "its own log. `drain` is what one reconciler publishes per second, `lag` how long after its "
     "commit a version's file is there, in milliseconds, with 50 commits a second.",
+    "durable": "Commits per second of one staged file, until all of them are published, to a table "
+    "that has so many commits; SQLite with synchronous=FULL. `slow flushes` is the same with 5 ms "
+    "more for every fsync and fdatasync of the process, `flushes` how many a commit makes, without "
+    "data files. deltalake flushes nothing: a power loss may take what it has acknowledged.",
     "import": "Files per second, each import into a new catalog and in a process of its own; for "
     "deltalake it is what its own open of the same table comes to. `commits` is a log of 20 files "
     "a commit, all of them loaded with their versions, `checkpoint` a table whose older commits "
@@ -151,6 +156,8 @@ def _head(scenario: str, case: str, size: int) -> str:
     words = {"commit": f"{case}, {size:,} commits", "bulk": f"to {size:,}"}
     if scenario in words:
         return words[scenario]
+    if scenario == "durable":
+        return f"{case}, {size:,} commits"
     if scenario == "mirror":
         unit = {"commit": "commits", "drain": "versions", "lag": "commits/s"}.get(case, "files")
         return f"{case}, {size:,} {unit}"

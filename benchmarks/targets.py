@@ -24,6 +24,7 @@ def checks(results: Results) -> dict[str, list[Check]]:
         "plan": list(_plan(results)),
         "concurrency": list(_concurrency(results)),
         "mirror": list(_mirror(results)),
+        "durable": list(_durable(results)),
         "import": list(_import(results)),
         "api": list(api_checks(results)),
         "spark": list(spark_checks(results)),
@@ -233,6 +234,21 @@ def _mirror(results: Results) -> Iterator[Check]:
             memory = results.value("mirror", f"deltasql-{backend}", "checkpoint memory", size)
             stock = results.value("mirror", "deltalake", "checkpoint memory", size)
             yield from slower(f"{where}: peak memory over deltalake's", memory, stock, 0.5, "MB")
+
+
+def _durable(results: Results) -> Iterator[Check]:
+    for size in results.sizes("durable", "commits"):
+        stock = results.value("durable", "deltalake", "commits", size)
+        for mode in ("sync", "async"):
+            ours = results.value("durable", f"deltasql-sqlite-{mode}", "commits", size)
+            if ours and stock:
+                yield Check(
+                    f"sqlite, {mode}, {size:,} commits: published commits/s over deltalake's",
+                    ours / stock,
+                    20,
+                    at_most=False,
+                    detail=f"{ours:,.0f} against {stock:,.1f} commits/s",
+                )
 
 
 def _import(results: Results) -> Iterator[Check]:

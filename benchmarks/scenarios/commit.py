@@ -96,6 +96,12 @@ class Runner:
         self.commits += 1
         return timed(lambda: self.contender.commit(0, native))
 
+    def next_files(self, commits: int) -> list[Facts]:
+        """Return the files of the next commits, which another process makes."""
+        files = [next(self._files) for _ in range(commits)]
+        self.commits += len(files)
+        return files
+
     def advance_to(self, size: int) -> None:
         """Commit, untimed, until there are `size` commits."""
         missing = size - self.commits

@@ -1,4 +1,4 @@
-"""Statistics that others wrote: in columns of a checkpoint, wrong for booleans, of void columns."""
+"""Statistics that others wrote: in columns of a checkpoint, wrong for booleans."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from tests.mirror.support import forget_commits_below, open_mirrored
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
@@ -187,48 +185,3 @@ def test_bounds_of_booleans_hide_no_rows(lake: Catalog, made: HandMade) -> None:
     with lake.begin() as tx:
         tx.delete("t", "flag")
     assert ids(lake) == [2, 2, 3]
-
-
-# Void columns
-
-
-def test_every_change_to_a_table_with_void_columns_works(lake: Catalog, made: HandMade) -> None:
-    inner = struct(column("a", "long"), column("w", "void"))
-    made.commit(
-        PROTOCOL,
-        metadata(column("id"), column("v", "void"), column("s", inner)),
-        made.add("a.parquet", ROWS),
-        made.add("b.parquet", ROWS),
-    )
-    lake.import_table(made.path, name="t")
-    with lake.begin() as tx:
-        tx.update("t", {"id": "id + 10"}, predicate="id = 1")
-        tx.update("t", {"v": "NULL"}, predicate="id = 2")
-    with lake.begin() as tx:
-        tx.delete("t", "id = 2")
-    with lake.begin() as tx:
-        source = pa.table({"id": pa.array([3, 9], pa.int64())})
-        aliases = {"source_alias": "s", "target_alias": "t"}
-        merge = tx.merge("t", source, "t.id = s.id", **aliases)
-        merge.when_matched_update({"id": "s.id + 1"}).when_not_matched_insert(
-            {"id": "s.id"}
-        ).execute()
-    with lake.begin() as tx:
-        tx.optimize("t")
-    assert ids(lake) == [4, 4, 9, 11, 11]
-    assert ids(lake, "v IS NULL AND s.w IS NULL") == [4, 4, 9, 11, 11]
-
-
-def test_spark_changes_tables_with_void_columns(
-    spark: SparkSession, lake: Catalog, made: HandMade
-) -> None:
-    """Files have no void columns, as delta-spark writes them."""
-    made.commit(PROTOCOL, metadata(column("id"), column("v", "void")), made.add("a.parquet", ROWS))
-    lake.import_table(made.path, name="t")
-    with lake.begin() as tx:
-        tx.update("t", {"id": "id + 10"}, predicate="id = 1", engine="spark")
-    with lake.begin() as tx:
-        tx.delete("t", "id = 2", engine="spark")
-    assert ids(lake) == [3, 11]
-    found = spark.read.format("delta").load(made.path).orderBy("id").collect()
-    assert [(row["id"], row["v"]) for row in found] == [(3, None), (11, None)]

@@ -6,16 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import deltalake
+import pyarrow as pa
 import pytest
 
 from deltasql.api.inspect.doctor import doctor
+from deltasql.mirror import log_faults
+from tests.migrate.hand_made import PROTOCOL, HandMade, column, metadata
 from tests.mirror.published import CHECKPOINT, HEAD, append, storage_of
-from tests.mirror.support import LOG, commit_path
+from tests.mirror.support import LOG, commit_path, open_mirrored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
 
 
 def half(data: bytes) -> bytes:
@@ -96,6 +100,30 @@ def test_an_empty_commit_past_the_head_is_taken_away(published: Catalog) -> None
     check_found_and_mended(published, f"version {HEAD + 1} is empty")
     assert not path.exists()
     assert append(published, 9) == HEAD + 1
+
+
+def test_a_commit_that_was_imported_empty_is_no_damage(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However old it is; another commit that became empty is."""
+    monkeypatch.setattr(log_faults, "NEWEST_COMMITS", 2)
+    made = HandMade(tmp_path / "t")
+    made.commit(PROTOCOL, metadata(column("id")))
+    made.commit()
+    made.commit({"commitInfo": {"operation": "WRITE"}})
+    (made.log / f"{1:020d}.json").write_bytes(b"")
+    with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
+        catalog.import_table(made.path, name="t")
+        catalog.cutover("t")
+        for number in range(3):
+            with catalog.begin() as tx:
+                tx.write("t", pa.table({"id": [number]}))
+        (found,) = catalog.mirror.status("t")
+        assert (found.state, found.damage) == ("ACTIVE", None)
+        assert [each.detail for each in doctor(catalog).checks if each.status == "failure"] == []
+        (made.log / f"{2:020d}.json").write_bytes(b"")
+        (found,) = catalog.mirror.status("t")
+        assert (found.state, found.damage) == ("DAMAGED", "version 2 is empty")
 
 
 @pytest.mark.parametrize("size", [0, 4, -100])

@@ -21,6 +21,7 @@ from deltasql.exceptions import (
 from deltasql.model.clock import now_ms
 from deltasql.operations import vacuum_search
 from tests.conftest import new_catalog_uri
+from tests.counting import counting
 from tests.operations.care import (
     agree,
     data_files,
@@ -59,6 +60,12 @@ def lake(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         write(catalog, 0)
         write(catalog, 10, mode="overwrite")
         yield catalog
+
+
+def test_a_vacuum_asks_once_where_the_mirror_writes(lake: Catalog) -> None:
+    with counting() as sent:
+        lake.vacuum("t", dry_run=False, **NOW)
+    assert sent.tally()["target_locations"] == 1
 
 
 def write(catalog: Catalog, first: int, part: str = "a", mode: str = "append") -> None:

@@ -73,6 +73,9 @@ class Disk:
                 self.names[call.path] = call.inode
             case "rename":
                 self.names.pop(call.other, None)
+                inside = f"{call.other}/"
+                for path in [each for each in self.names if each.startswith(inside)]:
+                    self.names[call.path + path.removeprefix(call.other)] = self.names.pop(path)
                 self.names[call.path] = call.inode
             case "mkdir":
                 self.names[call.path] = 0

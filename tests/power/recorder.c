@@ -88,7 +88,8 @@ static void on_name(const char *call, const char *path, const char *from) {
     int before = errno;
     struct stat found;
     if (lstat(path, &found) == 0) {
-        record(call, found.st_ino, found.st_size, path, from);
+        int is_folder = S_ISDIR(found.st_mode);
+        record(call, is_folder ? 0 : found.st_ino, is_folder ? -1 : found.st_size, path, from);
         if (vault && S_ISREG(found.st_mode)) {
             char kept[LONGEST];
             snprintf(kept, sizeof kept, "%s/%lu", vault, (unsigned long)found.st_ino);
@@ -253,6 +254,13 @@ int unlinkat(int folder, const char *name, int flags) {
     REAL(int, "unlinkat", int, const char *, int);
     int result = real(folder, name, flags);
     on_gone(folder, name, result);
+    return result;
+}
+
+int remove(const char *name) {
+    REAL(int, "remove", const char *);
+    int result = real(name);
+    on_gone(AT_FDCWD, name, result);
     return result;
 }
 

@@ -24,6 +24,7 @@ import pytest
 from tests.power.disk import Call, Disk, compile_recorder, is_temporary, read_calls
 
 ROOT = Path(__file__).parents[2]
+COMMITS_OF_SPARK = 4
 COMMIT = re.compile(r"(?P<place>.*)/_delta_log/(?P<version>\d{20})\.json")
 CHECKPOINT = re.compile(r"(?P<place>.*)/_delta_log/(?P<version>\d{20})\.checkpoint\.parquet")
 # Every kind of file that a lake gets from deltasql, each by its name.
@@ -60,11 +61,15 @@ class Recorded:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return record("tests.power.workload", tmp_path_factory.mktemp("power"))
+
+
+def record(module: str, folder: Path) -> Recorded:
+    """Run a module and record what it and its children do below a folder."""
     if not sys.platform.startswith("linux"):
         pytest.skip("calls are recorded by LD_PRELOAD, which is Linux's")
     if shutil.which(os.environ.get("CC", "cc")) is None:
         pytest.skip("no C compiler: the recording library cannot be built")
-    folder = tmp_path_factory.mktemp("power")
     library = compile_recorder(folder)
     (folder / "vault").mkdir()
     environment = {
@@ -74,7 +79,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         "RECORDER_ROOT": f"{folder}/lake",
         "RECORDER_VAULT": str(folder / "vault"),
     }
-    command = [sys.executable, "-m", "tests.power.workload", str(folder)]
+    command = [sys.executable, "-m", module, str(folder)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return Recorded(folder, read_calls(folder / "calls"))
@@ -197,3 +202,23 @@ def test_stock_deltalake_reads_the_worst_states(recorded: Recorded, tmp_path: Pa
                 assert rows == real.to_pyarrow_table().num_rows, (place, kind)
             read += 1
     assert read >= 20
+
+
+@pytest.mark.everything("starts a JVM of its own, whose calls are recorded")
+def test_files_of_spark_executors_survive_before_sql_names_them(tmp_path: Path) -> None:
+    """Spark waits for no disk; the driver flushes its files before the commit."""
+    found = record("tests.power.spark_workload", tmp_path)
+    disk, commits, jvm = found.disk(), 0, set[int]()
+    for call in found.calls:
+        disk.apply(call)
+        if call.name == "write" and "/_temporary/" in call.path:
+            jvm.add(call.inode)
+        if call.name == "mark" and call.path.startswith("ratified"):
+            commits += 1
+            data = [path for path in disk.names if path.endswith(".parquet")]
+            lost = [path for path in data if not disk.is_safe(path)]
+            assert not lost, f"named in SQL, and may be lost: {lost}"
+    assert commits >= COMMITS_OF_SPARK
+    by_spark = [path for path, inode in disk.names.items() if inode in jvm]
+    assert any("_change_data/" in path for path in by_spark)
+    assert len(by_spark) >= 6

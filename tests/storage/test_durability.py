@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
     from deltasql.storage import Storage
     from deltasql.uri import DeltaSqlUri
 
@@ -104,3 +106,26 @@ def test_data_files_are_on_the_disk_before_the_commit(
             tx.write("t", ROWS)
             assert {f"{place}/day=a", f"{place}/day=b", place} <= set(flushed)
             assert len([each for each in flushed if "(deleted)" in each]) == 2
+
+
+def test_new_folders_of_a_location_are_flushed(tmp_path: Path, flushed: list[str]) -> None:
+    open_storage(f"{tmp_path}/space/t").make_root()
+    assert flushed == [str(tmp_path), f"{tmp_path}/space"]
+    assert (tmp_path / "space" / "t").is_dir()
+
+
+def test_files_of_spark_are_on_the_disk_before_the_commit(
+    spark: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path, flushed: list[str]
+) -> None:
+    """With the folders that are new; tests/power records what the JVM does."""
+    rows = spark.range(4).repartition(1)
+    with (
+        deltasql.connect(sqlite_uri, table={"data_root": f"{tmp_path}/lake"}) as catalog,
+        catalog.begin() as tx,
+    ):
+        tx.write("t", rows, engine="spark")
+        (path,) = [each for each in flushed if each.endswith(".parquet")]
+        folder, _, _ = path.rpartition("/")
+        place, _, _ = folder.rpartition("/")
+        assert place.startswith(f"{tmp_path}/lake/")
+        assert {folder, place, f"{tmp_path}/lake", str(tmp_path)} <= set(flushed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.api.vacuum import databases
+from deltasql.api.vacuum import databases, mirror_targets
 from deltasql.model.clock import now_ms
 from deltasql.operations.vacuum import INTENT_GRACE_MS
 from deltasql.operations.vacuum_search import needed_names
@@ -71,7 +71,7 @@ class _Abandoned:
             self._storage,
             partition_columns=None,
             engine_folders=[f"{self._name}/"] if self._is_folder else (),
-            databases=databases(self._catalog),
+            databases=databases(self._catalog, mirror_targets(self._catalog)),
         )
 
     def _needed(self) -> frozenset[str]:

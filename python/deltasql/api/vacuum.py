@@ -65,6 +65,7 @@ def vacuum(
     if not dry_run:
         refuse_foreign(catalog.store, table, storage)
     snapshot = open_snapshot(catalog.store, table, catalog.cache)
+    targets = mirror_targets(catalog)
     plan = plan_vacuum(
         snapshot,
         storage,
@@ -72,8 +73,8 @@ def vacuum(
         enforce_retention_duration=enforce_retention_duration,
         full=full,
         keep_versions=keep_versions or (),
-        others=other_tables(catalog, table),
-        databases=databases(catalog),
+        others=_other_tables(catalog, table, targets),
+        databases=databases(catalog, targets),
         find=_finder(catalog, engine, session),
         meter=meter,
     )
@@ -133,16 +134,21 @@ def _tell(
     tell(tx.target(name), operation, parameters, metrics, extra=extra)
 
 
-def other_tables(catalog: Catalog, table: TableRow) -> list[str]:
-    """Return the location keys of what lies below a table's folder and is not its own."""
-    targets = catalog.store.query("target_locations")
-    replicas = [location_key(location) for kind, location in targets if kind == DELTA]
-    return keys_inside(catalog.store.query, table.location) + replicas
+def mirror_targets(catalog: Catalog) -> list[tuple[str, str]]:
+    """Return the kind and the place of everything that the mirror of this catalog writes."""
+    return [(kind, location) for kind, location in catalog.store.query("target_locations")]
 
 
-def databases(catalog: Catalog) -> list[str]:
+def databases(catalog: Catalog, targets: Sequence[tuple[str, str]]) -> list[str]:
     """Return the files that hold this catalog and the views of its tables."""
-    targets = catalog.store.query("target_locations")
     views = [location for kind, location in targets if kind == DUCKDB]
     uri = catalog.uri
     return views if uri.backend == "postgres" or uri.is_memory else [uri.database, *views]
+
+
+def _other_tables(
+    catalog: Catalog, table: TableRow, targets: Sequence[tuple[str, str]]
+) -> list[str]:
+    """Return the location keys of what lies below a table's folder and is not its own."""
+    replicas = [location_key(location) for kind, location in targets if kind == DELTA]
+    return keys_inside(catalog.store.query, table.location) + replicas

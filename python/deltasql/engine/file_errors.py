@@ -35,10 +35,11 @@ def reading(path: str, location: str) -> Iterator[None]:
         raise damaged_file(path, error) from error
 
 
-def missing_file(path: str, location: str, what: str = "data file") -> MissingDataFilesError:
+def missing_file(path: str, location: str | None, what: str = "data file") -> MissingDataFilesError:
     """Return the error for a file that a table needs and that is gone."""
+    owner = "" if location is None else f" of the table at {location}"
     return MissingDataFilesError(
-        f"the {what} {path} of the table at {location} is missing",
+        f"the {what} {path}{owner} is missing",
         location=location,
         count=1,
         files=(path,),
@@ -46,6 +47,8 @@ def missing_file(path: str, location: str, what: str = "data file") -> MissingDa
     )
 
 
-def damaged_file(path: str, error: Exception) -> TxnLogEngineError:
+def damaged_file(path: str, error: Exception | str, engine: str | None = None) -> TxnLogEngineError:
     """Return the error for a file that is no Parquet, or only in part."""
-    return TxnLogEngineError(f"the data file {path} cannot be read: {error}", help=DAMAGED_HELP)
+    return TxnLogEngineError(
+        f"the data file {path} cannot be read: {error}", engine=engine, help=DAMAGED_HELP
+    )

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.engine.base import CHANGE_TYPE
-from deltasql.engine.layouts import plain_layout
+from deltasql.engine.layouts import has_void, plain_layout, void_column
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.schema import (
     ArrayType,
@@ -20,6 +20,7 @@ from deltasql.model.schema import (
     StructType,
     column_mapping_mode,
     indexed_columns,
+    without_void,
 )
 from deltasql.model.schema_convert import schema_to_arrow
 
@@ -38,7 +39,7 @@ class FileShape:
     """How rows of a table become rows of a file."""
 
     table: pa.Schema
-    """All columns under their logical names; what is inside of them may be null."""
+    """All columns but void ones, by logical names; what is inside of them may be null."""
     stored: pa.Schema
     """The columns of a file under their physical names."""
     partition_columns: tuple[str, ...]
@@ -47,13 +48,16 @@ class FileShape:
     indexed: Indexed
     required: tuple[pa.Field, ...]
     """Columns in which something must not be null."""
+    void: tuple[pa.Field, ...] = ()
+    """Columns that are void, or have something inside of them that is."""
 
     def conform(self, rows: pa.Table) -> pa.Table:
         """Return rows with exactly the columns and types of the table."""
         schema, given = self.table, rows.schema
         if given.equals(schema, check_metadata=True):
             return self._checked(rows)
-        names = given.names
+        rows = self._with_void(rows)
+        names = rows.schema.names
         missing = [name for name in schema.names if name not in names]
         if missing:
             raise TxnLogSchemaError(
@@ -63,6 +67,17 @@ class FileShape:
             )
         columns = [_as_type(rows.column(field.name), field) for field in schema]
         return self._checked(pa.Table.from_arrays(columns, schema=schema))
+
+    def _with_void(self, rows: pa.Table) -> pa.Table:
+        """Return rows with Arrow's type for what is void: an engine has integers there."""
+        for field in self.void:
+            place = rows.schema.get_field_index(field.name)
+            if place >= 0:
+                column = _voided(rows.column(place), field)
+                if _has_required(field):
+                    _check_nulls(column, field)
+                rows = rows.set_column(place, field.name, column)
+        return rows
 
     def _checked(self, rows: pa.Table) -> pa.Table:
         for field in self.required:
@@ -97,10 +112,11 @@ def _shape(
 ) -> FileShape:
     properties = dict(configuration)
     mode = column_mapping_mode(properties)
-    exact = pa.schema([_storable(field) for field in schema_to_arrow(schema)])
+    kept = without_void(schema, partitions)
+    exact = schema_to_arrow(kept)
     stored = [
-        _stored_field(exact.field(number), field, mode)
-        for number, field in enumerate(schema.fields)
+        _stored_field(arrow, field, mode)
+        for arrow, field in zip(exact, kept.fields, strict=True)
         if field.name not in partitions
     ]
     keys = [schema.find(name) for name in partitions]
@@ -111,6 +127,11 @@ def _shape(
         partition_keys=tuple(key.physical_name(mode) for key in keys if key is not None),
         indexed=_indexed(schema, partitions, properties),
         required=tuple(filter(_has_required, exact)),
+        void=tuple(
+            pa.field(field.name, _loose(field.type), field.nullable)
+            for field in schema_to_arrow(schema)
+            if has_void(field.type)
+        ),
     )
 
 
@@ -137,19 +158,6 @@ def _stored_type(arrow: pa.DataType, data_type: DataType, mode: str | None) -> p
     return arrow
 
 
-def _storable(field: pa.Field) -> pa.Field:
-    """Return a field as files keep it: a void column is one of integers that are all null."""
-    return field.with_type(_storable_type(field.type))
-
-
-def _storable_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_null(kind):
-        return pa.int32()
-    if pa.types.is_struct(kind):
-        return pa.struct([_storable(member) for member in kind])
-    return kind
-
-
 def _loose(kind: pa.DataType) -> pa.DataType:
     """Return a type in which every member may be null: a cast would refuse before we can tell."""
     if pa.types.is_struct(kind):
@@ -171,7 +179,7 @@ def _indexed(
             below = here.setdefault(name, {})
             assert below is not None
             here = below
-        if leaf.path != (CHANGE_TYPE,):
+        if leaf.path != (CHANGE_TYPE,) and leaf.type != "void":
             here[leaf.physical_path[-1]] = None
     return found
 
@@ -188,6 +196,19 @@ def _as_type(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             f"the data does not fit the table's types: column {field.name!r}: {error}",
             column=field.name,
             help="Cast the data to the table's schema.",
+        ) from error
+
+
+def _voided(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return void_column(plain_layout(column), field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        what = "is void" if pa.types.is_null(field.type) else "has a void part"
+        raise TxnLogSchemaError(
+            f"column {field.name!r} {what}, which can only be null, and the data has values there",
+            column=field.name,
+            help="Write null there, or give the column a type: overwrite the table with "
+            "schema_mode='overwrite'.",
         ) from error
 
 

@@ -24,6 +24,75 @@ def plain_layout(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return found
 
 
+def has_void(kind: pa.DataType) -> bool:
+    """Tell whether a type is null, or has it in a struct, a list or a map."""
+    return pa.types.is_null(kind) or any(
+        has_void(kind.field(place).type) for place in range(kind.num_fields)
+    )
+
+
+def as_void(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return values of type null where a type has it; all others stay as they are.
+
+    Engines have no type for what is always null and make integers of it, which Arrow does not cast
+    to its type null.
+
+    Raises:
+        pa.ArrowNotImplementedError: There is a value where only nulls may be.
+
+    >>> as_void(pa.array([[None, None]], pa.list_(pa.int32())), pa.list_(pa.null())).type
+    ListType(list<item: null>)
+    """
+    types, given = pa.types, array.type
+    if types.is_null(kind):
+        if array.null_count != len(array):
+            raise pa.ArrowNotImplementedError("a void column holds only nulls")
+        return pa.nulls(len(array))
+    if given == kind or not has_void(kind):
+        return array
+    if types.is_struct(kind) and types.is_struct(given):
+        wanted = {field.name: field for field in kind}
+        fields = [wanted.get(field.name, field) for field in given]
+        parts = [
+            as_void(part, field.type) for part, field in zip(array.flatten(), fields, strict=True)
+        ]
+        named = [field.with_type(part.type) for part, field in zip(parts, fields, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=named, mask=array.is_null())
+    if types.is_map(kind) and types.is_map(given):
+        keys, items = as_void(array.keys, kind.key_type), as_void(array.items, kind.item_type)
+        named = pa.map_(kind.key_field.with_type(keys.type), kind.item_field.with_type(items.type))
+        return pa.MapArray.from_arrays(list_offsets(array), keys, items, type=named)
+    if types.is_list(kind) and types.is_list(given):
+        values = as_void(array.values, kind.value_type)
+        named = pa.list_(kind.value_field.with_type(values.type))
+        return pa.ListArray.from_arrays(list_offsets(array), values, type=named)
+    return pa.array(array.to_pylist(), kind)
+
+
+def cast_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows in the types of a schema, which may have void columns."""
+    columns = []
+    for column, field in zip(rows.columns, schema, strict=True):
+        found = void_column(column, field.type) if has_void(field.type) else column
+        # Arrow's cast of a list with nulls inside to its own type makes arrays that are not valid.
+        columns.append(found if found.type == field.type else found.cast(field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def void_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return a column of type null where a type has it."""
+    chunks = [as_void(chunk, kind) for chunk in column.chunks]
+    return pa.chunked_array(chunks, chunks[0].type if chunks else kind)
+
+
+def list_offsets(array: Any) -> pa.Array:
+    """Return the offsets of a list or map, null where the list is."""
+    if not array.null_count:
+        return array.offsets
+    ends = pa.concat_arrays([array.is_null(), pa.array([False])])
+    return pc.if_else(ends, pa.scalar(None, pa.int32()), array.offsets)
+
+
 def _is_list_view(kind: pa.DataType) -> bool:
     return isinstance(kind, pa.ListViewType | pa.LargeListViewType)
 

@@ -25,11 +25,12 @@ from deltasql.engine.spark_index import (
 from deltasql.engine.spark_s3 import files_options
 from deltasql.engine.spark_schema import quoted, spark_paths, spark_schema, spark_type
 from deltasql.engine.spark_session import is_connect, require_pyspark
+from deltasql.engine.spark_void import stored_columns, with_void
 from deltasql.exceptions import TxnLogEngineError
-from deltasql.model.schema import ArrayType, DataType, MapType, StructField, StructType
+from deltasql.model.schema import ArrayType, DataType, MapType, StructField, StructType, has_void
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -139,11 +140,15 @@ def _read_indexed(
 
     mode, vectors = files.column_mapping_mode, bool(files.have_vectors[numbers[0].as_py()].as_py())
     partitions = {f.name: place for place, f in enumerate(files.partition_fields())}
-    stored = StructType(tuple(f for f in schema.fields if _is_stored(f, partitions)))
+    stored = stored_columns(schema, partitions)
     indexed = IndexedScan(files, numbers, stored, positions or vectors, prune, required)
     frame = indexed_frame(spark, indexed, spark_schema(stored, mode, required=required), options)
-    columns: dict[str, Column | str] = {f.name: _named(f, mode) for f in stored.fields}
-    columns |= {f.name: F.lit(None).alias(f.name) for f in schema.fields if f.type == "void"}
+    known = set(stored.names)
+    columns: dict[str, Column | str] = {
+        f.name: _named(f, mode) if f.name in known else F.lit(None).alias(f.name)
+        for f in schema.fields
+        if f.name not in partitions
+    }
     for name, place in partitions.items():
         columns[name] = F.col(partition_name(place)).alias(name)
     if positions or vectors:
@@ -172,13 +177,17 @@ def _read(
     mode = files.column_mapping_mode
     listed = [file for _, file in group]
     partitions = {field.name for field in files.partition_fields()}
-    stored = StructType(tuple(f for f in schema.fields if _is_stored(f, partitions)))
+    stored = stored_columns(schema, partitions)
     # Folders named day=… would give columns of their own.
     reader = spark.read.schema(spark_schema(stored, mode))
     reader = reader.options(recursiveFileLookup="true", **options)
     frames = [reader.parquet(*paths) for paths in _listings(spark, _patterns(spark, listed))]
-    columns = {field.name: _renamed(field, mode) for field in stored.fields}
-    columns |= {field.name: F.lit(None) for field in schema.fields if field.type == "void"}
+    stored_names = set(stored.names)
+    columns = {
+        field.name: _renamed(field, mode) if field.name in stored_names else F.lit(None)
+        for field in schema.fields
+        if field.name not in partitions
+    }
     constant = len({file.partition for file in listed}) == 1
     if constant:
         for field, values in files.partition_values(listed[:1]):
@@ -198,11 +207,6 @@ def _read(
     if listed[0].vector:
         found = found.join(_deleted_rows(spark, files, group), [FILE, ROW], "anti")
     return found.select([F.col(quoted(name)) for name in shown])
-
-
-def _is_stored(field: StructField, partitions: Collection[str]) -> bool:
-    """Tell whether a column is read from files: Spark's Parquet has no void columns."""
-    return field.name not in partitions and field.type != "void"
 
 
 def _union(frames: Iterable[DataFrame]) -> DataFrame:
@@ -302,7 +306,8 @@ def _deleted_rows(spark: SparkSession, files: LiveFiles, group: _Group) -> DataF
 
 def _named(field: StructField, mode: str | None) -> Column | str:
     """Return a column under its logical name; each call of the session costs more than a name."""
-    if field.physical_name(mode) == field.name and not _has_mapped_members(field.type, mode):
+    is_mapped = field.physical_name(mode) != field.name or _has_mapped_members(field.type, mode)
+    if not is_mapped and not has_void(field.type):
         return quoted(field.name)
     return _renamed(field, mode).alias(field.name)
 
@@ -312,6 +317,8 @@ def _renamed(field: StructField, mode: str | None) -> Column:
     from pyspark.sql import functions as F
 
     column = F.col(quoted(field.physical_name(mode)))
+    if has_void(field.type):
+        return with_void(column, field.type, mode)
     if _has_mapped_members(field.type, mode):
         return column.cast(spark_type(field.type))
     return column

@@ -8,6 +8,7 @@ from urllib.parse import unquote, unquote_plus
 from deltasql.engine.base import CHANGE_TYPE
 from deltasql.engine.partitions import partition_text
 from deltasql.engine.spark_schema import exact_type, quoted, spark_type
+from deltasql.engine.spark_void import without_void_columns
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema import (
@@ -17,6 +18,7 @@ from deltasql.model.schema import (
     StructField,
     StructType,
     column_mapping_mode,
+    has_void,
     with_members,
 )
 from deltasql.model.schema_convert import schema_from_any
@@ -46,13 +48,17 @@ def stored_frame(frame: DataFrame, plan: WritePlan, keys: Sequence[str] = ()) ->
     if plan.folder and schema.find(CHANGE_TYPE) is None:
         schema = StructType((*schema.fields, StructField(CHANGE_TYPE, "string")))
     given = schema_from_any(frame.schema)
-    has_void = any(field.type == "void" for field in schema.fields)
-    if not (mode or plan.partition_columns or keys or has_void) and _are_alike(given, schema):
+    if any(has_void(field.type) for field in schema.fields):
+        for field in schema.fields:
+            known = given.find(field.name)
+            if known is not None:
+                _check_members(known.type, field.type, field.name)
+        schema, frame = without_void_columns(frame, schema, plan.partition_columns)
+        given = schema_from_any(frame.schema)
+    if not (mode or plan.partition_columns or keys) and _are_alike(given, schema):
         return frame
     columns = []
     for field in schema.fields:
-        if field.type == "void":
-            continue  # Spark's Parquet has no void columns: delta-spark leaves them out, too
         found = given.find(field.name)
         if found is None:
             raise TxnLogSchemaError(

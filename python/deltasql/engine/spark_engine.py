@@ -16,6 +16,7 @@ from deltasql import telemetry
 from deltasql.engine.addresses import root_address
 from deltasql.engine.arrow import batches
 from deltasql.engine.choose import is_spark_frame
+from deltasql.engine.layouts import cast_rows, has_void
 from deltasql.engine.parquet import write_batches
 from deltasql.engine.spark import scan
 from deltasql.engine.spark_isolation import MEANING, SessionCopy, copy_session
@@ -136,11 +137,20 @@ class SparkEngine:
                     help="Use one session for all DataFrames of a transaction.",
                 )
             return SparkRelation(frame)
+        import pyarrow as pa
+
         table = _held(batches(data))
         delta = schema_from_any(table.schema)
-        plain = table.cast(schema_to_arrow(delta))
+        plain = cast_rows(table, schema_to_arrow(delta))
         with spark_errors("take the rows"):
-            frame = self.spark.createDataFrame(plain, spark_schema(delta))
+            try:
+                frame = self.spark.createDataFrame(plain, spark_schema(delta))
+            except pa.ArrowException as error:  # pyspark's own casts, of lists with nulls inside
+                raise TxnLogEngineError(
+                    f"pyspark cannot take these Arrow rows: {error}",
+                    engine="spark",
+                    help="Hand in a Spark DataFrame.",
+                ) from error
             return SparkRelation(frame, is_small=plain.nbytes <= _SMALL_BYTES)
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> SparkRelation:
@@ -208,9 +218,12 @@ class SparkEngine:
     def collect(self, relation: Relation) -> pa.Table:
         """Return rows as Arrow."""
         frame = cast("SparkRelation", relation).frame
+        schema = _arrow_schema(frame)
+        if any(has_void(field.type) for field in schema):
+            return self.stream(relation).read_all()  # pyspark's own casts fail in lists
         with spark_errors("compute rows"):
             table = frame.toArrow()
-        return table.cast(_arrow_schema(frame))
+        return table.cast(schema)
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
         """Return rows as Arrow, a partition of them in memory at a time."""
@@ -238,7 +251,8 @@ class SparkEngine:
                 for row in packed:
                     with pa.ipc.open_stream(bytes(row[0])) as reader:
                         for batch in reader:
-                            yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+                            rows = pa.Table.from_batches([batch])
+                            yield from cast_rows(rows, schema).to_batches()
 
         return pa.RecordBatchReader.from_batches(schema, unpacked())
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from deltasql.exceptions import UnsupportedFeatureError
-from deltasql.model.schema import DataType, StructField, StructType, has_nanoseconds, with_members
+from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
+from deltasql.model.schema import (
+    DataType,
+    StructField,
+    StructType,
+    has_nanoseconds,
+    type_name,
+    with_members,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,23 +28,42 @@ def spark_schema(
 
     With `required`, columns that may not be null are told to Spark as such.
     """
-    from pyspark.sql.types import StructType as SparkStruct
-
     refuse_nanoseconds(schema)
-    plain = StructType(tuple(_plain_field(f, column_mapping_mode) for f in schema.fields))
-    found = SparkStruct.fromJson(json.loads(plain.to_json()))
+    plain = [_plain_field(f, column_mapping_mode) for f in schema.fields]
+    try:
+        found = _parsed(*plain)
+    except ValueError as error:  # pyspark's own kind of it
+        for told, field in zip(plain, schema.fields, strict=True):
+            _check_known(told, field.name)
+        raise TxnLogSchemaError(f"Spark does not take the schema: {error}") from error
     for told, field in zip(found.fields, schema.fields, strict=True):
         told.nullable = field.nullable or not required
     return found
 
 
-def exact_type(data_type: DataType) -> Any:
-    """Return a type as Spark has it, with the metadata of its members."""
+def _check_known(field: StructField, name: str) -> None:
+    """Refuse a column whose type Spark does not know."""
+    try:
+        _parsed(field)
+    except ValueError as error:
+        raise UnsupportedFeatureError(
+            f"column {name!r}: Spark does not know its type: {error}",
+            features=(field.type if isinstance(field.type, str) else type_name(field.type),),
+            help="Read this table with another engine, or leave it out by tables=[…].",
+        ) from error
+
+
+def _parsed(*fields: StructField) -> Any:
     from pyspark.sql.types import StructType as SparkStruct
 
-    outer = StructType((StructField("x", data_type),))
-    refuse_nanoseconds(outer)
-    return SparkStruct.fromJson(json.loads(outer.to_json())).fields[0].dataType
+    return SparkStruct.fromJson(json.loads(StructType(fields).to_json()))
+
+
+def exact_type(data_type: DataType) -> Any:
+    """Return a type as Spark has it, with the metadata of its members."""
+    field = StructField("x", data_type)
+    refuse_nanoseconds(StructType((field,)))
+    return _parsed(field).fields[0].dataType
 
 
 def refuse_nanoseconds(schema: StructType) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from deltasql.engine.file_errors import damaged_file, missing_file
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+_UNREAD = "FAILED_READ_FILE"  # and a name of what is wrong with the file
+_NOT_THERE = f"{_UNREAD}.FILE_NOT_EXIST"
 _LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"  # the name of a condition of Spark
 _LOST_HELP = "An executor is gone with rows that are computed only once: run it again."
 
@@ -59,6 +62,11 @@ def spark_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except failures() as error:
+        condition, path = _unread_file(error)
+        if condition == _NOT_THERE:
+            raise missing_file(path, None) from error
+        if condition is not None:
+            raise damaged_file(path, reason(error), "spark") from error
         raise TxnLogEngineError(
             f"Spark could not {doing}: {reason(error)}",
             engine="spark",
@@ -90,20 +98,35 @@ def reason(error: Any) -> str:
 
 def conditions(error: Any) -> list[str | None]:
     """Return the names that Spark has for an error and its causes; None for one without a name."""
+    return [name for name, _ in _named(error)]
+
+
+def _unread_file(error: Any) -> tuple[str | None, str]:
+    """Return why a data file could not be read and which one; None for any other error."""
+    for name, parameters in _named(error):
+        if name is not None and name.startswith(_UNREAD):
+            return name, parameters.get("path", "")
+    return None, ""
+
+
+def _named(error: Any) -> list[tuple[str | None, dict[str, str]]]:
+    """Return the name and the parameters of an error and of its causes."""
     from pyspark.errors import PySparkException
 
     first = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if first is None:
-        return [error.getCondition() if isinstance(error, PySparkException) else None]
+        if not isinstance(error, PySparkException):
+            return [(None, {})]
+        return [(error.getCondition(), dict(error.getMessageParameters() or {}))]
     from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
     names = gateway.jvm.org.apache.spark.api.python.PythonErrorUtils
     return [
-        names.getCondition(cause)
+        (names.getCondition(cause), dict(names.getMessageParameters(cause)))
         if is_instance_of(gateway, cause, "org.apache.spark.SparkThrowable")
-        else None
+        else (None, {})
         for cause in _causes(first)
     ]
 

@@ -77,6 +77,7 @@ def write_files(
     """
     folder = f"{plan.folder}{uuid.uuid4().hex[:12]}"
     plan.intend([f"{folder}/"])
+    plan.storage.make_root()  # executors would make it, and not wait for the disk
     stored = stored_frame(frame, plan, keys)
     shape = file_shape(plan)
     mode = column_mapping_mode(plan.configuration)

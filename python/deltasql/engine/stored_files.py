@@ -17,6 +17,7 @@ from deltasql.engine.base import FILE, ROW
 from deltasql.engine.duckdb_types import duckdb_types
 from deltasql.engine.file_errors import reading
 from deltasql.engine.footers import named_as_in_file
+from deltasql.engine.layouts import as_void, list_offsets
 from deltasql.engine.side_by_side import side_by_side
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema import (
@@ -157,6 +158,8 @@ def _logical(array: pa.Array, field: StructField, mode: str | None) -> pa.Array:
 
 def _converted(array: pa.Array, data_type: DataType, kind: pa.DataType, mode: str | None) -> Any:
     """Give an array of a file the names and types of the table."""
+    if pa.types.is_null(kind):
+        return as_void(array, kind)
     if pa.types.is_null(array.type) or not isinstance(data_type, StructType | ArrayType | MapType):
         if array.type == kind:
             return array
@@ -174,14 +177,6 @@ def _converted(array: pa.Array, data_type: DataType, kind: pa.DataType, mode: st
     if isinstance(data_type, MapType):
         keys = _converted(array.keys, data_type.key_type, kind.key_type, mode)
         items = _converted(array.items, data_type.value_type, kind.item_type, mode)
-        return pa.MapArray.from_arrays(_offsets(array), keys, items, type=kind)
+        return pa.MapArray.from_arrays(list_offsets(array), keys, items, type=kind)
     values = _converted(array.values, data_type.element_type, kind.value_type, mode)
-    return pa.ListArray.from_arrays(_offsets(array), values, type=kind)
-
-
-def _offsets(array: Any) -> pa.Array:
-    """Return the offsets of a list or map, null where the list is."""
-    if not array.null_count:
-        return array.offsets
-    ends = pa.concat_arrays([array.is_null(), pa.array([False])])
-    return pc.if_else(ends, pa.scalar(None, pa.int32()), array.offsets)
+    return pa.ListArray.from_arrays(list_offsets(array), values, type=kind)

@@ -70,4 +70,4 @@ def _same_info(left: Commit, right: Commit) -> bool:
     theirs = right.commit_info.body() if right.commit_info else {}
     if "txnId" not in theirs:
         ours.pop("txnId", None)
-    return not theirs or ours == theirs
+    return ours == theirs

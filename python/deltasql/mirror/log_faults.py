@@ -51,25 +51,36 @@ def _faults(
     last = min(high, target.published_version)
     for version in missing_versions(listing, low, last):
         yield LogFault(f"version {version} is missing")
-    newest = range(max(low + bool(low), last + 1 - NEWEST_COMMITS), last + 1)
+    known = range(low + bool(low), last + 1)  # of a first version above 0, SQL has no commit
+    newest = known[-NEWEST_COMMITS:]
     for version, file in listing.commits.items():
-        if not file.size and version not in newest:
+        if not file.size and version > last:
             yield LogFault(f"version {version} is empty")
         elif version > high:
             yield LogFault(f"version {version} is not in the database", is_damage=False)
-    found = Differences()
-    check_commits(store, target.table, storage, listing, newest, found)
-    for each in found.kept:
-        if each.kind in ("damaged", "unreadable"):
-            yield LogFault(f"version {each.version} is {_why(each.kind, each.log)}")
-        elif each.kind == "diverged":
-            yield LogFault(f"version {each.version} is another commit than in SQL", is_damage=False)
+        elif not file.size and version in known and version not in newest:
+            # It may have been empty when it was imported.
+            yield from _compared(store, target, storage, listing, range(version, version + 1))
+    yield from _compared(store, target, storage, listing, newest)
     for checkpoint in listing.checkpoints[-_NEWEST_CHECKPOINTS:]:
         if _is_cut_off(storage, checkpoint):
             yield LogFault(f"the checkpoint of version {checkpoint.version} is cut off")
     fault = hint_fault(storage, listing)
     if fault is not None:
         yield LogFault(f"{LAST_CHECKPOINT}: {fault}")
+
+
+def _compared(
+    store: Store, target: Target, storage: Storage, listing: LogListing, versions: range
+) -> Iterator[LogFault]:
+    """Compare commits with what SQL has of them."""
+    found = Differences()
+    check_commits(store, target.table, storage, listing, versions, found)
+    for each in found.kept:
+        if each.kind in ("damaged", "unreadable"):
+            yield LogFault(f"version {each.version} is {_why(each.kind, each.log)}")
+        elif each.kind == "diverged":
+            yield LogFault(f"version {each.version} is another commit than in SQL", is_damage=False)
 
 
 def _why(kind: str, told: object) -> str:

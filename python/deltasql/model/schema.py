@@ -17,7 +17,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -303,6 +303,46 @@ def with_members(data_type: DataType, change: Callable[[StructField], StructFiel
     if isinstance(data_type, MapType):
         key, value = data_type.key_type, data_type.value_type
         return MapType(with_members(key, change), with_members(value, change))
+    return data_type
+
+
+def without_void(schema: StructType, partition_columns: Sequence[str] = ()) -> StructType:
+    """Return the columns that data files have: the protocol leaves void ones out.
+
+    Where nothing else would be left (a table or a struct of void columns alone), and in arrays and
+    maps, for which the protocol has no form, they stay.
+
+    >>> without_void(StructType((StructField("id", "long"), StructField("v", "void")))).names
+    ('id',)
+    """
+    fields = [replace(field, type=_stored_type(field.type)) for field in schema.fields]
+    kept = [f for f in fields if f.type != "void" or f.name in partition_columns]
+    return StructType(tuple(kept if any(f.name not in partition_columns for f in kept) else fields))
+
+
+def has_void(data_type: DataType) -> bool:
+    """Tell whether a type is void, or has it in a struct, an array or a map.
+
+    >>> has_void(ArrayType("void")), has_void("long")
+    (True, False)
+    """
+    if isinstance(data_type, StructType):
+        return any(has_void(member.type) for member in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return has_void(data_type.element_type)
+    if isinstance(data_type, MapType):
+        return has_void(data_type.key_type) or has_void(data_type.value_type)
+    return data_type == "void"
+
+
+def _stored_type(data_type: DataType) -> DataType:
+    if isinstance(data_type, StructType):
+        return without_void(data_type)
+    if isinstance(data_type, ArrayType):
+        return replace(data_type, element_type=_stored_type(data_type.element_type))
+    if isinstance(data_type, MapType):
+        key, value = _stored_type(data_type.key_type), _stored_type(data_type.value_type)
+        return replace(data_type, key_type=key, value_type=value)
     return data_type
 
 

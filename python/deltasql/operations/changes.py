@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from deltasql import _core
 from deltasql.engine.base import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, FILE, ROW
+from deltasql.engine.layouts import cast_rows
 from deltasql.engine.live_files import LiveFiles
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.predicate import parse_predicate
@@ -111,7 +112,7 @@ class ChangeFeed:
             answer = answer.order_by(_column(COMMIT_VERSION))
         for batch in engine.stream(engine.query(answer, changes=rows)):
             if batch.num_rows:
-                yield from pa.Table.from_batches([batch]).cast(self.schema).to_batches()
+                yield from cast_rows(pa.Table.from_batches([batch]), self.schema).to_batches()
 
     # Planning
 

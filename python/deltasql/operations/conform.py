@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltasql.engine.layouts import as_void, has_void
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import ARROW_ERROR
 from deltasql.model.schema import StructType, type_name
@@ -102,8 +103,6 @@ def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
     """
     if column.type == wanted:
         return column
-    if pa.types.is_null(wanted) and column.null_count == len(column):
-        return pa.nulls(len(column))
     if isinstance(column.type, pa.BaseExtensionType):
         return cast_column(column.storage, wanted, name)
     _refuse_narrower(column.type, wanted, name)
@@ -189,9 +188,9 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if types.is_list_view(column.type) or types.is_large_list_view(column.type):
         # Arrow's own cast of a view leaves offsets out.
         return pa.array(column.to_pylist(), wanted)
-    if types.is_list(wanted) and types.is_null(wanted.value_type):
-        # Arrow casts nothing to null, and engines have no such type.
-        return pa.array(column.to_pylist(), wanted)
+    if has_void(wanted):
+        found = as_void(column, wanted)
+        return found if found.type == wanted else found.cast(wanted)
     if types.is_list(wanted) and not (_is_list(column.type) or types.is_null(column.type)):
         return _cast(pa.ListArray.from_arrays(range(len(column) + 1), column), wanted)
     if types.is_floating(column.type) and types.is_integer(wanted):

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from deltasql.engine.duckdb import DuckDbEngine
+from deltasql.engine.layouts import cast_rows
 from deltasql.engine.live_files import LiveFiles
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.schema import StructType, nearest
@@ -80,7 +81,7 @@ class Reading:
         with DuckDbEngine(self.config) as engine:
             for batch in self._batches(engine, part):
                 table = pa.Table.from_batches([batch]).select(wanted.names)
-                yield from table.cast(wanted).to_batches()
+                yield from cast_rows(table, wanted).to_batches()
 
     def _batches(self, engine: DuckDbEngine, part: InputPartition) -> Iterable[pa.RecordBatch]:
         state = self.state

@@ -78,6 +78,9 @@ class Storage(Protocol):
     def flush_folder(self, name: str) -> None:
         """Let the names of files that are in a folder survive a power loss."""
 
+    def make_root(self) -> None:
+        """Create the folder of the location; it and new ones above it survive a power loss."""
+
     def flush(self, names: Iterable[str]) -> None:
         """Let files that others wrote survive a power loss; those that are gone are fine."""
 

@@ -77,6 +77,11 @@ class LocalStorage:
         with self._told("flush_folder", name):
             sync_folder(f"{self._root}/{folder}" if folder else self._root, self._root)
 
+    def make_root(self) -> None:
+        """Create the folder of the location; it and new ones above it survive a power loss."""
+        with self._told("make_root", ""):
+            make_folders(self._root)
+
     def flush(self, names: Iterable[str]) -> None:
         """Let files that others wrote survive a power loss; those that are gone are fine."""
         folders: set[str] = set()

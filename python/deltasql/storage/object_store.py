@@ -92,6 +92,9 @@ class ObjectStorage:
     def flush_folder(self, name: str) -> None:
         """Do nothing: what an object store has taken is safe."""
 
+    def make_root(self) -> None:
+        """Do nothing: an object store has no folders."""
+
     def flush(self, names: Iterable[str]) -> None:
         """Do nothing: what an object store has taken is safe."""
 

@@ -18,7 +18,7 @@ from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
 from deltasql.model.filters import filters_to_condition
 from deltasql.model.predicate import DataFusionDialect
 from deltasql.model.query_conditions import plain_condition
-from deltasql.model.schema import column_mapping_mode
+from deltasql.model.schema import column_mapping_mode, has_void
 from deltasql.storage.location import parse_location
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def is_plain(raw: RawTable) -> bool:
     return (
         set(features) <= SUPPORTED_READER_FEATURES
         and not _is_mapped(raw)
+        # A file may hold integers there, which pyarrow does not read as nulls.
+        and not any(has_void(field.type) for field in raw.snapshot.schema.fields)
         and not _has_files_elsewhere(raw)
     )
 

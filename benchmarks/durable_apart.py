@@ -1,0 +1,94 @@
+"""Commits in a process of its own, with a preloaded library that delays and counts flushes.
+
+`python -m benchmarks.durable_apart` reads a pickled request on stdin and prints JSON. The clock
+stops when all commits are published.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.power.disk import read_calls
+
+from benchmarks.fresh_process import ask
+from benchmarks.harness import timed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.harness import Contender
+    from benchmarks.workload import Facts
+
+MARK = "/recorder-mark/"
+WARM = 12  # a checkpoint among them, which loads code
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Files to commit one by one; the first ones warm the process up."""
+
+    contender: Contender
+    files: Sequence[Facts]
+
+
+def measure(request: Request, library: Path, wait_ms: float) -> float:
+    """Return the seconds of the commits when every flush takes so much longer."""
+    waiting = {"LD_PRELOAD": str(library), "RECORDER_FLUSH_US": str(round(wait_ms * 1000))}
+    return float(ask("benchmarks.durable_apart", request, waiting)["seconds"])
+
+
+def count_flushes(request: Request, library: Path, folder: Path) -> int:
+    """Return how often the commits flushed a file or a folder below a folder."""
+    with tempfile.TemporaryDirectory() as temporary:
+        log = Path(temporary) / "calls"
+        counting = {
+            "LD_PRELOAD": str(library),
+            "RECORDER_LOG": str(log),
+            "RECORDER_ROOT": str(folder),
+        }
+        ask("benchmarks.durable_apart", request, counting)
+        names = [(call.name, call.path) for call in read_calls(log)]
+    begin, end = names.index(("mark", "begin")), names.index(("mark", "end"))
+    return sum(name == "flush" for name, _ in names[begin:end])
+
+
+def _answer(request: Request) -> dict[str, Any]:
+    contender = request.contender
+    contender.prepare()
+    contender.connect()
+    native = [contender.native([file]) for file in request.files]
+
+    def commit(files: Sequence[Any]) -> None:
+        for each in files:
+            contender.commit(0, each)
+        if not contender.publish():
+            raise RuntimeError(f"{contender.name}: the mirror does not catch up")
+
+    commit(native[:WARM])
+    _mark("begin")
+    seconds = timed(lambda: commit(native[WARM:]))
+    _mark("end")
+    contender.close()
+    return {"seconds": seconds}
+
+
+def _mark(name: str) -> None:
+    """Tell the library where it is: the file need not be there."""
+    try:
+        os.close(os.open(f"{MARK}{name}", os.O_RDONLY))
+    except FileNotFoundError:
+        return
+
+
+if __name__ == "__main__":
+    # Under its real name, since that is the name pickles carry.
+    from benchmarks import durable_apart
+
+    print(json.dumps(durable_apart._answer(pickle.load(sys.stdin.buffer))))
