@@ -13,7 +13,9 @@ const NAME: &CStr = c"arrow_array_stream";
 /// Read an object that has `__arrow_c_stream__`.
 pub fn read_stream(object: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
     if !object.hasattr("__arrow_c_stream__")? {
-        return Err(PyValueError::new_err("the object has no __arrow_c_stream__"));
+        return Err(PyValueError::new_err(
+            "the object has no __arrow_c_stream__",
+        ));
     }
     let capsule = object.call_method0("__arrow_c_stream__")?;
     let stream = capsule.cast::<PyCapsule>()?.pointer_checked(Some(NAME))?;
