@@ -101,7 +101,8 @@ def create_table_with_add_actions(
             )
             _keep_unknown(tx.target(table), unknown)
         else:
-            new_table(tx, uri, schema, partition_by, properties, name, description)
+            replaces = wanted == "overwrite"
+            new_table(tx, uri, schema, partition_by, properties, name, description, replaces)
         if add_actions:
             tx.stage_table(table, file_actions(list(add_actions), tx.target(table).location))
         tell_created(tx.target(table), MODES[wanted], replaces=wanted == "overwrite")
@@ -180,10 +181,12 @@ def new_table(
     properties: Mapping[str, str],
     name: str | None,
     description: str | None,
+    replaces: bool = False,
 ) -> None:
     """Stage the table of a URI, at the location that the URI may name."""
     unknown = unknown_properties(properties)
-    tx.create_table(
+    create = tx.create_missing if replaces else tx.create_table
+    create(
         str(uri.table_name),
         schema,
         location=uri.location,

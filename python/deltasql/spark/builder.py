@@ -177,7 +177,8 @@ class DeltaTableBuilder:
         properties = table_properties(self._properties, strict=False)
         with catalog.begin() as tx:
             if not exists:
-                tx.create_table(
+                create = tx.create_missing if self._replaces else tx.create_table
+                create(
                     name,
                     schema,
                     location=location,
