@@ -79,7 +79,7 @@ NO_READS = {
     },
     Inspect: {"doctor"},  # reports what it finds
     deltasql.MultiTableTransaction: {
-        *("create_table", "write"),
+        *("create_missing", "create_table", "write"),
         *("commit", "creates", "has_table", "pin", "rollback"),
         *("set_commit_properties", "set_post_commit"),
     },

@@ -33,7 +33,7 @@ def lines_until(stream: Iterator[str], pattern: str) -> tuple[list[str], str]:
 
 
 def test_it_serves_until_it_is_stopped(sqlite_uri: DeltaSqlUri) -> None:
-    with deltasql.connect(sqlite_uri):
+    with deltasql.connect(sqlite_uri, create=True):
         pass
     command = [sys.executable, "-m", "deltasql.cli.main", "--uri", str(sqlite_uri), "ui"]
     environment = {key: value for key, value in os.environ.items() if key != "DELTASQL_UI_TOKEN"}

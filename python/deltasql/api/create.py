@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from deltasql.operations.create import replace_table, tell_created
 from deltasql.operations.write import MODES, check_modes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from deltalake import CommitProperties, PostCommitHookProperties, Schema
 
@@ -88,7 +89,7 @@ def create_table_with_add_actions(
         return
     if exists and wanted != "overwrite":
         _refuse_existing(wanted, table)
-    with catalog.begin() as tx:
+    with leaves_existing(catalog, table, mode=wanted), catalog.begin() as tx:
         if exists:
             unknown = unknown_properties(properties)
             replace_table(
@@ -148,7 +149,7 @@ def convert_to_deltalake(
     if column_mapping_mode(properties) is not None:
         # The files are there: their columns are called what they are called.
         schema, properties = with_column_mapping(schema, properties)
-    with catalog.begin() as tx:
+    with leaves_existing(catalog, table, mode=mode), catalog.begin() as tx:
         new_table(tx, parsed, schema, found.partition_by, properties, name, description)
         tx.stage_table(
             table,
@@ -158,6 +159,16 @@ def convert_to_deltalake(
         )
         tx.set_commit_properties(table, commit_properties)
         tx.set_post_commit(post_commithook_properties)
+
+
+@contextmanager
+def leaves_existing(catalog: Catalog, table: str, *, mode: str) -> Iterator[None]:
+    """With the mode `ignore`, pass over a table that another writer created first."""
+    try:
+        yield
+    except TableExistsError:
+        if mode != "ignore" or not catalog.exists(table):
+            raise
 
 
 def open_for_writing(
