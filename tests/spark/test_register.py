@@ -141,13 +141,15 @@ def test_create_or_replace_that_loses_to_another_writer_is_a_conflict(
     deltasql.spark.register(spark, lake, views=False)
     builder = DeltaTable.createOrReplace(spark).tableName("j_race").addColumn("id", "BIGINT")
 
-    def exists(name: str) -> bool:
-        """Look, and let another writer create the table before the answer is used."""
-        monkeypatch.undo()
-        DeltaTable.create(spark).tableName(name).addColumn("id", "BIGINT").execute()
-        return False
+    commit = builder._commit
 
-    monkeypatch.setattr(lake, "exists", exists)
+    def late(*given: Any, **options: Any) -> None:
+        """Let another writer create the table after this one found none."""
+        monkeypatch.undo()
+        DeltaTable.create(spark).tableName("j_race").addColumn("id", "BIGINT").execute()
+        commit(*given, **options)
+
+    monkeypatch.setattr(builder, "_commit", late)
     with pytest.raises(ConcurrentWriteException, match="created meanwhile"):
         builder.execute()
     builder.execute()

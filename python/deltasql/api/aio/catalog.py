@@ -35,7 +35,8 @@ def connect(
 ) -> AsyncCatalog:
     """Open a catalog by URI: `async with connect(uri) as catalog`, or `await connect(uri)`.
 
-    Work that blocks runs in at most so many threads. Keyword arguments are settings.
+    Work that blocks runs in at most so many threads. Other keyword arguments are those of
+    `deltasql.connect`: `create`, and settings.
 
     >>> import asyncio, tempfile, pyarrow as pa
     >>> async def tables(uri):
