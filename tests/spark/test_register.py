@@ -108,6 +108,7 @@ def test_every_reading_call_raises_where_there_is_no_catalog_and_creates_none(
 ) -> None:
     uri = f"deltasql://sqlite/{tmp_path}/typo.db"
     table = f"{uri}?table=t"
+    deltasql.spark.register(spark)  # the format alone
     kept = catalog_of(spark)
     calls: dict[str, Callable[[], object]] = {
         "register": lambda: deltasql.spark.register(spark, uri),
