@@ -77,7 +77,10 @@ def sqlite_uri(tmp_path: Path) -> Iterator[DeltaSqlUri]:
 def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
     """An open catalog without a mirror; tables are placed under the test's folder."""
     with deltasql.connect(
-        catalog_uri, mirror={"mode": "off"}, table={"data_root": str(tmp_path / "lake")}
+        catalog_uri,
+        create=True,
+        mirror={"mode": "off"},
+        table={"data_root": str(tmp_path / "lake")},
     ) as opened:
         yield opened
 

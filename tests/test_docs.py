@@ -128,7 +128,7 @@ def test_every_plotted_ratio_has_been_measured() -> None:
 
 
 def test_every_column_of_a_catalog_is_told(tmp_path: Path) -> None:
-    with deltasql.connect(f"deltasql://sqlite/{tmp_path}/meta.db") as catalog:
+    with deltasql.connect(f"deltasql://sqlite/{tmp_path}/meta.db", create=True) as catalog:
         catalog.tables()
     with sqlite3.connect(tmp_path / "meta.db") as database:
         found = database.execute(

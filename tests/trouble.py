@@ -23,7 +23,7 @@ import psycopg
 import pyarrow as pa
 
 import deltasql
-from deltasql.api.connect import close_all, open_existing
+from deltasql.api.connect import close_all
 from deltasql.config import StorageSettings
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.storage import open_storage
@@ -137,7 +137,8 @@ class Trouble:
 
     def hold_the_file(self) -> None:
         place = f"deltasql://duckdb/{self.folder}/meta.duckdb"
-        code = f"import deltasql; deltasql.connect({place!r}); print(1, flush=True); input()"
+        opened = f"deltasql.connect({place!r}, create=True)"
+        code = f"import deltasql; {opened}; print(1, flush=True); input()"
         command = [sys.executable, "-c", code]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
@@ -234,7 +235,9 @@ MADE: dict[str, Callable[[Trouble], object]] = {
     "cannot connect to PostgreSQL": lambda t: deltasql.connect(
         "deltasql://postgres/etl:hunter2@127.0.0.1:1/lake?connect_timeout=2"
     ),
-    "there is no catalog yet": lambda t: open_existing(f"deltasql://sqlite/{t.folder}/other.db"),
+    "there is no catalog yet": lambda t: deltasql.connect(
+        f"deltasql://sqlite/{t.folder}/other.db"
+    ).tables(),
     "canceling statement due to lock timeout": Trouble.hold_the_lock,
     "no turn to write to the SQLite database": Trouble.hold_the_queue,
     "Could not set lock on file": Trouble.hold_the_file,

@@ -130,7 +130,7 @@ def test_example_of_the_console_runs_until_it_is_stopped(tmp_path: Path) -> None
     *_, example = CliRunner().invoke(main, [*ENDLESS, "--help"]).output.rstrip().splitlines()
     words = [sys.executable, "-m", "deltasql.cli.main", *shlex.split(example)[1:]]
     uri = f"deltasql://sqlite/{tmp_path}/meta.db"
-    deltasql.connect(uri).close()
+    deltasql.connect(uri, create=True).close()
     environment = os.environ | {"DELTASQL_URI": uri}
     with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -229,7 +229,7 @@ def test_duckdb_file_shows_the_tables(run: Callable[..., Result], tmp_path: Path
 
 
 def test_run_stops_cleanly_when_asked(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
-    deltasql.connect(sqlite_uri).close()
+    deltasql.connect(sqlite_uri, create=True).close()
     environment = os.environ | {"DELTASQL_TABLE__DATA_ROOT": str(tmp_path / "lake")}
     command = [sys.executable, "-m", "deltasql.cli.main", "--uri", sqlite_uri.to_string()]
     with subprocess.Popen(

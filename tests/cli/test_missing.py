@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import click
 import deltalake
 import pyarrow as pa
 import pytest
@@ -17,18 +18,32 @@ from deltasql.api.catalog import Catalog
 from deltasql.api.connect import is_new, pending_migrations
 from deltasql.cli.main import main
 from deltasql.store.migrations import latest_version
+from tests.each import check_each
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from deltasql.uri import DeltaSqlUri
     from tests.cli.conftest import Cli
 
+# Every command that needs a catalog, as a user would give it.
 LOOK = (
-    *("table list", "query 'SELECT 1'", "head sales", "stats", "watch --once", "mirror status"),
-    *("mirror run --once", "verify", "export sales HERE/copy", "ui --port 0", "shell"),
-    *("vacuum sales --dry-run", "undo sales --yes"),
+    *("checkpoint sales", "cutover sales --yes", "diff sales 0 1", "export sales HERE/copy"),
+    *("files sales", "head sales", "history sales", "migrate --yes", "mirror adopt sales --yes"),
+    *("mirror checkpoint sales", "mirror duckdb HERE/views.duckdb", "mirror publish sales"),
+    *("mirror reject sales --yes", "mirror repair sales", "mirror run --once", "mirror status"),
+    *("mirror targets add sales copy HERE/copy", "mirror targets list sales"),
+    *("mirror targets remove sales copy", "optimize sales", "query 'SELECT 1'"),
+    *("restore sales 0 --yes", "rollback sales --yes", "schema sales", "shell", "stats"),
+    *("table drop sales --yes", "table list", "table rename sales sold"),
+    *("table set sales delta.appendOnly=true", "table show sales", "table undrop sales"),
+    *("ui --port 0", "undo sales --yes", "vacuum sales --dry-run", "verify", "watch --once"),
 )
+# `doctor` and `config check` report a missing catalog as what they found.
+REPORT = {"doctor", "config check"}
+CREATE = {"follow", "import", "init", "rebuild", "table create"}
+NEED_NONE = {"completion", "config show"}
 
 
 def test_a_path_with_one_slash_is_told_to_be_a_relative_one(
@@ -54,15 +69,53 @@ def test_spark_without_java_is_told_in_a_line(tmp_path: Path) -> None:
     assert "docs/troubleshooting.md#spark" in done.stderr
 
 
-@pytest.mark.parametrize("line", LOOK)
-def test_a_wrong_address_is_told_and_nothing_is_made_there(line: str, tmp_path: Path) -> None:
-    words = shlex.split(line.replace("HERE", str(tmp_path)))
-    uri = f"deltasql://sqlite/{tmp_path}/typo.db"
+def test_every_command_is_listed_here() -> None:
+    looking = {
+        name for name in commands(main) if any(f"{line} ".startswith(f"{name} ") for line in LOOK)
+    }
+    assert {*commands(main)} == looking | REPORT | CREATE | NEED_NONE
+    assert len(looking) == len(LOOK)
+
+
+def commands(group: click.Group, above: str = "") -> Iterator[str]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{above}{name} ")
+        else:
+            yield f"{above}{name}"
+
+
+def test_a_wrong_address_is_told_and_nothing_is_made_there(tmp_path: Path) -> None:
+    check_each(LOOK, lambda line: check_wrong_address(line, tmp_path))
+
+
+def check_wrong_address(line: str, folder: Path) -> None:
+    words = shlex.split(line.replace("HERE", str(folder)))
+    uri = f"deltasql://sqlite/{folder}/typo.db"
     result = CliRunner().invoke(main, ["--uri", uri, *words])
     assert result.exit_code == 3, result.output
     assert "there is no catalog yet at" in result.stderr
     assert "`deltasql init` makes one" in result.stderr
-    assert [*tmp_path.iterdir()] == []
+    assert [*folder.iterdir()] == []
+
+
+def test_a_dry_run_and_a_refused_command_make_no_catalog(tmp_path: Path) -> None:
+    lake, uri = tmp_path / "lake", f"deltasql://sqlite/{tmp_path}/typo.db"
+    deltalake.write_deltalake(str(lake / "a"), pa.table({"id": [1]}))
+    codes = {
+        f"import {lake}/a --dry-run": 0,
+        f"import -r {lake} --dry-run": 0,
+        f"rebuild {lake} --dry-run": 0,
+        f"import {lake}/typo": 3,
+        f"follow {lake}/typo": 3,
+        "follow sales": 3,
+    }
+    for line, code in codes.items():
+        result = CliRunner().invoke(main, ["--uri", uri, *line.split()])
+        assert result.exit_code == code, (line, result.output)
+        assert [*tmp_path.iterdir()] == [lake], line
 
 
 def test_doctor_finds_that_there_is_none(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ PROCESSES.set_forkserver_preload(
 def open_catalog(uri: DeltaSqlUri, **settings: Any) -> Catalog:
     """Open a catalog without a mirror; no file is written, so its tables may lie anywhere."""
     defaults = {"mirror": {"mode": "off"}, "table": {"data_root": "/nowhere"}}
-    return deltasql.connect(uri, **{**defaults, **settings})
+    return deltasql.connect(uri, create=True, **{**defaults, **settings})
 
 
 def file(path: str, low: int = 0, high: int = 9, **fields: Any) -> AddFile:

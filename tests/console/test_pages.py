@@ -216,7 +216,7 @@ def test_an_empty_catalog_says_how_to_begin(catalog_uri: deltasql.uri.DeltaSqlUr
     import httpx
 
     with (
-        deltasql.connect(catalog_uri) as catalog,
+        deltasql.connect(catalog_uri, create=True) as catalog,
         serving(catalog) as served,
         httpx.Client(base_url=served.address, timeout=60) as client,
     ):

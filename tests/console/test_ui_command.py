@@ -33,7 +33,7 @@ def lines_until(stream: Iterator[str], pattern: str) -> tuple[list[str], str]:
 
 
 def test_it_serves_until_it_is_stopped(sqlite_uri: DeltaSqlUri) -> None:
-    with deltasql.connect(sqlite_uri):
+    with deltasql.connect(sqlite_uri, create=True):
         pass
     command = [sys.executable, "-m", "deltasql.cli.main", "--uri", str(sqlite_uri), "ui"]
     environment = {key: value for key, value in os.environ.items() if key != "DELTASQL_UI_TOKEN"}
@@ -100,7 +100,7 @@ def test_spans_of_the_console_go_to_opentelemetry(sqlite_uri: DeltaSqlUri) -> No
 def test_a_port_that_is_taken_is_told(sqlite_uri: DeltaSqlUri) -> None:
     import socket
 
-    deltasql.connect(sqlite_uri).close()
+    deltasql.connect(sqlite_uri, create=True).close()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

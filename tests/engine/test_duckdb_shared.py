@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from deltasql.engine.duckdb_shared import lend
 from deltasql.exceptions import MissingDriverError
 
 if TYPE_CHECKING:
+    from deltasql import Catalog
     from deltasql.engine.duckdb_shared import Lent
 
 SETTINGS = EngineSettings(memory_limit="100MB", threads=2)  # of no other test
@@ -113,3 +115,23 @@ def test_the_extra_of_spark_brings_the_engine_that_its_data_source_reads_by() ->
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
     extras = project["project"]["optional-dependencies"]
     assert set(extras["duckdb"]) <= set(extras["spark"])
+
+
+def test_a_forgotten_transaction_gives_its_engine_back(catalog: Catalog) -> None:
+    with catalog.begin() as tx:
+        tx.write("t", pa.table({"id": range(500_000)}))
+    before = users()
+    forgotten = catalog.begin()
+    forgotten.read("t")
+    assert users() == before + 1
+    del forgotten
+    gc.collect()
+    assert users() == before
+    rows = catalog.begin().read_batches("t")  # they are read although nobody holds it
+    gc.collect()
+    assert users() == before
+    assert rows.read_all().num_rows == 500_000
+
+
+def users() -> int:
+    return sum(each.users for each in duckdb_shared._instances.values())

@@ -31,7 +31,7 @@ IDS = [1, 2, 4, 5, 6, 7, 8]
 
 def open_catalog(uri: DeltaSqlUri | str, **settings: Any) -> Catalog:
     """Open a catalog that publishes before a commit returns."""
-    return deltasql.connect(uri, **{"mirror": {"mode": "sync"}, **settings})
+    return deltasql.connect(uri, create=True, **{"mirror": {"mode": "sync"}, **settings})
 
 
 def theirs(place: Path | str, *ids: int) -> int:

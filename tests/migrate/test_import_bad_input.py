@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import deltalake
 import pytest
 
 import deltasql
+from deltasql.config import StorageSettings
 from deltasql.exceptions import (
     LogParseError,
     MissingDataFilesError,
@@ -21,6 +23,9 @@ from deltasql.exceptions import (
     UnsupportedFeatureError,
     VersionGapError,
 )
+from deltasql.migrate.load_table import can_resume
+from deltasql.storage import open_storage
+from deltasql.storage.base import LONGEST_READ, check_length
 from tests.migrate.sources import (
     CHECKPOINT,
     HEAD,
@@ -32,8 +37,11 @@ from tests.migrate.sources import (
     stock_paths_at,
 )
 from tests.mirror.support import LOG, commit_path, forget_commits_below
+from tests.trouble import SHUT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from deltasql import Catalog
     from deltasql.migrate.import_report import ImportProgress
 
@@ -429,3 +437,26 @@ def test_very_many_files_are_looked_up_in_one_listing(
     assert failure.value.files == (live[1],)
     (elsewhere / "moved.parquet").unlink()
     assert catalog.import_table(str(source), dry_run=True).missing == 2
+
+
+def test_a_load_may_resume_after_an_outage_but_not_after_a_refusal(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    storage = open_storage(str(tmp_path))
+    far = open_storage("s3://lake", StorageSettings(options=SHUT, retries=0))
+    refusals: dict[str, Callable[[], object]] = {
+        "too large": lambda: check_length(LONGEST_READ + 1, "a", "/lake"),
+        "outside the folder": lambda: storage.read("../a"),
+        "a path out of the table": lambda: storage.data_name("../a.parquet"),
+        "a path of another place": lambda: storage.data_name("s3://lake/a.parquet"),
+        "a pipe": lambda: storage.read("pipe"),
+        "missing": lambda: storage.read("a"),
+    }
+    outages: dict[str, Callable[[], object]] = {
+        "a bucket that is shut": lambda: far.read("a"),
+        "an error of the disk": lambda: storage.read("folder"),
+    }
+    for name, call in (*refusals.items(), *outages.items()):
+        with pytest.raises(OSError) as raised:
+            call()
+        assert can_resume(raised.value) == (name in outages), name

@@ -107,7 +107,7 @@ def test_an_import_that_died_is_continued_without_duplicates(
         folder = tmp_path / str(transactions)
         folder.mkdir()
         for uri in new_catalog_uri(backend, folder):
-            with deltasql.connect(uri) as catalog:
+            with deltasql.connect(uri, create=True) as catalog:
                 died = dies(catalog, source, transactions)
                 check_half(catalog, source)
         if not died:
@@ -124,7 +124,7 @@ def test_a_catch_up_that_died_is_continued_without_duplicates(
         folder = tmp_path / str(transactions)
         folder.mkdir()
         for uri in new_catalog_uri(backend, folder):
-            with deltasql.connect(uri) as catalog:
+            with deltasql.connect(uri, create=True) as catalog:
                 catalog.import_table(str(pristine), up_to_version=2, verify=False)
                 died = dies(catalog, pristine, transactions)
                 seen = catalog.table("events").version()
@@ -169,7 +169,7 @@ def test_a_half_is_not_offered_to_be_undropped(catalog: Catalog, pristine: Path)
 
 def import_and_die(_: object, uri: DeltaSqlUri, source: str, transactions: int) -> None:
     with (
-        deltasql.connect(uri) as catalog,
+        deltasql.connect(uri, create=True) as catalog,
         ending_after(transactions, lambda: os.kill(os.getpid(), signal.SIGKILL)),
     ):
         catalog.import_table(source, batch_size=1)
@@ -187,7 +187,7 @@ def test_a_killed_import_is_continued_by_another_process(
 
 
 def import_it(barrier: Any, uri: DeltaSqlUri, source: str) -> str:
-    with deltasql.connect(uri) as catalog:
+    with deltasql.connect(uri, create=True) as catalog:
         barrier.wait()
         return catalog.import_table(source, batch_size=1).state
 

@@ -50,7 +50,7 @@ def other(backend: str, tmp_path: Path) -> Iterator[Catalog]:
     folder = tmp_path / "other"
     folder.mkdir()
     for uri in new_catalog_uri(backend, folder):
-        with deltasql.connect(uri) as opened:
+        with deltasql.connect(uri, create=True) as opened:
             yield opened
 
 

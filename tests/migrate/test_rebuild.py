@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
+from deltasql.api.connect import is_new
 from deltasql.mirror.log_files import commits_between
 from deltasql.mirror.sql_state import SqlState
 from deltasql.mirror.verify import verify_table
@@ -144,7 +145,9 @@ def test_a_dry_run_loads_nothing(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path
     report = deltasql.rebuild(empty_uri, str(tmp_path / "lake"), dry_run=True)
     assert {each.name for each in report.tables} == {"t", "orders", "crm.customers"}
     assert {each.state for each in report.tables} == {"would load"}
-    with deltasql.connect(empty_uri) as catalog:
+    assert is_new(empty_uri)
+    with deltasql.connect(empty_uri, create=True) as catalog:
+        assert deltasql.rebuild(catalog, str(tmp_path / "lake"), dry_run=True).tables
         assert catalog.tables() == []
         assert catalog.dropped() == []
 

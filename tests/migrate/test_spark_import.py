@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 @pytest.fixture
 def catalogs(tmp_path: Path) -> Iterator[tuple[Catalog, Catalog]]:
     uris = [f"deltasql://sqlite/{tmp_path}/{name}.db" for name in ("here", "spark")]
-    with deltasql.connect(uris[0]) as one, deltasql.connect(uris[1]) as other:
+    with (
+        deltasql.connect(uris[0], create=True) as one,
+        deltasql.connect(uris[1], create=True) as other,
+    ):
         yield one, other
 
 

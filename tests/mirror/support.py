@@ -19,7 +19,7 @@ LOG = "_delta_log"
 def open_mirrored(uri: DeltaSqlUri | str, folder: Path | str, **settings: Any) -> Catalog:
     """Open a catalog that publishes before a commit returns; its tables lie under a folder."""
     defaults = {"mirror": {"mode": "sync"}, "table": {"data_root": str(folder)}}
-    return deltasql.connect(uri, **{**defaults, **settings})
+    return deltasql.connect(uri, create=True, **{**defaults, **settings})
 
 
 def log_names(location: Path | str) -> list[str]:

@@ -126,7 +126,7 @@ def test_the_way_to_the_totals_makes_no_difference(
 
     def written_by_a_new_process(data: bytes | None = None) -> bytes:
         storage.delete(checksum_file(last))
-        write_checksum(Store(mirrored.store.dialect), table, storage, last, data)
+        write_checksum(Store(mirrored.store.dialect, mirrored.uri), table, storage, last, data)
         return storage.read(checksum_file(last))
 
     assert written_by_a_new_process() == remembered  # from the checksum before it
@@ -150,7 +150,7 @@ def test_a_checksum_that_is_not_of_our_commit_is_not_built_upon(
     storage = table_storage(mirrored)
     for version in (last - 1, last):
         storage.put(checksum_file(version), damage)
-    write_checksum(Store(mirrored.store.dialect), table_row(mirrored), storage, last)
+    write_checksum(Store(mirrored.store.dialect, mirrored.uri), table_row(mirrored), storage, last)
     assert in_order(checksum(mirrored, last)) == in_order(said_by_sql(mirrored, last))
 
 
@@ -212,7 +212,7 @@ def test_the_commit_file_is_read_when_its_bytes_are_not_given(mirrored: Catalog)
     storage, table = table_storage(mirrored), table_row(mirrored)
     kept = storage.read(checksum_file(last))
     storage.delete(checksum_file(last))
-    other = Store(mirrored.store.dialect)
+    other = Store(mirrored.store.dialect, mirrored.uri)
     write_checksum(other, table, storage, last, storage.read(commit_file(last)))
     assert storage.read(checksum_file(last)) == kept
     write_checksum(other, table, storage, last)

@@ -29,7 +29,10 @@ def test_tables_in_a_bucket_are_shown(
         for number, p in enumerate(["a b", "50% off", "größe/東京", None, "a+b"])
     ]
     with deltasql.connect(
-        sqlite_uri, storage={"options": s3_options}, table={"data_root": f"{s3_location}/100%25 t"}
+        sqlite_uri,
+        create=True,
+        storage={"options": s3_options},
+        table={"data_root": f"{s3_location}/100%25 t"},
     ) as catalog:
         deltasql.mirror_duckdb(catalog, path)
         catalog.create_table("sales", schema, partition_by="p")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -48,8 +49,9 @@ def statements() -> Iterator[list[str]]:
     """What engines send to DuckDB."""
     sent: list[str] = []
     real = duckdb_shared.connect
+    gc.collect()  # an engine that an earlier test left in a cycle keeps its DuckDB
+    duckdb_shared.close_idle()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duckdb_shared, "_instances", {})  # an earlier test may still use another
         patch.setattr(duckdb_shared, "connect", lambda *given: _Counted(real(*given), sent))
         yield sent
         duckdb_shared.close_idle()

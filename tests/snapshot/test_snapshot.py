@@ -295,7 +295,7 @@ def shared(
     folder: Path = tmp_path_factory.mktemp("cache")
     for uri in new_catalog_uri(request.param, folder):
         with deltasql.connect(
-            uri, mirror={"mode": "off"}, table={"data_root": str(folder)}
+            uri, create=True, mirror={"mode": "off"}, table={"data_root": str(folder)}
         ) as catalog:
             yield catalog
 

@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 import deltasql.spark
+from deltasql.exceptions import CatalogNotFoundError
+from deltasql.spark import DeltaTable
+from deltasql.spark.exceptions import ConcurrentWriteException
+from deltasql.spark.session import catalog_of
 from tests.oracles import tables, tables_staged
 from tests.oracles.states import arrow_rows
 from tests.spark.support import ODD, settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
@@ -94,3 +102,57 @@ def test_a_task_that_fails_commits_nothing(spark: SparkSession, lake: Catalog) -
     with pytest.raises(Exception, match="broken"):
         broken.write.format("deltasql").mode("append").save("t")
     assert lake.table("t").version() == 0
+
+
+def test_every_reading_call_raises_where_there_is_no_catalog_and_creates_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    uri = f"deltasql://sqlite/{tmp_path}/typo.db"
+    table = f"{uri}?table=t"
+    deltasql.spark.register(spark)  # the format alone
+    kept = catalog_of(spark)
+    calls: dict[str, Callable[[], object]] = {
+        "register": lambda: deltasql.spark.register(spark, uri),
+        "read": lambda: deltasql.spark.read(spark, table),
+        "mirror_spark": lambda: deltasql.spark.mirror_spark(spark, uri),
+        "forPath": lambda: DeltaTable.forPath(spark, table),
+        "load": lambda: spark.read.format("deltasql").load(table),
+        "stream": lambda: spark.readStream.format("deltasql").load(table),
+    }
+    for name, call in calls.items():
+        with pytest.raises((CatalogNotFoundError, PySparkException), match="no catalog yet"):
+            call()
+        assert [*tmp_path.iterdir()] == [], name
+    assert not DeltaTable.isDeltaTable(spark, table)
+    assert catalog_of(spark) is kept
+    deltasql.spark.register(spark, uri, views=False)  # a stream may write to it first
+    for call in (
+        lambda: spark.read.format("deltasql").load("t"),
+        lambda: DeltaTable.forName(spark, "t"),
+    ):
+        with pytest.raises((CatalogNotFoundError, PySparkException), match="no catalog yet"):
+            call()
+    assert [*tmp_path.iterdir()] == []
+    DeltaTable.create(spark).tableName("t").addColumn("id", "BIGINT").execute()
+    assert deltasql.spark.register(spark, uri) == {"t": "t"}
+
+
+def test_create_or_replace_that_loses_to_another_writer_is_a_conflict(
+    spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deltasql.spark.register(spark, lake, views=False)
+    builder = DeltaTable.createOrReplace(spark).tableName("j_race").addColumn("id", "BIGINT")
+
+    commit = builder._commit
+
+    def late(*given: Any, **options: Any) -> None:
+        """Let another writer create the table after this one found none."""
+        monkeypatch.undo()
+        DeltaTable.create(spark).tableName("j_race").addColumn("id", "BIGINT").execute()
+        commit(*given, **options)
+
+    monkeypatch.setattr(builder, "_commit", late)
+    with pytest.raises(ConcurrentWriteException, match="created meanwhile"):
+        builder.execute()
+    builder.execute()
+    assert lake.table("j_race").version() == 1

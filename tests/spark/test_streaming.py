@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql.spark
-from deltasql.exceptions import StoreUnavailableError, TxnLogConfigError
+from deltasql.exceptions import CatalogNotFoundError, TxnLogConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -156,11 +156,11 @@ def test_a_writer_that_travels_to_another_process_knows_its_catalog(
 
 def test_a_writer_makes_no_catalog_where_it_arrives(tmp_path: Path) -> None:
     file = tmp_path / "meta.db"
-    with deltasql.connect(f"deltasql://sqlite/{file}") as catalog:
+    with deltasql.connect(f"deltasql://sqlite/{file}", create=True) as catalog:
         writer = deltasql.spark.stream_writer("t", app_id="s", catalog=catalog)
         sent: Any = pickle.loads(pickle.dumps(writer))
     file.unlink()
-    with pytest.raises(StoreUnavailableError, match="no catalog yet"):
+    with pytest.raises(CatalogNotFoundError, match="no catalog yet"):
         sent(pa.table({"id": [1]}, IDS), 0)
     assert not file.exists()
 

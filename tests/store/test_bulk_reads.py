@@ -33,7 +33,7 @@ VECTOR = DeletionVector("i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L
 
 @pytest.fixture
 def catalog(postgres_uri: DeltaSqlUri) -> Iterator[Catalog]:
-    with deltasql.connect(postgres_uri, mirror={"mode": "off"}) as opened:
+    with deltasql.connect(postgres_uri, create=True, mirror={"mode": "off"}) as opened:
         yield opened
 
 

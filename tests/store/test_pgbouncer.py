@@ -44,7 +44,7 @@ def bouncer(request: pytest.FixtureRequest) -> Iterator[PgBouncer]:
 @pytest.fixture
 def pooled(bouncer: PgBouncer, postgres_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
     uri = bouncer.uri(postgres_uri)
-    with deltasql.connect(uri, table={"data_root": str(tmp_path / "lake")}) as catalog:
+    with deltasql.connect(uri, create=True, table={"data_root": str(tmp_path / "lake")}) as catalog:
         yield catalog
 
 

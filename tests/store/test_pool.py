@@ -233,7 +233,7 @@ def test_a_catalog_with_every_connection_lent_is_busy(
     catalog_uri: DeltaSqlUri,
 ) -> None:
     pool = {"max_size": 2, "timeout_s": 3}
-    with deltasql.connect(catalog_uri, pool=pool) as catalog, ExitStack() as lent:
+    with deltasql.connect(catalog_uri, create=True, pool=pool) as catalog, ExitStack() as lent:
         for _ in range(2):
             lent.enter_context(catalog.store.session())
         with pytest.raises(StoreBusyError, match=r"3\.0 s") as caught:
@@ -316,7 +316,7 @@ def test_a_thread_does_not_wait_for_ever_for_its_turn_in_duckdb(tmp_path: Path) 
 def test_a_second_process_gets_a_clear_error_from_duckdb(tmp_path: Path) -> None:
     uri = f"deltasql://duckdb/{tmp_path}/meta.duckdb"
     code = f"import deltasql\ndeltasql.connect({uri!r})"
-    with deltasql.connect(uri):
+    with deltasql.connect(uri, create=True):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "StoreUnavailableError" in done.stderr
     assert "Only one process can hold a DuckDB file" in done.stderr
@@ -416,7 +416,7 @@ def test_closing_one_catalog_does_not_unlock_another(
 
 
 def test_a_forked_child_is_told_that_duckdb_stays_behind(tmp_path: Path) -> None:
-    with deltasql.connect(f"deltasql://duckdb/{tmp_path}/meta.duckdb") as catalog:
+    with deltasql.connect(f"deltasql://duckdb/{tmp_path}/meta.duckdb", create=True) as catalog:
 
         def work() -> None:
             with pytest.raises(StoreUnavailableError, match="before a fork"):

@@ -46,7 +46,11 @@ def admin(catalog: Catalog, postgres_uri: DeltaSqlUri) -> Iterator[psycopg.Conne
 
 def open_catalog(uri: DeltaSqlUri, folder: Path, **pool: float) -> Catalog:
     return deltasql.connect(
-        uri, mirror={"mode": "off"}, table={"data_root": str(folder)}, pool=pool or {}
+        uri,
+        create=True,
+        mirror={"mode": "off"},
+        table={"data_root": str(folder)},
+        pool=pool or {},
     )
 
 

@@ -227,7 +227,7 @@ def test_schema_that_is_not_there_is_reported_when_the_catalog_is_opened(
         deltasql.connect(uri)
     admin.execute(f"CREATE SCHEMA {schema}")
     try:
-        with deltasql.connect(uri) as catalog:
+        with deltasql.connect(uri, create=True) as catalog:
             assert catalog.tables() == []
     finally:
         admin.execute(f"DROP SCHEMA {schema} CASCADE")

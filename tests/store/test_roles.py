@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pyarrow as pa
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 def test_each_role_may_do_what_the_guide_says(
     guide: Guide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def connect(role: str) -> Catalog:
-        return deltasql.connect(guide.uri(role))
+    def connect(role: str, **options: Any) -> Catalog:
+        return deltasql.connect(guide.uri(role), **options)
 
     with pytest.raises(TxnLogStoreError, match="permission denied"):
-        connect("etl")  # it may not make the tables
+        connect("etl", create=True)  # it may not make the tables
     monkeypatch.setenv("PASSWORD", PASSWORD)
     printed = guide.init(f"{tmp_path}/the lake")
     (root,) = re.findall(r"export DELTASQL_TABLE__DATA_ROOT=(.*?)  #", printed)

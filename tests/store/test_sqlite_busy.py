@@ -193,7 +193,7 @@ def test_other_errors_are_raised_at_once(path: Path) -> None:
 def test_opening_a_catalog_that_another_program_locked_is_store_busy(
     sqlite_uri: DeltaSqlUri, timeout_ms: int
 ) -> None:
-    deltasql.connect(sqlite_uri).close()
+    deltasql.connect(sqlite_uri, create=True).close()
     with (
         taken(Path(sqlite_uri.database), "all"),
         pytest.raises(StoreBusyError, match=f"another program .* for {timeout_ms} ms"),

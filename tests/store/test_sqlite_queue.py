@@ -243,7 +243,7 @@ def test_unreadable_name_in_the_file_still_gives_an_error(database: str, content
 def test_commit_succeeds_when_queue_file_cannot_be_created(sqlite_uri: DeltaSqlUri) -> None:
     for kind in ("queue", "writer"):
         Path(f"{sqlite_uri.database}-{kind}").mkdir(parents=True)
-    with deltasql.connect(sqlite_uri) as catalog:
+    with deltasql.connect(sqlite_uri, create=True) as catalog:
         catalog.create_table("sales", pa.schema([("id", pa.int64())]))
         with catalog.begin() as tx:
             tx.write("sales", pa.table({"id": [1]}))
@@ -266,7 +266,7 @@ def _take_turn_without_room(database: str) -> None:
 def test_session_lets_the_next_thread_write_however_it_ends(
     sqlite_uri: DeltaSqlUri, ends: str
 ) -> None:
-    with deltasql.connect(sqlite_uri, store={"busy_timeout_ms": 20_000}) as catalog:
+    with deltasql.connect(sqlite_uri, create=True, store={"busy_timeout_ms": 20_000}) as catalog:
         with (
             contextlib.suppress(sqlite3.OperationalError),
             catalog.store.session() as session,
@@ -285,7 +285,7 @@ def test_interrupt_at_any_instant_lets_other_writers_go_on(
     sqlite_uri: DeltaSqlUri, ends: str
 ) -> None:
     with (
-        deltasql.connect(sqlite_uri, store={"busy_timeout_ms": 60_000}) as catalog,
+        deltasql.connect(sqlite_uri, create=True, store={"busy_timeout_ms": 60_000}) as catalog,
         ThreadPoolExecutor(1) as other,
     ):
 

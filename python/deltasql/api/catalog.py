@@ -91,7 +91,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         parsed = parse_uri(uri) if isinstance(uri, str) else uri
         self.uri = absolute(parsed.catalog())
         self.config = config if config is not None else Config.load()
-        self.store = open_store(self.uri, self.config, migrate=migrate)
+        self.store = open_store(parsed, self.config, migrate=migrate)
         self.cache = FileCache(self.config.cache.max_bytes, self.config.cache.max_entries)
         self.mirror = Mirror(self)
         self.committer = Committer(self.store, self.config)
@@ -136,8 +136,9 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         return CatalogTable(self, self.resolve(name, fresh=True))
 
     def exists(self, name: str) -> bool:
-        """Tell whether a live table has this name."""
-        return self.store.find_table(*split_table_name(name), fresh=True) is not None
+        """Tell whether a live table has this name; without a catalog none has."""
+        key = split_table_name(name)
+        return self.store.exists() and self.store.find_table(*key, fresh=True) is not None
 
     def create_table(
         self,
@@ -242,6 +243,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
     def create_namespace(self, namespace: str) -> None:
         """Create a namespace; creating it again does nothing. Tables also create theirs."""
         split_table_name(join_table_name(namespace, "t"))  # the same rules as for a table's name
+        self.store.create()
         with self.store.change() as (session, _):
             session.insert("insert_namespace", [(namespace, now_ms())])
 
@@ -323,6 +325,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
 
     def migrate(self) -> list[int]:
         """Bring the schema up to date; returns the numbers of the migrations applied."""
+        self.store.check_exists()
         return self.store.migrate()
 
     # For the rooms of the API
@@ -360,8 +363,9 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         allow_nested_location: bool = False,
         **options: Any,
     ) -> Staged:
-        """Stage a new table at its location."""
+        """Stage a new table at its location, and create the catalog if there is none."""
         namespace, short = split_table_name(name)
+        self.store.create()
         place = absolute_location(location or self._default_location(namespace, short))
         allow_nested = allow_nested_location or self.config.table.allow_nested_location
         refuse_shared_location(self.store.query, place, allow_nested=allow_nested)

@@ -4,36 +4,44 @@ from __future__ import annotations
 
 import atexit
 import os
+import tempfile
 import threading
-from dataclasses import replace
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from deltasql.api.catalog import Catalog, absolute
 from deltasql.api.raw.arguments import check_options
 from deltasql.config import Config, fingerprint
-from deltasql.exceptions import SchemaVersionError, StoreUnavailableError
+from deltasql.exceptions import SchemaVersionError
 from deltasql.store.migrations import latest_version
 from deltasql.store.statements import migration_files
 from deltasql.uri import DeltaSqlUri, is_database_file, parse_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterator, Mapping
 
     from deltasql.api.transaction import MultiTableTransaction
 
-_shared: dict[str, tuple[Catalog, object]] = {}
+_shared: dict[str, Catalog] = {}
 _guard = threading.Lock()
 _latest: tuple[object, Config] | None = None
 _identities: dict[int, tuple[Config, str]] = {}
 _IDENTITIES = 64
 
 
-def connect(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> Catalog:
+def connect(
+    uri: str | DeltaSqlUri,
+    config: Config | None = None,
+    *,
+    create: bool = False,
+    **settings: Any,
+) -> Catalog:
     """Open a catalog by URI or by its name in the configuration; close it, or use `with`.
 
-    Keyword arguments are settings: `connect(uri, mirror={"mode": "off"})`. The database and its
-    tables come into being at the first use.
+    Other keyword arguments are settings: `connect(uri, mirror={"mode": "off"})`. Where there is no
+    catalog, the first call that writes creates it, with the file of its database and the folders
+    above; calls that only read raise CatalogNotFoundError. `create=True` creates it at once.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -43,53 +51,54 @@ def connect(uri: str | DeltaSqlUri, config: Config | None = None, **settings: An
     ['orders']
     """
     chosen = _config(config, settings)
-    return Catalog(_resolve(uri, chosen), chosen)
+    catalog = Catalog(_resolve(uri, chosen), chosen)
+    if create:
+        try:
+            catalog.store.create()
+        except BaseException:
+            catalog.close()
+            raise
+    return catalog
 
 
 def open_existing(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> Catalog:
-    """Open a catalog as it is: none is made, and no migration is applied."""
+    """Open a catalog as it is: none is created, and no migration is applied."""
     chosen = _config(config, settings)
     place = _resolve(uri, chosen)
     if place.is_memory:  # it is gone when it is closed
         return Catalog(place, chosen)
-    if _file_of(place) == "gone":
-        raise _no_catalog(place)
     catalog = Catalog(place, chosen, migrate=False)
     try:
         found = catalog.store.schema_version()
+        if found is None:
+            raise catalog.store.not_found()
+        if found != latest_version():
+            raise SchemaVersionError(
+                f"the catalog at {place} has schema version {found}, "
+                f"this release needs {latest_version()}",
+                found=found,
+                supported=latest_version(),
+                help="`deltasql migrate` applies what is missing.",
+            )
     except BaseException:
         catalog.close()
         raise
-    if found == latest_version():
-        return catalog
-    catalog.close()
-    if found is None:
-        raise _no_catalog(place)
-    raise SchemaVersionError(
-        f"the catalog at {place} has schema version {found}, this release needs {latest_version()}",
-        found=found,
-        supported=latest_version(),
-        help="`deltasql migrate` applies what is missing.",
-    )
+    return catalog
 
 
-def _no_catalog(uri: DeltaSqlUri) -> StoreUnavailableError:
-    return StoreUnavailableError(
-        f"there is no catalog yet at {uri.catalog()}: `deltasql init` makes one",
-        backend=uri.backend,
-        help=_relative_help(uri) or "check the address, or create the catalog first.",
-    )
-
-
-def _relative_help(uri: DeltaSqlUri) -> str:
-    """Tell what a path with one slash means: often an absolute one was meant."""
-    if uri.backend == "postgres" or uri.is_memory or os.path.isabs(uri.database):
-        return ""
-    meant = replace(uri.catalog(), database=f"/{uri.database}")
-    return (
-        f"the path is below {os.getcwd()}: one that begins at the root has two slashes, "
-        f"{meant}; or create the catalog first."
-    )
+@contextmanager
+def open_to_load(
+    place: DeltaSqlUri, config: Config | None, settings: dict[str, Any], *, dry_run: bool
+) -> Iterator[Catalog]:
+    """Open a catalog to load tables into; a dry run without one has an empty one in its place."""
+    if dry_run and is_new(place, config, **settings):
+        with tempfile.TemporaryDirectory(prefix="deltasql-") as folder:
+            stand_in = DeltaSqlUri(backend="sqlite", database=f"{folder}/meta.db")
+            with connect(stand_in, config, create=True, **settings) as catalog:
+                yield catalog
+        return
+    with connect(place, config, **settings) as catalog:
+        yield catalog
 
 
 def resolved(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> DeltaSqlUri:
@@ -99,26 +108,20 @@ def resolved(uri: str | DeltaSqlUri, config: Config | None = None, **settings: A
 
 def is_new(uri: DeltaSqlUri, config: Config | None = None, **settings: Any) -> bool:
     """Tell whether a database holds no catalog yet, without making one."""
-    if uri.is_memory or _file_of(uri) == "gone":
-        return True
     with Catalog(uri, _config(config, settings), migrate=False) as catalog:
-        store = catalog.store
-        with store.session() as session:
-            return store.dialect.ledger(session) is None
+        return not catalog.store.exists()
 
 
 def pending_migrations(
     uri: DeltaSqlUri, config: Config | None = None, **settings: Any
 ) -> list[tuple[int, str]]:
     """List number and name of the migrations that a catalog lacks, without applying them."""
-    known = [(number, name) for number, name, _ in migration_files()]
-    if uri.is_memory or _file_of(uri) == "gone":
-        return known
     with Catalog(uri, _config(config, settings), migrate=False) as catalog:
-        store = catalog.store
-        with store.session() as session:
-            applied = {row[0] for row in store.dialect.ledger(session) or ()}
-    return [each for each in known if each[0] not in applied]
+        ledger = catalog.store.ledger()
+        if ledger is None:
+            raise catalog.store.not_found()
+    applied = {row[0] for row in ledger}
+    return [(number, name) for number, name, _ in migration_files() if number not in applied]
 
 
 def begin(
@@ -144,90 +147,31 @@ def begin(
 
 
 def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
-    """Return the open catalog of a URI, opening it at the first call, and creating it if needed.
-
-    For calls that write: those that read use `shared_existing` or `find_shared`.
-    """
-    found = _shared_catalog(uri, config, Catalog)
-    assert found is not None
-    return found
-
-
-def shared_existing(uri: str | DeltaSqlUri, config: Config) -> Catalog:
-    """Return the open catalog of a URI as `shared` does, but make none."""
-    found = find_shared(uri, config)
-    if found is None:
-        raise _no_catalog(_resolve(uri, config))
-    return found
-
-
-def find_shared(uri: str | DeltaSqlUri, config: Config) -> Catalog | None:
-    """Return the open catalog of a URI; None, and nothing is made, where there is no catalog."""
-    return _shared_catalog(uri, config, _existing)
-
-
-def _shared_catalog(
-    uri: str | DeltaSqlUri,
-    config: Config,
-    open_catalog: Callable[[DeltaSqlUri, Config], Catalog | None],
-) -> Catalog | None:
-    resolved, text = _catalog_of(_resolve(uri, config), os.getcwd())
-    key = f"{text} {_identity(config)}"
+    """Return the open catalog of a URI, opening it at the first call as `connect` does."""
+    given = _resolve(uri, config)
+    key = f"{_text_of(given, os.getcwd())} {_identity(config)}"
     with _guard:
         found = _shared.get(key)
     if found is not None:
-        if found[1] == _file_of(resolved):
-            return found[0]
+        if not found.store.is_replaced():
+            return found
         _forget(key, found)
-    opened = open_catalog(resolved, config)  # outside of the lock: a database may answer slowly
-    if opened is None:
-        return None
+    opened = Catalog(given, config)  # outside of the lock: a database may answer slowly
     with _guard:
-        kept = _shared.setdefault(key, (opened, _file_of(resolved)))[0]
+        kept = _shared.setdefault(key, opened)
     if kept is not opened:
         opened.close()
     return kept
 
 
-def _existing(uri: DeltaSqlUri, config: Config) -> Catalog | None:
-    """Open a catalog and bring its schema up to date; None, and nothing is made, without one."""
-    if uri.is_memory:  # a new one at every opening
-        return Catalog(uri, config)
-    if _file_of(uri) == "gone":
-        return None
-    catalog = Catalog(uri, config, migrate=False)
-    try:
-        found = catalog.store.schema_version()
-        if found is not None:
-            if found != latest_version():
-                catalog.migrate()
-            return catalog
-    except BaseException:
-        catalog.close()
-        raise
-    catalog.close()
-    return None
-
-
-def _file_of(uri: DeltaSqlUri) -> object:
-    """Tell the file of a database from another one that is put in its place."""
-    if uri.backend == "postgres" or uri.is_memory:
-        return None
-    try:
-        found = os.stat(uri.database)
-    except OSError:
-        return "gone"
-    return found.st_dev, found.st_ino
-
-
-def _forget(key: str, held: tuple[Catalog, object]) -> None:
+def _forget(key: str, held: Catalog) -> None:
     """Close a catalog whose file was deleted or replaced: what is written there is lost."""
     with _guard:
         is_held = _shared.get(key) is held
         if is_held:
             del _shared[key]
     if is_held:
-        held[0].close()
+        held.close()
 
 
 def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
@@ -245,16 +189,15 @@ def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
 def close_all() -> None:
     """Close every catalog that was opened by a URI alone."""
     with _guard:
-        for catalog, _ in _shared.values():
+        for catalog in _shared.values():
             catalog.close()
         _shared.clear()
 
 
 @lru_cache(maxsize=256)
-def _catalog_of(uri: DeltaSqlUri, folder: str) -> tuple[DeltaSqlUri, str]:
-    """Return the catalog of a URI as it is meant in a folder, and its text."""
-    resolved = absolute(uri.catalog())
-    return resolved, resolved.to_string()
+def _text_of(uri: DeltaSqlUri, folder: str) -> str:
+    """Return the text of a URI's catalog, as it is meant in a folder."""
+    return absolute(uri.catalog()).to_string()
 
 
 def _configured() -> Config:

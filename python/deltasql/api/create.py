@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from deltasql.operations.create import replace_table, tell_created
 from deltasql.operations.write import MODES, check_modes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from deltalake import CommitProperties, PostCommitHookProperties, Schema
 
@@ -88,7 +89,7 @@ def create_table_with_add_actions(
         return
     if exists and wanted != "overwrite":
         _refuse_existing(wanted, table)
-    with catalog.begin() as tx:
+    with leaves_existing(catalog, table, mode=wanted), catalog.begin() as tx:
         if exists:
             unknown = unknown_properties(properties)
             replace_table(
@@ -101,7 +102,8 @@ def create_table_with_add_actions(
             )
             _keep_unknown(tx.target(table), unknown)
         else:
-            new_table(tx, uri, schema, partition_by, properties, name, description)
+            replaces = wanted == "overwrite"
+            new_table(tx, uri, schema, partition_by, properties, name, description, replaces)
         if add_actions:
             tx.stage_table(table, file_actions(list(add_actions), tx.target(table).location))
         tell_created(tx.target(table), MODES[wanted], replaces=wanted == "overwrite")
@@ -147,7 +149,7 @@ def convert_to_deltalake(
     if column_mapping_mode(properties) is not None:
         # The files are there: their columns are called what they are called.
         schema, properties = with_column_mapping(schema, properties)
-    with catalog.begin() as tx:
+    with leaves_existing(catalog, table, mode=mode), catalog.begin() as tx:
         new_table(tx, parsed, schema, found.partition_by, properties, name, description)
         tx.stage_table(
             table,
@@ -157,6 +159,16 @@ def convert_to_deltalake(
         )
         tx.set_commit_properties(table, commit_properties)
         tx.set_post_commit(post_commithook_properties)
+
+
+@contextmanager
+def leaves_existing(catalog: Catalog, table: str, *, mode: str) -> Iterator[None]:
+    """With the mode `ignore`, pass over a table that another writer created first."""
+    try:
+        yield
+    except TableExistsError:
+        if mode != "ignore" or not catalog.exists(table):
+            raise
 
 
 def open_for_writing(
@@ -180,10 +192,12 @@ def new_table(
     properties: Mapping[str, str],
     name: str | None,
     description: str | None,
+    replaces: bool = False,
 ) -> None:
     """Stage the table of a URI, at the location that the URI may name."""
     unknown = unknown_properties(properties)
-    tx.create_table(
+    create = tx.create_missing if replaces else tx.create_table
+    create(
         str(uri.table_name),
         schema,
         location=uri.location,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.api.catalog import Catalog
-from deltasql.api.connect import shared_existing
+from deltasql.api.connect import shared
 from deltasql.config import Config
 from deltasql.exceptions import TxnLogMirrorError
 from deltasql.mirror.catalog_targets import add_catalog_target
@@ -38,7 +38,8 @@ def mirror_duckdb(
     ...     db.execute("SELECT sum(id) FROM sales").fetchall()
     [(3,)]
     """
-    opened = catalog if isinstance(catalog, Catalog) else shared_existing(catalog, Config.load())
+    opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
+    opened.store.check_exists()
     location = absolute_location(str(path))
     rows = None if tables is None else [opened.resolve(name, fresh=True) for name in tables]
     chosen = None if rows is None else frozenset(row.table_id for row in rows)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.connect import connect, is_new, resolved
-from deltasql.uri import DeltaSqlUri
+from deltasql.api.connect import open_to_load, resolved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
-    from deltasql.api.catalog import Catalog
     from deltasql.config import Config
     from deltasql.migrate.import_report import ImportProgress, ImportReport, ImportSummary
+    from deltasql.uri import DeltaSqlUri
 
 
 def import_table(
@@ -49,7 +46,7 @@ def import_table(
     """
     chosen = resolved(uri, config, **settings)
     by_uri = chosen.table is not None and name is None
-    with _catalog(chosen, config, settings, dry_run=dry_run) as catalog:
+    with open_to_load(chosen, config, settings, dry_run=dry_run) as catalog:
         return catalog.import_table(
             source,
             name=chosen.table if by_uri else name,
@@ -86,7 +83,7 @@ def import_tables(
 ) -> ImportSummary:
     """Take every Delta table below a folder over into a catalog; see `Catalog.import_tables`."""
     chosen = resolved(uri, config, **settings)
-    with _catalog(chosen, config, settings, dry_run=dry_run) as catalog:
+    with open_to_load(chosen, config, settings, dry_run=dry_run) as catalog:
         return catalog.import_tables(
             root,
             namespace=namespace,
@@ -100,18 +97,3 @@ def import_tables(
             on_progress=on_progress,
             on_table=on_table,
         )
-
-
-@contextmanager
-def _catalog(
-    uri: DeltaSqlUri, config: Config | None, settings: dict[str, Any], *, dry_run: bool
-) -> Iterator[Catalog]:
-    """Open the catalog; one that is not there yet is not made to find out what would be in it."""
-    if dry_run and is_new(uri, config, **settings):
-        with tempfile.TemporaryDirectory(prefix="deltasql-") as folder:
-            stand_in = DeltaSqlUri(backend="sqlite", database=f"{folder}/meta.db")
-            with connect(stand_in, config, **settings) as catalog:
-                yield catalog
-        return
-    with connect(uri, config, **settings) as catalog:
-        yield catalog

@@ -154,7 +154,8 @@ class MigrationVerbs:
         """Return the name of a table that follows, if it was given in the place of its log."""
         if "/" in source or (Path(source) / "_delta_log").exists():
             return None
-        table = self.store.find_table(*split_table_name(source), fresh=True)
+        key = split_table_name(source)
+        table = self.store.find_table(*key, fresh=True) if self.store.exists() else None
         if not Path(source).exists() and (table is None or not table.is_following):
             raise _not_followed(source, table)
         if table is None or not table.is_following:

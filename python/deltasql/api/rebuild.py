@@ -6,12 +6,13 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from deltasql.api.catalog import Catalog
-from deltasql.api.connect import connect
+from deltasql.api.connect import open_to_load, resolved
 from deltasql.exceptions import TxnLogConfigError
 from deltasql.migrate.rebuild import rebuild_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from deltasql.config import Config
     from deltasql.migrate.rebuild import RebuildReport, RebuiltTable
@@ -40,7 +41,10 @@ def rebuild(
     >>> deltasql.DeltaTable(f"deltasql://sqlite/{folder.name}/new.db?table=orders").count()
     1
     """
-    held = nullcontext(uri) if isinstance(uri, Catalog) else connect(uri, config, **settings)
+    if isinstance(uri, Catalog):
+        held: AbstractContextManager[Catalog] = nullcontext(uri)
+    else:
+        held = open_to_load(resolved(uri, config, **settings), config, settings, dry_run=dry_run)
     with held as catalog:
         return rebuild_catalog(
             catalog.store,

@@ -14,6 +14,7 @@ from deltasql import telemetry
 from deltasql.api.raw.arguments import check_hooks, check_transactions, check_unsigned
 from deltasql.api.raw.properties import with_custom_metadata
 from deltasql.api.verbs import Verbs
+from deltasql.commit.build import created_meanwhile
 from deltasql.commit.staged import ReadSet, Staged, actions_from
 from deltasql.engine.choose import is_rows, is_spark_frame, open_engine
 from deltasql.exceptions import (
@@ -208,6 +209,21 @@ class MultiTableTransaction(Verbs):
         if cluster_by:
             clustering.cluster_by(self.target(name), cluster_by)
 
+    def create_missing(self, name: str, schema: object, **options: Any) -> None:
+        """Stage a new table for a write that goes to an existing one as well.
+
+        The options are those of `create_table`. Where another commit creates the table first, that
+        is a conflict, as it would be between two writes to an existing one.
+        """
+        try:
+            self.create_table(name, schema, **options)
+        except TableExistsError as error:
+            found = self.catalog.store.find_table(*split_table_name(name), fresh=True)
+            if found is None:
+                raise
+            raise created_meanwhile(self.catalog.store.query, name, found) from error
+        self._staged[split_table_name(name)].must_be_new = False
+
     @property
     def tables(self) -> list[str]:
         """The tables that the commit would change, by the names that were used for them."""
@@ -228,6 +244,8 @@ class MultiTableTransaction(Verbs):
         key = split_table_name(table)
         if key in self._staged or key in self._snapshots:
             return True
+        if not self.catalog.store.exists():
+            return False
         found = self._seen_at_first(key)
         if found is None:
             catalog = self.catalog

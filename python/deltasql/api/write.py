@@ -119,12 +119,12 @@ def _write_uri(
     commit_properties: CommitProperties | None,
     post_commithook_properties: PostCommitHookProperties | None,
 ) -> None:
-    from deltasql.api.create import open_for_writing, table_properties
+    from deltasql.api.create import leaves_existing, open_for_writing, table_properties
     from deltasql.api.raw.properties import write_options
     from deltasql.operations.write_schema import partitions_behind
 
     uri, catalog, table = open_for_writing(table_uri, storage_options)
-    with catalog.begin(one_table=True) as tx:
+    with leaves_existing(catalog, table, mode=mode), catalog.begin(one_table=True) as tx:
         is_new = bool(configuration) and not tx.has_table(table)
         tx.write(
             table,

@@ -37,6 +37,7 @@ class WriteVerbs:
             description: str | None = None,
             title: str | None = None,
         ) -> None: ...
+        def create_missing(self, name: str, schema: object, **options: Any) -> None: ...
 
     def write(
         self,
@@ -72,7 +73,8 @@ class WriteVerbs:
         rows = data
         if not self.has_table(table):
             rows = rows_to_write(data)
-            self.create_table(
+            create = self.create_table if mode in ("error", "ignore") else self.create_missing
+            create(
                 table,
                 schema_to_create(rows),
                 location=location,

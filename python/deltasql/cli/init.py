@@ -40,7 +40,7 @@ def init(context: Context, uri: str | None, data_root: str | None) -> None:
     named = uri or context.catalog_uri()
     place = resolved(named)
     created = is_new(place)
-    with deltasql.connect(place) as catalog:
+    with deltasql.connect(place, create=True) as catalog:
         health = catalog.health()
         root = _data_root(data_root, catalog)
     context.output.record(

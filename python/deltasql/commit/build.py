@@ -17,7 +17,7 @@ from deltasql.storage import open_storage
 from deltasql.storage.location import location_key
 from deltasql.store.append import live_name
 from deltasql.store.locations import refuse_nested_location, shared_location, tables_at
-from deltasql.store.records import TableRow
+from deltasql.store.records import TableRow, VersionRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deltasql.exceptions import CommitConflictError
     from deltasql.model.actions import Metadata
     from deltasql.store.dialect import Session
+    from deltasql.store.locations import Query
     from deltasql.store.records import Commit, Head
 
 _MOST_NAMED = 100  # tables of one transaction, in the log of each
@@ -130,6 +131,23 @@ def table_changed(staged: Staged, head: Head | None) -> CommitConflictError:
         table=staged.table.full_name,
         expected_version=staged.read_version,
         actual_version=head.version if head else None,
+    )
+
+
+def created_meanwhile(query: Query, name: str, found: TableRow) -> CommitConflictError:
+    """Return the conflict of a write to a missing table that another commit created first."""
+    first, last = query("version_bounds", table_id=found.table_id)[0]
+    rows = query("history", table_id=found.table_id, first=first, last=first, limit=1)
+    winner = VersionRow.from_row(rows[0])
+    return VersionTakenError(
+        f"table {name} did not exist when this transaction looked, and was created meanwhile",
+        table=name,
+        actual_version=last,
+        winning_version=winner.version,
+        winning_txn_id=winner.txn_id,
+        winning_operation=winner.info.operation,
+        help="Nothing was committed. Repeat the transaction: it then writes to the table that "
+        "exists now.",
     )
 
 

@@ -55,6 +55,8 @@ class Staged:
 
     table: TableRow
     creates: bool = False
+    must_be_new: bool = True
+    """Whether a table of the same name that is created first is an error, or else a conflict."""
     allows_nested: bool = False
     """Whether a new table's folder may lie inside another table's, or hold one."""
     read_version: int | None = None

@@ -17,6 +17,7 @@ from deltasql import telemetry
 from deltasql.commit.attempt import Attempt
 from deltasql.commit.build import (
     add_group,
+    created_meanwhile,
     enable_timestamps,
     insert_table,
     refuse_following,
@@ -366,16 +367,16 @@ class Committer:
         self, staged: Sequence[Staged], attempt: Attempt, error: BaseException
     ) -> None:
         for each in staged:
-            if each.creates and self._store.find_table(
-                each.table.namespace, each.table.name, fresh=True
-            ):
-                raise TableExistsError(
-                    f"table {each.table.full_name} already exists",
-                    table=each.table.full_name,
-                ) from error
-            if each.creates:
-                # Another table got its folder at the same time.
-                _refuse_location_taken(self._store, each, error)
+            if not each.creates:
+                continue
+            name = each.table.full_name
+            found = self._store.find_table(each.table.namespace, each.table.name, fresh=True)
+            if found is not None and each.must_be_new:
+                raise TableExistsError(f"table {name} already exists", table=name) from error
+            if found is not None:
+                raise created_meanwhile(self._store.query, name, found) from error
+            # Another table got its folder at the same time.
+            _refuse_location_taken(self._store, each, error)
         if attempt.careful and attempt.duplicates > 2:
             raise self._store.translate(error) from error
         # A path that is already live was added again: the careful way ends its first life.

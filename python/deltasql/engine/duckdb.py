@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from contextlib import nullcontext
 from dataclasses import replace
@@ -76,6 +77,11 @@ class DuckDbEngine:
             self._lent = None
         self._held.clear()
         self._unneeded.clear()
+
+    def __del__(self) -> None:
+        """Give the connection back that a forgotten transaction, or an unread answer, held."""
+        if getattr(self, "_lent", None) is not None and not sys.is_finalizing():
+            self.__exit__(None, None, None)
 
     def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
         """Return the live rows of files, with the table's columns in their order."""

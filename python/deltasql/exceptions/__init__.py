@@ -32,6 +32,7 @@
     │   └── MirrorDivergedError
     │       └── LogAheadError
     ├── TxnLogTableNotFoundError           deltalake TableNotFoundError
+    │   └── CatalogNotFoundError
     ├── TableExistsError
     ├── VersionNotFoundError
     ├── TxnLogSchemaError                  deltalake SchemaMismatchError
@@ -47,6 +48,7 @@
     │   ├── InvalidQueryError              ValueError
     │   └── UnreadableRowsError            ValueError
     └── TxnLogStorageError                 OSError
+        └── RefusedFileError
 
 The right column names what else the class is, so code written for `deltalake` keeps catching it.
 Branch on the type, read the fields, show the text: it ends with one `Help:` line. Secrets are
@@ -64,6 +66,7 @@ from deltasql.exceptions.base import (
     InvalidQueryError,
     LogAheadError,
     MirrorDivergedError,
+    RefusedFileError,
     TxnLogConfigError,
     TxnLogEngineError,
     TxnLogError,
@@ -87,6 +90,7 @@ from deltasql.exceptions.store import (
     TxnLogStoreError,
 )
 from deltasql.exceptions.table import (
+    CatalogNotFoundError,
     ImportMismatchError,
     InvalidActionError,
     InvalidDataError,
@@ -123,6 +127,7 @@ from deltasql.exceptions.transaction import (
 
 __all__ = [
     "MASK",
+    "CatalogNotFoundError",
     "CommitConflictError",
     "CommitOutcomeUnknownError",
     "ConcurrentAppendError",
@@ -145,6 +150,7 @@ __all__ = [
     "MissingDriverError",
     "OtherAuthorityError",
     "ProtocolChangedError",
+    "RefusedFileError",
     "RetriesExhaustedError",
     "SchemaVersionError",
     "StoreBusyError",

@@ -176,3 +176,10 @@ class TxnLogStorageError(TxnLogError, OSError):
     location: str | None = None
     name: str | None = None
     operation: str | None = None
+
+
+class RefusedFileError(TxnLogStorageError):
+    """A file that a table cannot have: outside its folder, no regular file, or far too large."""
+
+    default_message = "a file is refused"
+    default_help = "correct or move away the file that is named, then repeat."

@@ -21,6 +21,19 @@ class TxnLogTableNotFoundError(TxnLogError, TableNotFoundError):
 
 
 @dataclass(eq=False, repr=False)
+class CatalogNotFoundError(TxnLogTableNotFoundError):
+    """The database of a URI, or the catalog in it, does not exist, and the call creates none."""
+
+    default_message = "there is no catalog yet"
+    default_help = (
+        "check the address. The first write creates the catalog, and so do `deltasql init` and "
+        "deltasql.connect(uri, create=True)."
+    )
+
+    catalog: str | None = None
+
+
+@dataclass(eq=False, repr=False)
 class TableExistsError(TxnLogError):
     """A live table has this name already."""
 

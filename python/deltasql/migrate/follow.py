@@ -100,7 +100,7 @@ def follow(
 ) -> FollowReport:
     """Follow the log at a place: make its table, or bring the one that is there up to it."""
     storage = open_storage(absolute_location(source), settings)
-    known = table_at(store, storage.location)
+    known = table_at(store, storage.location) if store.exists() else None
     if known is not None:
         _refuse_other(known, storage, name, namespace)
         return refresh(store, known, batch_size=batch_size, settings=settings, tell=tell)

@@ -120,6 +120,8 @@ def _import(run: ImportRun) -> None:
     if listing is None:
         raise no_table(run.storage)
     last = last_version(listing, run.options.up_to_version)
+    if not run.options.dry_run:
+        run.store.create()
     known = tables_at(run.store.query, run.storage.location)
     live = next((each for each in known if each.dropped_at_ms is None), None)
     loading = next((each for each in known if each.is_loading), None)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltasql.exceptions import (
+    RefusedFileError,
     StoreBusyError,
     StoreUnavailableError,
-    TxnLogStorageError,
     TxnLogStoreError,
     VersionTakenError,
 )
@@ -271,10 +271,9 @@ def can_resume(error: Exception) -> bool:
 
     Anything else is wrong with the log, and will be wrong tomorrow: nothing of it is kept.
     """
-    if isinstance(error, TxnLogStorageError):
-        return error.operation != "data_name"  # that is a path that leads out of its table
-    unreachable = (StoreUnavailableError, StoreBusyError, VersionTakenError, OSError)
-    return isinstance(error, unreachable) and not isinstance(error, FileNotFoundError)
+    if isinstance(error, FileNotFoundError | RefusedFileError):
+        return False
+    return isinstance(error, StoreUnavailableError | StoreBusyError | VersionTakenError | OSError)
 
 
 def discard(store: Store, table: TableRow, token: str) -> None:

@@ -113,6 +113,7 @@ def rebuild_catalog(
             location = join_location(place, *folder.split("/")) if folder else place
             found = RebuiltTable(location)
             report.tables.append(found)
+            store.check_exists() if dry_run else store.create()
             try:
                 storage = open_storage(location, settings)
                 table = _load(store, storage, folder, found, dry_run=dry_run, tell=tell)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.types import DataType, StructField, StructType
 
-from deltasql.api.create import table_properties
+from deltasql.api.create import leaves_existing, table_properties
 from deltasql.operations.clustering import cluster_by
 from deltasql.operations.create import replace_table, tell_created
 from deltasql.operations.info import tell
@@ -169,7 +169,8 @@ class DeltaTableBuilder:
                     "DELTA_CANNOT_REPLACE_MISSING_TABLE",
                     help="Use create or createOrReplace.",
                 )
-            self._commit(catalog, name, location, exists=exists)
+            with leaves_existing(catalog, name, mode="ignore" if self._ignores else "error"):
+                self._commit(catalog, name, location, exists=exists)
             return self._opened(self._spark, catalog, name)
 
     def _commit(self, catalog: Catalog, name: str, location: str | None, *, exists: bool) -> None:
@@ -177,7 +178,8 @@ class DeltaTableBuilder:
         properties = table_properties(self._properties, strict=False)
         with catalog.begin() as tx:
             if not exists:
-                tx.create_table(
+                create = tx.create_missing if self._replaces else tx.create_table
+                create(
                     name,
                     schema,
                     location=location,

@@ -52,7 +52,7 @@ def clone_table(
     kept = {k: v for k, v in source.metadata.configuration.items() if _OF_THE_LOG not in k}
     wanted = {**kept, **properties}
     with catalog.begin() as tx:
-        _stage_shape(tx, name, source, wanted, location, exists=exists)
+        _stage_shape(tx, name, source, wanted, location, exists=exists, replaces=replaces)
         if shallow:
             tx.stage_table(name, [_shared(source, row) for row in source.scan().arrow.to_pylist()])
         else:
@@ -75,6 +75,7 @@ def _stage_shape(
     location: str | None,
     *,
     exists: bool,
+    replaces: bool,
 ) -> None:
     metadata, clustered = source.metadata, clustering_columns(source)
     if exists:
@@ -87,7 +88,8 @@ def _stage_shape(
         )
         cluster_by(tx.target(name), clustered)
         return
-    tx.create_table(
+    create = tx.create_missing if replaces else tx.create_table
+    create(
         name,
         metadata.schema_string,
         location=location,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from deltasql.api.catalog import Catalog
-from deltasql.api.connect import shared_existing
+from deltasql.api.connect import shared
 from deltasql.config import Config
 from deltasql.engine.addresses import root_address
 from deltasql.engine.spark_s3 import bucket_options
@@ -51,7 +51,7 @@ def mirror_spark(
     commit by themselves. Only then are settings of the session changed: for tables in S3 it gets
     the options of their buckets (`fs.s3a.bucket.…`) that it does not have yet.
     """
-    opened = catalog if isinstance(catalog, Catalog) else shared_existing(catalog, Config.load())
+    opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
     chosen = opened.tables() if tables is None else [opened.table(name) for name in tables]
     if has_delta(spark) if using_delta is None else using_delta:
         for each in chosen:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deltasql.api.catalog import Catalog
+from deltasql.api.connect import shared
+from deltasql.config import Config
 from deltasql.engine.spark_session import require_pyspark
 from deltasql.spark.mirror import mirror_spark
 from deltasql.spark.session import set_catalog
@@ -11,7 +14,6 @@ from deltasql.spark.session import set_catalog
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from deltasql.api.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
 
@@ -22,7 +24,8 @@ def register(
 
     With a catalog, its tables are found by name in `format("deltasql")`, in `DeltaTable.forName`
     and in streams, and with `views` each of them becomes a temporary view for `spark.sql`, at the
-    version of this moment: call again to see later commits.
+    version of this moment: call again to see later commits. That needs a catalog that exists;
+    without views it may be created later, by the first write.
 
         deltasql.spark.register(spark, catalog)
         spark.sql("SELECT max(id) FROM sales").show()
@@ -33,7 +36,10 @@ def register(
     if catalog is None:
         spark.dataSource.register(DeltaSqlSource)
         return {}
-    opened = set_catalog(spark, catalog)
+    opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
+    if views:
+        opened.store.check_exists()  # before anything of the session is changed
+    set_catalog(spark, opened)
     # A password that stands in a variable stays there.
     hides = isinstance(catalog, str) and "${" in catalog
     address = str(catalog) if hides else opened.uri.to_string()

@@ -88,7 +88,9 @@ def resolve_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:
 def target_of_uri(uri: str | DeltaSqlUri) -> tuple[Catalog, str]:
     """Return the catalog and the name of a table to write to; the catalog is made if needed."""
     parsed = parse_table_uri(uri)
-    return shared(parsed, Config.load()), str(parsed.table_name)
+    catalog = shared(parsed, Config.load())
+    catalog.store.create()
+    return catalog, str(parsed.table_name)
 
 
 def resolve_path(spark: SparkSession, path: str) -> tuple[Catalog, str]:
@@ -177,14 +179,16 @@ def table_name(name: str) -> str:
 
 
 def place_of(spark: SparkSession, wanted: str) -> tuple[Catalog, str, str | None]:
-    """Return the catalog, the name and the folder of a table that there may not be yet.
+    """Return the catalog, the name and the folder of a table that is about to be created.
 
-    A path that no table has yet gives the table the name of its last folder.
+    The catalog is created if needed. A path that no table has yet gives the table the name of its
+    last folder.
     """
     if is_deltasql_uri(wanted):
         catalog, name = target_of_uri(wanted)
         return catalog, name, parse_uri(wanted).location
     catalog = required_catalog(spark, wanted)
+    catalog.store.create()
     path = path_in(wanted)
     if path is None:
         return catalog, known_name(spark, catalog, table_name(wanted)), None

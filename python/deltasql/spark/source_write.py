@@ -300,7 +300,7 @@ class TableWriter(DataSourceArrowWriter):
 
 
 def _create(tx: MultiTableTransaction, wish: Wish, location: str | None) -> None:
-    tx.create_table(
+    tx.create_missing(
         wish.table, wish.schema, location=location, partition_by=list(wish.partition_by or ())
     )
 

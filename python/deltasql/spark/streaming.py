@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltasql import telemetry
 from deltasql.api.catalog import Catalog
-from deltasql.api.connect import shared, shared_existing
+from deltasql.api.connect import shared
 from deltasql.config import Config
 from deltasql.engine.spark_session import require_pyspark
 from deltasql.exceptions import CommitConflictError, TxnLogConfigError
@@ -189,14 +189,19 @@ class StreamWriter:
     def _catalog(self, df: DataFrame) -> Catalog:
         if isinstance(self.tables, str) and is_deltasql_uri(self.tables):
             return target_of_uri(self.tables)[0]
-        if isinstance(self.catalog, Catalog):
-            return self.catalog
         if isinstance(self.catalog, _Place):
             # A file of the sender's machine need not be here; a new one would be of no use.
-            return shared_existing(self.catalog.uri, self.catalog.config)
-        if self.catalog is not None:
-            return shared(self.catalog, Config.load())
-        return required_catalog(df.sparkSession, f"the tables of the stream {self.app_id}")
+            sent = shared(self.catalog.uri, self.catalog.config)
+            sent.store.check_exists()
+            return sent
+        if isinstance(self.catalog, Catalog):
+            catalog = self.catalog
+        elif self.catalog is not None:
+            catalog = shared(self.catalog, Config.load())
+        else:
+            catalog = required_catalog(df.sparkSession, f"the tables of the stream {self.app_id}")
+        catalog.store.create()
+        return catalog
 
     @contextmanager
     def _computed_once(self, df: DataFrame) -> Iterator[None]:

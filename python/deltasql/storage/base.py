@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
 
-from deltasql.exceptions import TxnLogStorageError
+from deltasql.exceptions import RefusedFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,7 +44,7 @@ LONGEST_READ = 2 << 30
 def check_length(size: int, name: str, location: str) -> None:
     """Refuse to read a file whole that would not fit into memory."""
     if size > LONGEST_READ:
-        raise TxnLogStorageError(
+        raise RefusedFileError(
             f"{name!r} at {location} has {size:,} bytes: more than {LONGEST_READ:,} are not read",
             location=location,
             name=name,
@@ -153,7 +153,7 @@ def is_inside(name: str) -> bool:
 def checked(location: str, name: str, operation: str) -> str:
     """Return the name, or refuse one that leaves the root."""
     if not is_inside(name):
-        raise TxnLogStorageError(
+        raise RefusedFileError(
             f"{name!r} names no file below {location}",
             location=location,
             name=name,

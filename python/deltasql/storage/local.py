@@ -13,7 +13,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
-from deltasql.exceptions import TxnLogStorageError
+from deltasql.exceptions import RefusedFileError, TxnLogStorageError
 from deltasql.storage.base import (
     FileInfo,
     Sink,
@@ -123,7 +123,7 @@ class LocalStorage:
         os.close(file)
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        raise TxnLogStorageError(
+        raise RefusedFileError(
             f"{name!r} at {self.location} is a pipe or a device, not a file",
             location=self.location,
             name=name,

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from deltasql.exceptions import TxnLogConfigError, TxnLogStorageError
+from deltasql.exceptions import RefusedFileError, TxnLogConfigError
 from deltasql.storage.base import is_inside
 
 # Azure and Google were never tried here: they share the code, not the tests.
@@ -204,8 +204,8 @@ def _below(place: Location, file: Location, path: str) -> str:
     return name
 
 
-def _outside(place: Location, path: str) -> TxnLogStorageError:
-    return TxnLogStorageError(
+def _outside(place: Location, path: str) -> RefusedFileError:
+    return RefusedFileError(
         f"the file {path} is not below {place.text}",
         location=place.text,
         name=path,

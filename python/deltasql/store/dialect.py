@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -97,8 +98,15 @@ class Dialect(Protocol):
     def append_one(self) -> AppendOne | None:
         """The short way to append one file, if there is one."""
 
+    @property
+    def path(self) -> Path | None:
+        """The file of the database; None for a server and for memory."""
+
+    def create_database(self) -> None:
+        """Create the file of the database, where it is one; it may exist already."""
+
     def session(self) -> AbstractContextManager[Session]:
-        """Borrow a connection from the pool."""
+        """Borrow a connection from the pool; it creates no database."""
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         """Run a bulk read and return its rows as Arrow."""

@@ -156,23 +156,40 @@ class DuckdbDialect:
     append_one: AppendOne | None = None
 
     def __init__(self, path: Path | None, config: Config) -> None:
-        self._path = path
+        self.path = path
         self._busy_timeout_ms = config.store.busy_timeout_ms
         self._pid = os.getpid()
-        if path is not None:
-            make_folders(str(path.parent))
-        try:
-            self._root = duckdb.connect(str(path) if path else ":memory:")
-        except (duckdb.IOException, duckdb.ConnectionException) as error:
-            raise StoreUnavailableError(
-                f"cannot open the DuckDB database {str(path)!r}: {error}",
-                help="Only one process can hold a DuckDB file: close the other one, "
-                "or keep the log in SQLite or PostgreSQL.",
-            ) from error
+        self._opened: duckdb.DuckDBPyConnection | None = None
+        self._opening = threading.Lock()
         key = str(path.resolve()) if path else f":memory:{id(self)}"
         with _turns_guard:
             self._turn = _turns.setdefault(key, threading.RLock())
         self._closed = False
+
+    def create_database(self) -> None:
+        try:
+            if self.path is not None:
+                make_folders(str(self.path.parent))
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"cannot create the DuckDB database {str(self.path)!r}: {error}",
+                help="Check the path, and that its folder is writable.",
+            ) from error
+        self._open()
+
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        """Return the connection that all others are cursors of; DuckDB creates a missing file."""
+        try:
+            with self._opening:
+                if self._opened is None:
+                    self._opened = duckdb.connect(str(self.path) if self.path else ":memory:")
+                return self._opened
+        except (duckdb.IOException, duckdb.ConnectionException) as error:
+            raise StoreUnavailableError(
+                f"cannot open the DuckDB database {str(self.path)!r}: {error}",
+                help="Only one process can hold a DuckDB file: close the other one, "
+                "or keep the log in SQLite or PostgreSQL.",
+            ) from error
 
     @contextmanager
     def session(self) -> Iterator[DuckdbSession]:
@@ -185,7 +202,9 @@ class DuckdbDialect:
                 "this DuckDB database was opened before a fork and belongs to the parent process",
                 help="Open the catalog after the fork, or keep the log in SQLite or PostgreSQL.",
             )
-        session = DuckdbSession(self._root.cursor(), self._path)
+        if self._opened is None and self.path is not None and not self.path.exists():
+            raise StoreUnavailableError(f"the DuckDB database {str(self.path)!r} does not exist")
+        session = DuckdbSession(self._open().cursor(), self.path)
         try:
             yield session
         finally:
@@ -226,8 +245,8 @@ class DuckdbDialect:
         return {"lent": 0, "idle": 0, "max": 0}
 
     def close(self) -> None:
-        if not self._closed and self._pid == os.getpid():
-            self._root.close()
+        if self._opened is not None and not self._closed and self._pid == os.getpid():
+            self._opened.close()
         self._closed = True
 
 

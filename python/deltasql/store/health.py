@@ -16,8 +16,7 @@ _INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX (?:IF NOT EXISTS )?(\w+)")
 
 def ledger(store: Store) -> dict[int, str] | None:
     """Return the applied migrations as number → checksum; None in an empty database."""
-    with store.session() as session:
-        rows = store.dialect.ledger(session)
+    rows = store.ledger()
     return None if rows is None else {row[0]: row[1] for row in rows}
 
 

@@ -231,6 +231,7 @@ class PostgresDialect:
     """A PostgreSQL schema as the authority."""
 
     name = "postgres"
+    path = None
     types = TYPES
     is_full = True
     # The first bulk read opens a connection of ADBC's own, which takes 40 to 60 ms.
@@ -248,6 +249,9 @@ class PostgresDialect:
         self._arrow_lock = threading.Lock()
         self._arrow_connection: Any = None
         self._arrow_pid = os.getpid()
+
+    def create_database(self) -> None:
+        """Nothing to do: databases and schemas are created by those who may."""
 
     @contextmanager
     def session(self) -> Iterator[PostgresSession]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from contextlib import nullcontext, suppress
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,9 @@ TYPES = {
 
 # SQLite allows 32,766 parameters per statement; a smaller number keeps statements cached.
 _LIST_CHUNK = 500
+# Between two attempts to switch a new database to the write-ahead log.
+_WAL_PAUSE_S = 0.005
+_MODE = 0o644  # of a new file, as SQLite would create it
 # A wait for the turn that is not worth taking off the timeout.
 _SHORT_WAIT_S = 0.01
 
@@ -193,13 +197,10 @@ class SqliteDialect:
     append_one = staticmethod(append_in_turn)
 
     def __init__(self, path: Path, config: Config) -> None:
-        self._path, self._config = path, config
+        self.path, self._config = path, config
+        self._address = f"{path.as_uri()}?mode=rw"  # a file that is missing is not created
         self.is_full = config.store.synchronous == "full"
         self._queue = WriteQueue(str(path), config.store.busy_timeout_ms / 1000)
-        if not path.parent.is_dir():
-            from deltasql.storage.local_files import make_folders  # late: it brings Arrow
-
-            make_folders(str(path.parent))
         pool = config.pool
         self._pool: Pool[sqlite3.Connection] = Pool(
             self._connect,
@@ -211,28 +212,43 @@ class SqliteDialect:
             check=pool.health_check,
         )
 
+    def create_database(self) -> None:
+        try:
+            if not self.path.parent.is_dir():
+                from deltasql.storage.local_files import make_folders  # late: it brings Arrow
+
+                make_folders(str(self.path.parent))
+            if not self.path.exists():
+                self.path.touch(_MODE)
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"cannot create the SQLite database {str(self.path)!r}: {error}",
+                help="Check the path, and that its folder is writable.",
+            ) from error
+
     def _connect(self) -> sqlite3.Connection:
         store = self._config.store
         try:
             connection = sqlite3.connect(
-                self._path,
+                self._address,
+                uri=True,
                 timeout=store.busy_timeout_ms / 1000,
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=256,
             )
-            connection.execute("PRAGMA journal_mode = WAL")
+            _use_wal(connection, store.busy_timeout_ms / 1000)
             connection.execute(_SYNCHRONOUS[store.synchronous])
             connection.execute("PRAGMA cache_size = -65536")
         except sqlite3.Error as error:
             if self.classify(error) is Fault.RETRY:
                 raise StoreBusyError(
-                    f"another program had all of the SQLite database {str(self._path)!r} for "
+                    f"another program had all of the SQLite database {str(self.path)!r} for "
                     f"{store.busy_timeout_ms} ms",
                     help="Look for a shell, a repair or a copy that has it open; then retry.",
                 ) from error
             raise StoreUnavailableError(
-                f"cannot open the SQLite database {str(self._path)!r}: {error}",
+                f"cannot open the SQLite database {str(self.path)!r}: {error}",
                 help="Check that the folder is writable and that the file is a SQLite database.",
             ) from error
         return connection
@@ -249,7 +265,7 @@ class SqliteDialect:
         text = PARAMETER.sub(lambda match: str(int(params[match[1]])), text)
         with self._pool.lend() as connection:
             timeout = self._config.store.busy_timeout_ms
-            return read_arrow(connection, self._path, text, busy_timeout_ms=timeout)
+            return read_arrow(connection, self.path, text, busy_timeout_ms=timeout)
 
     def ledger(self, session: Session) -> list[Row] | None:
         return ledger_if_there(session)
@@ -281,6 +297,19 @@ _SYNCHRONOUS = {
     "normal": "PRAGMA synchronous = NORMAL",
     "off": "PRAGMA synchronous = OFF",
 }
+
+
+def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
+    """Switch to the write-ahead log; SQLite does not wait when another connection is about to."""
+    end = time.monotonic() + timeout_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > end:
+                raise
+            time.sleep(_WAL_PAUSE_S)
 
 
 def _is_busy(error: BaseException) -> bool:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltasql import telemetry
 from deltasql.exceptions import (
+    CatalogNotFoundError,
     StoreBusyError,
     StoreUnavailableError,
     TxnLogStoreError,
@@ -48,11 +50,15 @@ if TYPE_CHECKING:
 
 
 def open_store(uri: DeltaSqlUri, config: Config, *, migrate: bool = True) -> Store:
-    """Connect to the database a URI names and bring its schema up to date."""
-    store = Store(_dialect(uri, config))
+    """Open the store of a URI and bring the schema of its catalog up to date.
+
+    Where there is no catalog, none is created: `Store.create` does that. In memory there is one
+    from the start.
+    """
+    store = Store(_dialect(uri, config), uri)
     if migrate:
         try:
-            store.migrate()
+            store.create() if uri.is_memory else store.bring_up_to_date()
         except BaseException:
             store.close()  # a pool would go on trying to connect
             raise
@@ -62,8 +68,10 @@ def open_store(uri: DeltaSqlUri, config: Config, *, migrate: bool = True) -> Sto
 class Store:
     """Statements and transactions over one database, with what never changes kept in memory."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self.dialect = dialect
+    def __init__(self, dialect: Dialect, uri: DeltaSqlUri) -> None:
+        self.dialect, self._uri = dialect, uri
+        # The file that the catalog was found in, () on a server; None until it is found.
+        self._database_id: tuple[int, ...] | None = None
         self._names: dict[str, TableRow] = {}
         self._metadata: dict[tuple[int, int], Metadata] = {}
         self._protocols: dict[tuple[int, int], Protocol] = {}
@@ -74,15 +82,66 @@ class Store:
 
     # Life cycle
 
+    def create(self) -> None:
+        """Create the catalog, the file of its database included; nothing if there is one."""
+        if not self.is_found:
+            self.migrate()
+
+    @property
+    def is_found(self) -> bool:
+        """Whether there was a catalog when it was last looked for."""
+        return self._database_id is not None
+
+    def exists(self) -> bool:
+        """Tell whether there is a catalog; once found, it is not looked for again."""
+        return self.is_found or self.ledger() is not None
+
+    def check_exists(self) -> None:
+        """Raise CatalogNotFoundError where there is no catalog."""
+        if not self.exists():
+            raise self.not_found()
+
+    def not_found(self) -> CatalogNotFoundError:
+        """Return the error of a call that needs a catalog where there is none."""
+        place = self._uri.catalog()
+        return CatalogNotFoundError(
+            f"there is no catalog yet at {place}: `deltasql init` makes one",
+            catalog=str(place),
+            help=_help_with_path(self._uri, self.dialect.path),
+        )
+
+    def is_replaced(self) -> bool:
+        """Tell whether the file that the catalog was found in was deleted, or is another one."""
+        found = self._database_id
+        return found is not None and found != _file_id(self.dialect.path)
+
     def migrate(self, *, up_to: int | None = None) -> list[int]:
-        """Apply missing migrations; return their numbers."""
+        """Apply missing migrations, all of them where there is no catalog; return their numbers."""
         with self._translated():
-            return migrations.migrate(self.dialect, up_to=up_to)
+            self.dialect.create_database()
+            applied = migrations.migrate(self.dialect, up_to=up_to)
+        self._database_id = _file_id(self.dialect.path)
+        return applied
+
+    def bring_up_to_date(self) -> None:
+        """Apply missing migrations; nothing is created where there is no catalog."""
+        if self.schema_version() not in (None, migrations.latest_version()):
+            self.migrate()
 
     def schema_version(self) -> int | None:
-        """Return the version of the schema; None in an empty database, an error if it is newer."""
-        with self._translated(), self.session() as session:
-            return migrations.version_of(self.dialect.ledger(session))
+        """Return the version of the schema; None without a catalog, an error if it is newer."""
+        return migrations.version_of(self.ledger())
+
+    def ledger(self) -> list[Row] | None:
+        """Return (number, checksum) of the applied migrations; None where there is no catalog."""
+        database_id = _file_id(self.dialect.path)
+        if database_id is None:
+            return None
+        with self._translated(), self.dialect.session() as session:
+            found = self.dialect.ledger(session)
+        if found is not None:
+            self._database_id = database_id
+        return found
 
     def close(self) -> None:
         """Close every connection; safe to call twice."""
@@ -109,7 +168,9 @@ class Store:
             telemetry.forget("files_active", table=table)
 
     def session(self) -> AbstractContextManager[Session]:
-        """Borrow a connection."""
+        """Borrow a connection to the catalog; CatalogNotFoundError where there is none."""
+        if self._database_id is None:
+            self.check_exists()
         return self.dialect.session()
 
     def classify(self, error: BaseException) -> Fault:
@@ -190,6 +251,8 @@ class Store:
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         """Run one bulk read and return Arrow."""
+        if self._database_id is None:
+            self.check_exists()
         with self._translated():
             return self.dialect.arrow(name, **params)
 
@@ -379,6 +442,33 @@ class _Translated:
     ) -> None:
         if error is not None and isinstance(error, self._store.errors):
             raise self._store.translate(error) from error
+
+
+def _help_with_path(uri: DeltaSqlUri, path: Path | None) -> str:
+    """Tell what of a path is missing, and what one with a single slash means."""
+    default = CatalogNotFoundError.default_help
+    if path is None:
+        return default
+    missing = "" if path.parent.is_dir() else f"the folder {path.parent} does not exist; "
+    given = Path(uri.database)
+    if given.is_absolute():
+        return missing + default
+    meant = replace(uri.catalog(), database=f"/{uri.database}")
+    return (
+        f"the path is below {path.parents[len(given.parts) - 1]}: one that begins at the root has "
+        f"two slashes, {meant}; {missing}{default}"
+    )
+
+
+def _file_id(path: Path | None) -> tuple[int, ...] | None:
+    """Tell a file from another one that is put in its place; None where there is none."""
+    try:
+        found = None if path is None else path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        found = None  # the database says why it cannot be opened
+    return () if found is None else (found.st_dev, found.st_ino)
 
 
 def _dialect(uri: DeltaSqlUri, config: Config) -> Dialect:

@@ -10,7 +10,7 @@ from deltasql.api.aio.log import AsyncLog
 from deltasql.api.aio.table import AsyncTable
 from deltasql.api.aio.transaction import AsyncTransaction
 from deltasql.api.aio.work import Worker, to_the_end
-from deltasql.exceptions import StoreClosedError
+from deltasql.exceptions import CatalogNotFoundError, StoreClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -35,7 +35,8 @@ def connect(
 ) -> AsyncCatalog:
     """Open a catalog by URI: `async with connect(uri) as catalog`, or `await connect(uri)`.
 
-    Work that blocks runs in at most so many threads. Keyword arguments are settings.
+    Work that blocks runs in at most so many threads. Other keyword arguments are those of
+    `deltasql.connect`: `create`, and settings.
 
     >>> import asyncio, tempfile, pyarrow as pa
     >>> async def tables(uri):
@@ -123,8 +124,11 @@ class AsyncCatalog:
         return found
 
     async def exists(self, name: str) -> bool:
-        """Tell whether a live table has this name."""
-        return await self.log.find(name) is not None
+        """Tell whether a live table has this name; without a catalog none has."""
+        try:
+            return await self.log.find(name) is not None
+        except CatalogNotFoundError:
+            return False
 
     async def create_table(self, name: str, schema: object, **options: Any) -> AsyncTable:
         """Create an empty table at version 0; the options are those of Catalog.create_table."""

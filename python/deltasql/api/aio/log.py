@@ -36,6 +36,8 @@ class AsyncLog:
     async def query(self, name: str, /, **params: Any) -> list[Row]:
         """Run one read by the name of its statement."""
         if self._native is not None:
+            if not self._catalog.store.is_found:
+                await self._worker.run(self._catalog.store.check_exists)
             return await self._native.query(name, **params)
         return await self._worker.run(self._catalog.store.query, name, **params)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from deltasql.api.connect import find_shared, with_storage_options
-from deltasql.exceptions import TxnLogTableNotFoundError, TxnLogUriError
+from deltasql.api.connect import shared, with_storage_options
+from deltasql.exceptions import TxnLogUriError
 from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri
 
 if TYPE_CHECKING:
@@ -28,14 +28,9 @@ def find_table(
 
 
 def catalog_with(uri: DeltaSqlUri, config: Config) -> Catalog:
-    """Return the catalog of a table that is there: looking for a table does not make a catalog."""
-    catalog = find_shared(uri, config)
-    if catalog is None:
-        raise TxnLogTableNotFoundError(
-            f"table {uri.table_name} does not exist: there is no catalog at {uri.catalog()}",
-            table=uri.table_name,
-            help="Check the address in the URI; the first write creates database and table.",
-        )
+    """Return the catalog of a table that exists; CatalogNotFoundError where there is none."""
+    catalog = shared(uri, config)
+    catalog.store.check_exists()
     return catalog
 
 
