@@ -228,5 +228,5 @@ def test_a_new_catalog_does_not_wait_for_one_in_another_schema(
 ) -> None:
     with psycopg.connect(os.environ["TEST_DATABASE_URL"]) as elsewhere:
         elsewhere.execute(statement("lock_schema", "postgres"))
-        with deltasql.connect(postgres_uri, store={"lock_timeout_ms": 200}) as catalog:
+        with deltasql.connect(postgres_uri, create=True, store={"lock_timeout_ms": 200}) as catalog:
             assert catalog.tables() == []
