@@ -208,6 +208,7 @@ def test_verify_finds_what_is_wrong_with_the_data(run_sqlite: Run, sales: Path) 
     )
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_spark_reads_the_log_and_the_data(
     run_sqlite: Run, sales: Path, spark: SparkSession
 ) -> None:

@@ -93,9 +93,15 @@ EXCUSES: Excuses = {
 
 
 def table_and_reader(
-    *readers: str, without: tuple[str, ...] = (), excuses: Excuses = EXCUSES
+    *readers: str,
+    without: tuple[str, ...] = (),
+    excuses: Excuses = EXCUSES,
+    smoke: tuple[str, ...] | None = None,
 ) -> list[Any]:
-    """Return every pair of a table and a reader as a parameter, with its excuse if it has one."""
+    """Return every pair of a table and a reader as a parameter, with its excuse if it has one.
+
+    `make test` has the tables in `smoke` only, by default all but those of many files.
+    """
     pairs = []
     for table in TABLES:
         for reader in readers:
@@ -107,6 +113,8 @@ def table_and_reader(
                 if excuse
                 else []
             )
+            if table not in smoke if smoke else table == "many_files":
+                marks.append(pytest.mark.everything("readers of more tables"))
             pairs.append(pytest.param(table, reader, id=f"{table}-{reader}", marks=marks))
     return pairs
 

@@ -19,6 +19,7 @@ from tests.mirror.support import (
 from tests.oracles.fixed_set import TABLES, Lake, checked_versions, table_and_reader
 from tests.oracles.own import own_log, own_rows
 from tests.oracles.readers import DuckDb, Place, stock_log
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _DECODED = "DuckDB decodes the percent sign of the folder's own name"
 _ENCODED = "polars looks for the files in a folder with the percent-encoded name"
 LONG = ("many_commits", "many_files")
+MANY = "readers of more tables"
 
 
 @pytest.mark.parametrize("name", sorted(TABLES.keys() - {"many_files"}))
@@ -49,7 +51,7 @@ def test_reader_sees_the_rows_of_every_version(lake: Lake, name: str, reader: st
             assert found == table.states[version], f"{table.name} at version {version}"
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", smoke(TABLES, TABLES.keys() - {"many_files"}, MANY))
 def test_deltalake_knows_of_every_version_what_sql_knows(lake: Lake, name: str) -> None:
     for table in lake.tables(name):
         for version in checked_versions(table):
@@ -59,7 +61,11 @@ def test_deltalake_knows_of_every_version_what_sql_knows(lake: Lake, name: str) 
 
 @pytest.mark.parametrize(
     ("name", "reader"),
-    table_and_reader("deltalake", "pyarrow", "polars", "duckdb", without=("absolute_path",)),
+    table_and_reader(
+        *("deltalake", "pyarrow", "polars", "duckdb"),
+        without=("absolute_path",),
+        smoke=("primitives", "nested", "rewritten", "column_mapping", "deletion_vectors"),
+    ),
 )
 def test_reader_needs_only_a_checkpoint(lake: Lake, name: str, reader: str, tmp_path: Path) -> None:
     for number, table in enumerate(lake.tables(name)):
@@ -69,7 +75,7 @@ def test_reader_needs_only_a_checkpoint(lake: Lake, name: str, reader: str, tmp_
         assert found == table.states[last]
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", smoke(TABLES, TABLES.keys() - {"many_files"}, MANY))
 def test_checkpoints_and_commits_tell_deltalake_the_same(
     lake: Lake, name: str, tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ def test_any_sequence_of_commits_is_published_faithfully(
         run(catalog, str(tmp_path / "copies"), {}, examples(EXAMPLES[backend]))
 
 
+@pytest.mark.everything("random commits to S3; test_s3_tables has fixed ones")
 def test_any_sequence_of_commits_is_published_faithfully_to_s3(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:

@@ -40,7 +40,12 @@ def s3_lake(s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.mark.parametrize(
     ("name", "reader"),
-    table_and_reader("deltalake", "polars", "duckdb", without=LOCAL, excuses=EXCUSES),
+    table_and_reader(
+        *("deltalake", "polars", "duckdb"),
+        without=LOCAL,
+        excuses=EXCUSES,
+        smoke=("string_partitions", "primitives", "rewritten", "deletion_vectors"),
+    ),
 )
 def test_reader_sees_the_rows_of_every_version(s3_lake: Lake, name: str, reader: str) -> None:
     for table in s3_lake.tables(name):

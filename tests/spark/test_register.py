@@ -68,6 +68,7 @@ def test_rows_go_in_and_out_through_the_format_in_an_odd_session(
             assert arrow_rows(found) == written.states[-1]
 
 
+@pytest.mark.everything("Spark, beyond a smoke test of each face")
 def test_what_spark_takes_of_modes_and_options(spark: SparkSession, lake: Catalog) -> None:
     deltasql.spark.register(spark)
     uri = lake.uri.with_table("t").to_string()

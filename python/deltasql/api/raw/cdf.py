@@ -12,7 +12,6 @@ from deltasql.api.raw.arguments import check_flags, check_list, check_unsigned
 from deltasql.api.raw.base import RawBase
 from deltasql.engine.base import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from deltasql.engine.choose import open_engine
-from deltasql.engine.layouts import cast_rows
 from deltasql.exceptions import TxnLogError, VersionNotFoundError
 from deltasql.model.clock import from_ms, now_ms, parse_rfc3339, to_ms
 from deltasql.model.schema import schema_of
@@ -77,6 +76,8 @@ class CdfSide(RawBase):
         def batches() -> Iterator[pa.RecordBatch]:
             if first > last:
                 return
+            from deltasql.engine.layouts import cast_rows  # late: it imports pyarrow.compute
+
             with open_engine(self.catalog.config) as engine:
                 for batch in feed.between(engine, first, last):
                     yield from cast_rows(pa.Table.from_batches([batch]), schema).to_batches()
