@@ -52,7 +52,7 @@ NOTES = {
     "its own log. `drain` is what one reconciler publishes per second, `lag` how long after its "
     "commit a version's file is there, in milliseconds, with 50 commits a second.",
     "durable": "Commits per second of one staged file, until all of them are published, to a table "
-    "that has so many commits; SQLite with synchronous=FULL. `slow flushes` is the same with 5 ms "
+    "with 10,000 commits; SQLite with synchronous=FULL. `slow flushes` is the same with 5 ms "
     "more for every fsync and fdatasync of the process, `flushes` how many a commit makes, without "
     "data files. deltalake flushes nothing: a power loss may take what it has acknowledged.",
     "import": "Files per second, each import into a new catalog and in a process of its own; for "

@@ -23,7 +23,7 @@ COMMITS = 200
 FEW_COMMITS = 20  # of deltalake, which takes a third of a second for one at this size
 ROUNDS, QUICK_ROUNDS = 3, 2
 WAIT_MS = 5
-# PostgreSQL flushes in its own processes, which no library of ours counts or delays.
+# PostgreSQL flushes in its own processes, which the preloaded library can neither count nor delay.
 MODES = ("off", "async", "sync")
 
 

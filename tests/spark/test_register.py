@@ -153,7 +153,7 @@ def test_create_or_replace_that_loses_to_another_writer_is_a_conflict(
         commit(*given, **options)
 
     monkeypatch.setattr(builder, "_commit", late)
-    with pytest.raises(ConcurrentWriteException, match="created meanwhile"):
+    with pytest.raises(ConcurrentWriteException, match="another commit has created it"):
         builder.execute()
     builder.execute()
     assert lake.table("j_race").version() == 1

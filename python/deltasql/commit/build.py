@@ -140,7 +140,8 @@ def created_meanwhile(query: Query, name: str, found: TableRow) -> CommitConflic
     rows = query("history", table_id=found.table_id, first=first, last=first, limit=1)
     winner = VersionRow.from_row(rows[0])
     return VersionTakenError(
-        f"table {name} did not exist when this transaction looked, and was created meanwhile",
+        f"table {name} did not exist when this transaction read the catalog; "
+        "another commit has created it since",
         table=name,
         actual_version=last,
         winning_version=winner.version,

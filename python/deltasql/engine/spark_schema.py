@@ -33,8 +33,8 @@ def spark_schema(
     try:
         found = _parsed(*plain)
     except ValueError as error:  # pyspark's own kind of it
-        for told, field in zip(plain, schema.fields, strict=True):
-            _check_known(told, field.name)
+        for spark_field, field in zip(plain, schema.fields, strict=True):
+            _check_known(spark_field, field.name)
         raise TxnLogSchemaError(f"Spark does not take the schema: {error}") from error
     for told, field in zip(found.fields, schema.fields, strict=True):
         told.nullable = field.nullable or not required

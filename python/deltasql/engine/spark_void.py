@@ -1,7 +1,7 @@
 """Void columns on Spark: rows have them, files do not.
 
-Old releases of Spark know no void columns in Parquet, and no release reads as void what a file
-holds as integers, as files of early releases of ours do: void columns are made up, not read.
+Spark does not read a void column from a file in which it is stored as integers, as deltasql 0.1.0
+stored it. So void columns are never read: they are added as null literals.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def without_void_columns(
         values.append(F.when(_has_value(column, field.type), F.raise_error(F.lit(message))))
         if field.name in kept.names:
             columns.append(_without_void(column, field.type).alias(name))
-    # An error is raised in the course of looking for a row that is to be left out: there is none.
+    # `raise_error` runs while the filter is evaluated; the filter itself removes no row.
     checked = reduce(lambda rows, value: rows.where(value.isNull()), values, frame)
     return kept, checked.select(columns)
 

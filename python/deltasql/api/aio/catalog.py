@@ -35,7 +35,7 @@ def connect(
 ) -> AsyncCatalog:
     """Open a catalog by URI: `async with connect(uri) as catalog`, or `await connect(uri)`.
 
-    Work that blocks runs in at most so many threads. Other keyword arguments are those of
+    Blocking work runs in at most `threads` threads. Other keyword arguments are those of
     `deltasql.connect`: `create`, and settings.
 
     >>> import asyncio, tempfile, pyarrow as pa
