@@ -89,7 +89,7 @@ def test_sqlite_writer_behind_a_suspended_one_gets_an_error_with_its_process_id(
             began = time.monotonic()
             with pytest.raises(StoreBusyError, match=f"process {process.pid} .* has it"):
                 commit(catalog, [file("other")])
-            assert 0.5 <= time.monotonic() - began < 2
+            assert 0.5 <= time.monotonic() - began < 5
         commit(catalog, [file("other")])
         audit(catalog)
         assert live(catalog) == ["other", "suspended1", "suspended2"]

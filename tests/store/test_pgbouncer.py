@@ -127,7 +127,7 @@ def test_commit_behind_a_lock_ends_in_time_and_names_the_session(
         deltasql.connect(
             bouncer.uri(postgres_uri, application_name=name),
             table={"data_root": str(tmp_path)},
-            store={"lock_timeout_ms": 400},
+            store={"lock_timeout_ms": 1_500},
         ) as catalog,
         psycopg.connect(os.environ["TEST_DATABASE_URL"]) as admin,
     ):

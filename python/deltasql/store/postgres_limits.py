@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.uri import DeltaSqlUri, Pooler
 
-_ASK_AFTER = 0.7
+_ASK_AFTER = 0.5
 # A server that has not ended a statement so long after its limit does not answer at all.
 _GRACE_S = 10.0
 _ASKING_S = 2
@@ -138,7 +138,7 @@ class SessionState:
     def asks_after_s(self) -> float:
         """After how long a wait it is asked who holds the lock; 0 is never.
 
-        Shortly before the wait ends: afterwards nobody waits any more.
+        In the middle of the wait: after its end nobody waits any more, and asking takes time.
         """
         return _ASK_AFTER * _seconds(self.lock_timeout)
 
