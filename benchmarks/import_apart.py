@@ -43,7 +43,12 @@ def measure(request: Request) -> Answer:
 def _answer(request: Request) -> dict[str, Any]:
     import deltasql
 
-    for name in ("pandas", "pyarrow.parquet", "deltalake", "deltasql.migrate.import_table"):
+    for name in (
+        "pandas",
+        "pyarrow.parquet",
+        "deltalake",
+        "deltasql.migrate.importing.import_table",
+    ):
         importlib.import_module(name)
     imports_mb = memory_mb("VmRSS")
     start = time.perf_counter()

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 # DuckDB imports pandas when it binds its first parameter.
 DRIVERS = {
     "sqlite": ("sqlite3",),
-    "postgres": ("deltasql.store.postgres",),
+    "postgres": ("deltasql.store.postgres.dialect",),
     "duckdb": ("deltasql.store.duckdb", "pandas"),
 }
 
 # What is imported with the first use of it.
-LATE = {"plan": "deltasql.model.predicate", "checkpoint": "deltasql.mirror.checkpoint"}
+LATE = {
+    "plan": "deltasql.model.predicates.predicate",
+    "checkpoint": "deltasql.mirror.checkpoint.write",
+}
 
 
 class Deltasql(Contender):
@@ -65,7 +68,7 @@ class Deltasql(Contender):
 
     def prepare(self) -> None:
         # The API and drivers are imported late, which is an import, not an open.
-        for module in ("deltasql.api.connect", *DRIVERS[self.backend]):
+        for module in ("deltasql.api.catalog.connect", *DRIVERS[self.backend]):
             importlib.import_module(module)
 
     def prepare_to(self, action: str) -> None:

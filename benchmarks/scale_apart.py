@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from benchmarks.ours import Deltasql
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 NOW: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False}
 _new = itertools.count(int(time.time() * 1000) * 1000)

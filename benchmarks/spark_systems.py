@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import deltasql
 import deltasql.spark
 from benchmarks.workspace import ROOT
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 IMAGES = Path(__file__).parent / "images"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 pytest_plugins = ["tests.s3", "tests.selection"]
 # Spark's workers run this Python, not the first one on the path.

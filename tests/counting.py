@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from deltasql.store import sqlite
 from deltasql.store.duckdb import DuckdbDialect
-from deltasql.store.postgres import PostgresDialect
-from deltasql.store.sqlite import SqliteDialect
+from deltasql.store.postgres.dialect import PostgresDialect
+from deltasql.store.sqlite import dialect as sqlite
+from deltasql.store.sqlite.dialect import SqliteDialect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -25,7 +25,7 @@ import deltalake
 from click.testing import CliRunner
 
 import deltasql
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 from deltasql.cli.main import main
 
 ROOT = Path(__file__).parents[1]

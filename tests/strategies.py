@@ -16,7 +16,7 @@ from deltasql.model.actions import (
     RemoveFile,
     SetTransaction,
 )
-from deltasql.model.schema import StructField, StructType
+from deltasql.model.schema.schema import StructField, StructType
 
 PARTITIONS = ("day", "it's 100% / é")
 FEATURES = ("deletionVectors", "domainMetadata", "inCommitTimestamp", "changeDataFeed")

@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 import deltasql
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 from tests.conftest import new_catalog_uri
 from tests.pages import steady
 

@@ -23,7 +23,7 @@ import psycopg
 import pyarrow as pa
 
 import deltasql
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 from deltasql.config import StorageSettings
 from deltasql.exceptions import TxnLogStorageError
 from deltasql.storage import open_storage

@@ -15,7 +15,7 @@ from benchmarks.many_files import scanners
 from benchmarks.rows import DeltaRows, DuckLakeRows, merge_source, rows
 from benchmarks.scenarios.commit import Runner
 from benchmarks.workload import SCHEMA
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 from deltasql.uri import parse_uri
 
 if TYPE_CHECKING:

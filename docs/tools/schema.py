@@ -6,8 +6,10 @@ import re
 import tomllib
 from pathlib import Path
 
-from deltasql.store import duckdb, postgres, sqlite
+from deltasql.store import duckdb
 from deltasql.store.migrations import _CREATE_LEDGER
+from deltasql.store.postgres import dialect as postgres
+from deltasql.store.sqlite import dialect as sqlite
 from deltasql.store.statements import migration_files
 from docs.tools.text import table
 

@@ -44,18 +44,18 @@ if TYPE_CHECKING:
     )
 
     from deltasql import aio
-    from deltasql.api.catalog import Catalog
-    from deltasql.api.connect import begin, connect
-    from deltasql.api.convert import convert_to_deltalake
-    from deltasql.api.delta_table import DeltaTable
-    from deltasql.api.duckdb_catalog import mirror_duckdb
-    from deltasql.api.export import export_table
-    from deltasql.api.import_table import import_table, import_tables
-    from deltasql.api.query import QueryBuilder
-    from deltasql.api.rebuild import rebuild
-    from deltasql.api.register import register, unregister
-    from deltasql.api.transaction import MultiTableTransaction
-    from deltasql.api.write import write_deltalake
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.connect import begin, connect
+    from deltasql.api.catalog.query import QueryBuilder
+    from deltasql.api.deltalake_compat.delta_table import DeltaTable
+    from deltasql.api.deltalake_compat.register import register, unregister
+    from deltasql.api.deltalake_compat.write_deltalake import write_deltalake
+    from deltasql.api.functions.convert import convert_to_deltalake
+    from deltasql.api.functions.duckdb_catalog import mirror_duckdb
+    from deltasql.api.functions.export import export_table
+    from deltasql.api.functions.import_table import import_table, import_tables
+    from deltasql.api.functions.rebuild import rebuild
+    from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.commit.staged import ReadSet
     from deltasql.model.actions import (
         AddCdcFile,
@@ -77,18 +77,18 @@ _HOMES = {
         *("PostCommitHookProperties", "Schema", "TableFeatures", "Transaction", "VariantType"),
         *("WriterProperties", "enable_nanosecond_timestamps", "init_tracing", "rust_core_version"),
     ),
-    "deltasql.api.catalog": ("Catalog",),
-    "deltasql.api.connect": ("begin", "connect"),
-    "deltasql.api.convert": ("convert_to_deltalake",),
-    "deltasql.api.delta_table": ("DeltaTable",),
-    "deltasql.api.duckdb_catalog": ("mirror_duckdb",),
-    "deltasql.api.export": ("export_table",),
-    "deltasql.api.import_table": ("import_table", "import_tables"),
-    "deltasql.api.query": ("QueryBuilder",),
-    "deltasql.api.rebuild": ("rebuild",),
-    "deltasql.api.register": ("register", "unregister"),
-    "deltasql.api.transaction": ("MultiTableTransaction",),
-    "deltasql.api.write": ("write_deltalake",),
+    "deltasql.api.catalog.catalog": ("Catalog",),
+    "deltasql.api.catalog.connect": ("begin", "connect"),
+    "deltasql.api.functions.convert": ("convert_to_deltalake",),
+    "deltasql.api.deltalake_compat.delta_table": ("DeltaTable",),
+    "deltasql.api.functions.duckdb_catalog": ("mirror_duckdb",),
+    "deltasql.api.functions.export": ("export_table",),
+    "deltasql.api.functions.import_table": ("import_table", "import_tables"),
+    "deltasql.api.catalog.query": ("QueryBuilder",),
+    "deltasql.api.functions.rebuild": ("rebuild",),
+    "deltasql.api.deltalake_compat.register": ("register", "unregister"),
+    "deltasql.api.transaction.transaction": ("MultiTableTransaction",),
+    "deltasql.api.deltalake_compat.write_deltalake": ("write_deltalake",),
     "deltasql.commit.staged": ("ReadSet",),
     "deltasql.model.actions": (
         *("AddCdcFile", "AddFile", "CommitInfo", "DeletionVector", "DomainMetadata", "Metadata"),

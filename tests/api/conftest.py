@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

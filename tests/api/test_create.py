@@ -15,8 +15,8 @@ from deltalake import CommitProperties, Field, Schema
 from deltalake.transaction import AddAction, RemoveAction
 
 import deltasql
-from deltasql.api.connect import close_all
-from deltasql.api.create import create_table_with_add_actions
+from deltasql.api.catalog.connect import close_all
+from deltasql.api.deltalake_compat.create_by_uri import create_table_with_add_actions
 from deltasql.exceptions import TableExistsError, TxnLogError, TxnLogSchemaError, TxnLogUriError
 from tests.operations.twins import rows, told
 

@@ -18,8 +18,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 import deltasql
 from deltasql import DeltaTable, write_deltalake
-from deltasql.api.connect import is_new
-from deltasql.api.raw.table import RawTable
+from deltasql.api.catalog.connect import is_new
+from deltasql.api.deltalake_compat.handle.table import RawTable
 from deltasql.exceptions import (
     TxnLogError,
     TxnLogTableNotFoundError,

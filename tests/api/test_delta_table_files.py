@@ -72,7 +72,7 @@ def test_many_files_come_in_the_same_order_as_few(
     visits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = DeltaTable(visits).file_uris()
-    monkeypatch.setattr("deltasql.api.raw.files._FEW_FILES", 0)
+    monkeypatch.setattr("deltasql.api.deltalake_compat.handle.files._FEW_FILES", 0)
     assert DeltaTable(visits).file_uris() == few
 
 

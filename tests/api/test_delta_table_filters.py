@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from pyarrow.parquet import filters_to_expression
 
 from deltasql import DeltaTable, QueryBuilder, write_deltalake
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 from tests.selection import examples
 
 if TYPE_CHECKING:

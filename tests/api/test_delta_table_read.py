@@ -11,7 +11,7 @@ import pytest
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from deltasql import DeltaTable, write_deltalake
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 from tests.conftest import new_catalog_uri
 from tests.mirror.support import open_mirrored
 from tests.oracles.fixed_set import TABLES, Lake

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,10 +30,10 @@ HEAVY = (
     "pyspark",
     "sqlglot",
     "deltasql.api.inspect",
-    "deltasql.engine.parquet",
+    "deltasql.engine.parquet.writer",
     "deltasql.migrate",
-    "deltasql.mirror.checkpoint",
-    "deltasql.mirror.read_checkpoint",
+    "deltasql.mirror.checkpoint.write",
+    "deltasql.mirror.log.read_checkpoint",
     "deltasql.operations.write",
 )
 SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'

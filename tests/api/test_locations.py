@@ -16,7 +16,7 @@ from deltasql.store.migrations import latest_version
 from deltasql.store.store import open_store
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
 pytestmark = pytest.mark.two_databases

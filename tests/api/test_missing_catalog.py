@@ -20,10 +20,10 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.api.catalog import Catalog
-from deltasql.api.connect import close_all, is_new, pending_migrations, shared
+from deltasql.api.catalog.catalog import Catalog
+from deltasql.api.catalog.connect import close_all, is_new, pending_migrations, shared
+from deltasql.api.catalog.mirror import Mirror
 from deltasql.api.inspect.inspector import Inspect
-from deltasql.api.mirror import Mirror
 from deltasql.config import Config
 from deltasql.exceptions import (
     CatalogNotFoundError,

@@ -12,8 +12,8 @@ import pytest
 from deltalake.exceptions import DeltaError
 
 from deltasql import DeltaTable, QueryBuilder, write_deltalake
-from deltasql.api.query import _duckdb_answer
-from deltasql.engine import duckdb_shared
+from deltasql.api.catalog.query import _duckdb_answer
+from deltasql.engine.duckdb import instance as duckdb_shared
 from deltasql.exceptions import TxnLogMirrorError
 
 if TYPE_CHECKING:

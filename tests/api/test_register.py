@@ -22,7 +22,7 @@ from deltalake.fs._base_handler import BaseDeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 import deltasql
-from deltasql.api.register import is_registered
+from deltasql.api.deltalake_compat.register import is_registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

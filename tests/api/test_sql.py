@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.engine import duckdb_shared
+from deltasql.engine.duckdb import instance as duckdb_shared
 from deltasql.exceptions import (
     InvalidQueryError,
     TxnLogEngineError,
@@ -22,7 +22,7 @@ from tests.each import check_each
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 
 def numbers(*ids: int) -> pa.Table:

@@ -11,15 +11,15 @@ import pytest
 import sqlglot
 
 import deltasql
-from deltasql.engine import duckdb_confined
+from deltasql.engine.duckdb import sandbox as duckdb_confined
 from deltasql.exceptions import InvalidQueryError, TxnLogEngineError
-from deltasql.model.query_conditions import named_columns
+from deltasql.model.predicates.query_conditions import named_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import deltasql
 from deltasql import AddFile, DeletionVector, ReadSet
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 from deltasql.exceptions import (
     ConcurrentAppendError,
     ConcurrentDeleteDeleteError,

@@ -16,7 +16,7 @@ from deltasql.exceptions import FilesTakenError
 from deltasql.storage import open_storage
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
 pytestmark = pytest.mark.two_databases

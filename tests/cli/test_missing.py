@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from deltasql.api.catalog import Catalog
-from deltasql.api.connect import is_new, pending_migrations
+from deltasql.api.catalog.catalog import Catalog
+from deltasql.api.catalog.connect import is_new, pending_migrations
 from deltasql.cli.main import main
 from deltasql.store.migrations import latest_version
 from tests.each import check_each

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import deltasql
-from deltasql.api.catalog import Catalog
+from deltasql.api.catalog.catalog import Catalog
 from deltasql.cli.main import main
 from deltasql.store.migrations import latest_version
 

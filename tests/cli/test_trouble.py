@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from deltasql.cli.context import Context
+from deltasql.cli.data.rows import show_rows
+from deltasql.cli.history.watch import lag_text
 from deltasql.cli.logs import TextFormatter
 from deltasql.cli.output import FORMATS, Output
-from deltasql.cli.rows import show_rows
-from deltasql.cli.watch import lag_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,7 +131,7 @@ def test_a_name_from_elsewhere_stays_text_in_the_live_picture() -> None:
     from rich.console import Console
 
     from deltasql.api.inspect.history import RecentCommit
-    from deltasql.cli.watch import _picture
+    from deltasql.cli.history.watch import _picture
     from deltasql.model.clock import from_ms
     from deltasql.model.row_changes import RowChanges
 

@@ -30,12 +30,12 @@ PROCESSES.set_forkserver_preload(
         "tests.commit.support",
         "tests.history.clients",
         "tests.faults.client",
-        "deltasql.store.sqlite",
+        "deltasql.store.sqlite.dialect",
         "deltasql.store.duckdb",
-        "deltasql.store.postgres",
+        "deltasql.store.postgres.dialect",
         "adbc_driver_postgresql.dbapi",
-        "deltasql.engine.duckdb",
-        "deltasql.operations.merge",
+        "deltasql.engine.duckdb.engine",
+        "deltasql.operations.merge.merge",
         "deltasql.operations.write",
     ]
 )

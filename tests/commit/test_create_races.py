@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 from deltasql.exceptions import CommitConflictError, TableExistsError, VersionTakenError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
 

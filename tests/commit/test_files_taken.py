@@ -12,8 +12,8 @@ import pytest
 
 import deltasql
 from deltasql.exceptions import FilesTakenError
-from deltasql.operations.strays import find_strays
-from deltasql.operations.vacuum import plan_vacuum
+from deltasql.operations.vacuum.unreferenced import find_strays
+from deltasql.operations.vacuum.vacuum import plan_vacuum
 from deltasql.phases import hooked
 from deltasql.storage import open_storage
 from deltasql.store.intents import take_intents
@@ -293,7 +293,7 @@ def _waits(uri: DeltaSqlUri) -> bool:
     import psycopg
 
     from deltasql.config import Config
-    from deltasql.store.postgres import conninfo
+    from deltasql.store.postgres.dialect import conninfo
 
     with psycopg.connect(conninfo(uri, Config.load())) as admin:
         text = (

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import add_file
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.model.actions import AddFile
 
 

@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 
 from deltasql import Catalog, SetTransaction
 from deltasql.exceptions import InvalidActionError, TableExistsError, TxnLogTableNotFoundError
-from deltasql.model.schema_convert import schema_from_any
+from deltasql.model.schema.convert import schema_from_any
 from tests.commit.model import Change, ModelTable
 from tests.commit.support import audit, file, open_catalog, removal
 from tests.selection import examples
@@ -37,7 +37,7 @@ from tests.selection import examples
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.uri import DeltaSqlUri
 
 NAMES = ("a", "b", "c")

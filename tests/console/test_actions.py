@@ -18,7 +18,7 @@ from tests.console.conftest import TOKEN, Site
 from tests.console.test_pages import PAGES
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.console.jobs import Progress
     from deltasql.uri import DeltaSqlUri
 

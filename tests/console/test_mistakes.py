@@ -20,7 +20,7 @@ from tests.console.conftest import days
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
     from tests.console.conftest import Site
 

@@ -16,7 +16,7 @@ from tests.console.conftest import TOKEN, Site
 from tests.console.test_pages import PAGES
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 WRITES = [path.replace("{name}", "orders") for path, _ in WRITE]
 

@@ -11,16 +11,16 @@ import pyarrow.parquet as pq
 
 from deltasql.config import Config
 from deltasql.engine.base import WriteOptions, WritePlan
-from deltasql.engine.live_files import LiveFiles
+from deltasql.engine.files.live_files import LiveFiles
 from deltasql.model.actions import AddFile, Metadata
-from deltasql.model.schema_convert import schema_from_any
+from deltasql.model.schema.convert import schema_from_any
 from deltasql.storage import open_storage
 from tests.oracles.states import Rows, arrow_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from deltasql.engine.duckdb import DuckDbEngine
+    from deltasql.engine.duckdb.engine import DuckDbEngine
     from tests.oracles.writing import Written
 
 

@@ -14,9 +14,9 @@ import pytest
 from sqlglot import exp, parse_one
 
 from deltasql.engine.base import FILE, ROW
-from deltasql.engine.duckdb import DuckDbEngine
+from deltasql.engine.duckdb.engine import DuckDbEngine
 from deltasql.exceptions import TxnLogEngineError
-from deltasql.model.schema_convert import schema_to_arrow
+from deltasql.model.schema.convert import schema_to_arrow
 from tests.conftest import new_catalog_uri
 from tests.engine.support import live_files, scanned
 from tests.mirror.support import open_mirrored

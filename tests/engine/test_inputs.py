@@ -16,9 +16,9 @@ import pytest
 from sqlglot import parse_one
 
 from deltasql.config import Config
-from deltasql.engine.arrow import batches
-from deltasql.engine.duckdb import DuckDbEngine
-from deltasql.engine.duckdb_shared import close_idle
+from deltasql.engine.duckdb.engine import DuckDbEngine
+from deltasql.engine.duckdb.instance import close_idle
+from deltasql.engine.inputs import batches
 from deltasql.exceptions import TxnLogEngineError
 
 if TYPE_CHECKING:

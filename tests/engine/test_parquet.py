@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from deltasql.config import Config
-from deltasql.engine import parquet as writing
 from deltasql.engine.base import CHANGE_TYPE, EVERY_COLUMN, WriteOptions
-from deltasql.engine.duckdb import DuckDbEngine
-from deltasql.engine.parquet import write_batches
+from deltasql.engine.duckdb.engine import DuckDbEngine
+from deltasql.engine.parquet import writer as writing
+from deltasql.engine.parquet.writer import write_batches
 from deltasql.exceptions import TxnLogEngineError, TxnLogSchemaError
 from tests.engine.support import listed, parquet, plan_for
 from tests.oracles.states import arrow_rows

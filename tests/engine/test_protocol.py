@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltasql.config import Config
-from deltasql.engine.duckdb import DuckDbEngine
+from deltasql.engine.duckdb.engine import DuckDbEngine
 from tests.engine.protocol import EngineProtocol
 
 if TYPE_CHECKING:

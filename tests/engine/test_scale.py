@@ -13,11 +13,11 @@ import pytest
 
 from deltasql.config import Config
 from deltasql.engine.base import FILE
-from deltasql.engine.duckdb import DuckDbEngine
-from deltasql.engine.live_files import LiveFiles
-from deltasql.engine.parquet import write_batches
+from deltasql.engine.duckdb.engine import DuckDbEngine
+from deltasql.engine.files.live_files import LiveFiles
+from deltasql.engine.parquet.writer import write_batches
 from deltasql.model.actions import Metadata
-from deltasql.model.schema_convert import schema_from_any
+from deltasql.model.schema.convert import schema_from_any
 from tests.engine.support import plan_for
 
 ROOT = Path(__file__).parents[2]
@@ -26,9 +26,9 @@ import json, resource, sys
 import numpy as np
 import pyarrow as pa
 from deltasql.config import Config
-from deltasql.engine.duckdb import DuckDbEngine
+from deltasql.engine.duckdb.engine import DuckDbEngine
 from deltasql.engine import duckdb_sort, parquet
-from deltasql.engine.parquet import write_batches
+from deltasql.engine.parquet.writer import write_batches
 from tests.engine.support import listed, plan_for
 
 # A tenth of everything, so that few rows are many.

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltasql.engine.file_shape import FileShape
-from deltasql.engine.footer_stats import footer_statistics
-from deltasql.engine.parquet import write_batches
-from deltasql.engine.statistics import Statistics
+from deltasql.engine.parquet.file_shape import FileShape
+from deltasql.engine.parquet.footer_stats import footer_statistics
+from deltasql.engine.parquet.statistics import Statistics
+from deltasql.engine.parquet.writer import write_batches
 from tests.engine.support import plan_for
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ import psycopg
 import pyarrow as pa
 
 import deltasql
-import deltasql.api.catalog
-import deltasql.engine.duckdb
-import deltasql.operations.merge_write
+import deltasql.api.catalog.catalog
+import deltasql.engine.duckdb.engine
+import deltasql.operations.merge.write
 from deltasql.phases import hooked
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.mirror.reconcile import Reconciler
+from deltasql.mirror.publish.reconcile import Reconciler
 from deltasql.phases import hooked
 from tests.clock import Clock
 from tests.commit.support import audit, file

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 import pytest
 
-from deltasql.mirror.log_files import commit_bytes
-from deltasql.mirror.reconcile import Reconciler
+from deltasql.mirror.log.encode import commit_bytes
+from deltasql.mirror.publish.reconcile import Reconciler
 from deltasql.phases import hooked
 from tests.commit.support import PROCESSES, SCHEMA, audit, file
 from tests.mirror.support import commit_path, open_mirrored, published_versions

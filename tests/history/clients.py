@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deltasql import Catalog
-    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.uri import DeltaSqlUri
     from tests.history.rows import Row
 

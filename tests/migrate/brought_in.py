@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from deltasql.mirror.log_files import commits_between
-from deltasql.mirror.sql_state import SqlState
+from deltasql.mirror.log.encode import commits_between
+from deltasql.mirror.verify.sql_state import SqlState
 from tests.migrate.corpus import log_files
 from tests.mirror.support import open_mirrored
 from tests.oracles.states import arrow_rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from deltasql.mirror.log_listing import list_log
+from deltasql.mirror.log.listing import list_log
 from deltasql.storage import open_storage
 from tests.mirror.support import LOG
 from tests.oracles.readers import Place, stock_table

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltasql.exceptions import OtherAuthorityError
-from deltasql.migrate.other_authority import NOTE
+from deltasql.migrate.authority.other_authority import NOTE
 from deltasql.uri import DeltaSqlUri
 from tests.migrate.handing_over import IDS, NAME, everything_below, open_catalog, ours, sql_ids
 from tests.migrate.sources import HEAD

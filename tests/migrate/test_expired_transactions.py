@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql import Catalog
-    from deltasql.mirror.verify import VerifyReport
+    from deltasql.mirror.verify.verify import VerifyReport
     from deltasql.uri import DeltaSqlUri
 
 pytestmark = pytest.mark.two_databases

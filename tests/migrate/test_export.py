@@ -18,8 +18,8 @@ from deltasql.exceptions import (
     TxnLogUriError,
     VersionNotFoundError,
 )
-from deltasql.migrate.export import NOTE
-from deltasql.mirror.read_log import read_state
+from deltasql.migrate.exporting.export import NOTE
+from deltasql.mirror.log.read import read_state
 from deltasql.storage import open_storage
 from tests.migrate.exporting import is_readable, rows
 from tests.mirror.published import HEAD, append, publish_history
@@ -33,7 +33,7 @@ from tests.selection import smoke
 
 if TYPE_CHECKING:
     from deltasql import Catalog
-    from deltasql.migrate.export_report import ExportProgress
+    from deltasql.migrate.exporting.report import ExportProgress
     from deltasql.storage import Storage
     from deltasql.uri import DeltaSqlUri
 
@@ -211,7 +211,7 @@ def test_an_export_that_dies_leaves_no_table_and_is_continued(
 
         options: dict[str, Any] = {"from_version": from_version, "with_data": True}
         with monkeypatch.context() as patch:
-            patch.setattr("deltasql.migrate.export.open_storage", dying)
+            patch.setattr("deltasql.migrate.exporting.export.open_storage", dying)
             try:
                 kept.export_table("t", str(copy), **options)
                 break

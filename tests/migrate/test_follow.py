@@ -22,9 +22,9 @@ from deltasql.exceptions import (
     UnsupportedFeatureError,
     VersionTakenError,
 )
-from deltasql.migrate.load_log import LogLoader
-from deltasql.migrate.load_table import Loaded, load_commits
-from deltasql.mirror.log_listing import list_log
+from deltasql.migrate.importing.load_log import LogLoader
+from deltasql.migrate.importing.load_table import Loaded, load_commits
+from deltasql.mirror.log.listing import list_log
 from deltasql.storage import open_storage
 from tests.commit.support import audit
 from tests.migrate.handing_over import (

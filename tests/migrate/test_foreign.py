@@ -15,8 +15,8 @@ from deltasql.exceptions import (
     MetadataChangedError,
     TxnLogProtocolError,
 )
-from deltasql.migrate.foreign import reject
-from deltasql.mirror.targets import ACTIVE, QUARANTINED
+from deltasql.migrate.authority.foreign_commits import reject
+from deltasql.mirror.publish.targets import ACTIVE, QUARANTINED
 from deltasql.storage import open_storage
 from tests.mirror.published import change_commit
 from tests.mirror.support import commit_path, open_mirrored
@@ -278,7 +278,7 @@ def test_an_adoption_that_died_half_way_is_completed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("deltasql.migrate.foreign._clear", die)
+        patched.setattr("deltasql.migrate.authority.foreign_commits._clear", die)
         catalog.mirror.adopt("t")
     assert catalog.table("t").version() == 3
     assert catalog.mirror.adopt("t").adopted == {2: 3}
@@ -296,7 +296,7 @@ def test_an_import_that_died_before_it_was_noted_is_completed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("deltasql.mirror.status.mark_published", die)
+        patched.setattr("deltasql.mirror.publish.status.mark_published", die)
         catalog.mirror.adopt("t")
     ours(catalog, 3)  # finds the foreign file with the content that SQL has now
     assert state(catalog) == (ACTIVE, 3, 3)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.api.connect import close_all, is_new
+from deltasql.api.catalog.connect import close_all, is_new
 from deltasql.exceptions import (
     InvalidActionError,
     MirrorDivergedError,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql import Catalog
-    from deltasql.migrate.import_report import ImportProgress
+    from deltasql.migrate.importing.report import ImportProgress
     from deltasql.uri import DeltaSqlUri
 
 pytestmark = pytest.mark.two_databases
@@ -335,7 +335,7 @@ def test_a_dry_run_tells_everything_and_writes_nothing(
 def test_a_dry_run_misses_only_files_that_live_in_the_end(
     source: Path, opened: Catalog, monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
-    monkeypatch.setattr("deltasql.migrate.import_verify._PAGE", 2)
+    monkeypatch.setattr("deltasql.migrate.importing.verify._PAGE", 2)
     forget_commits_below(source, CHECKPOINT)
     if is_known:
         opened.import_table(str(source))

@@ -23,7 +23,7 @@ from deltasql.exceptions import (
     UnsupportedFeatureError,
     VersionGapError,
 )
-from deltasql.migrate.load_table import can_resume
+from deltasql.migrate.importing.load_table import can_resume
 from deltasql.storage import open_storage
 from deltasql.storage.base import LONGEST_READ, check_length
 from tests.migrate.sources import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deltasql import Catalog
-    from deltasql.migrate.import_report import ImportProgress
+    from deltasql.migrate.importing.report import ImportProgress
 
 pytestmark = pytest.mark.one_database
 
@@ -143,7 +143,7 @@ def test_a_store_out_of_reach_leaves_what_the_next_import_goes_on_with(
         raise TxnLogStorageError("the store does not answer", operation="list")
 
     with monkeypatch.context() as patched:
-        patched.setattr("deltasql.migrate.import_table.check_data", unreachable)
+        patched.setattr("deltasql.migrate.importing.import_table.check_data", unreachable)
         with pytest.raises(TxnLogStorageError, match="does not answer"):
             catalog.import_table(str(source))
     report = catalog.import_table(str(source))
@@ -415,7 +415,7 @@ def test_very_many_files_are_looked_up_in_one_listing(
     source: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What lies elsewhere is still asked for."""
-    monkeypatch.setattr("deltasql.migrate.import_files._ASKED_EACH", 3)
+    monkeypatch.setattr("deltasql.migrate.importing.files._ASKED_EACH", 3)
     live = stock_paths_at(source, HEAD)
     elsewhere = source.parent / "elsewhere"
     elsewhere.mkdir()

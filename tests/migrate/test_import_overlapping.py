@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from deltasql.exceptions import VersionTakenError
-from deltasql.migrate.load_log import LogLoader
-from deltasql.migrate.load_table import begin_loading, discard, finish_loading, take_over
-from deltasql.mirror.log_listing import list_log
-from deltasql.mirror.read_log import read_commits, read_state
-from deltasql.mirror.targets import targets_of
+from deltasql.migrate.importing.load_log import LogLoader
+from deltasql.migrate.importing.load_table import begin_loading, discard, finish_loading, take_over
+from deltasql.mirror.log.listing import list_log
+from deltasql.mirror.log.read import read_commits, read_state
+from deltasql.mirror.publish.targets import targets_of
 from deltasql.storage import open_storage
 from deltasql.store.load import is_claimed
 from deltasql.store.locations import tables_at
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deltasql import Catalog
-    from deltasql.migrate.import_report import ImportProgress
+    from deltasql.migrate.importing.report import ImportProgress
     from deltasql.store.records import TableRow
 
 pytestmark = pytest.mark.two_databases

@@ -15,7 +15,7 @@ from tests.mirror.support import commit_path
 
 if TYPE_CHECKING:
     from deltasql import Catalog
-    from deltasql.migrate.import_report import ImportReport
+    from deltasql.migrate.importing.report import ImportReport
     from deltasql.uri import DeltaSqlUri
 
 pytestmark = pytest.mark.one_database

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from deltasql.exceptions import LogParseError, VersionTakenError
-from deltasql.migrate.load_checkpoint import same_size
-from deltasql.migrate.load_log import LogLoader
-from deltasql.mirror.log_listing import list_log
-from deltasql.mirror.read_log import read_commits, read_state, read_states, stream_state
-from deltasql.mirror.sql_state import SqlState
+from deltasql.migrate.importing.load_checkpoint import same_size
+from deltasql.migrate.importing.load_log import LogLoader
+from deltasql.mirror.log.listing import list_log
+from deltasql.mirror.log.read import read_commits, read_state, read_states, stream_state
+from deltasql.mirror.verify.sql_state import SqlState
 from tests.conftest import new_catalog_uri
 from tests.migrate.small_logs import (
     added,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deltasql import Catalog
-    from deltasql.mirror.log_listing import LogListing
+    from deltasql.mirror.log.listing import LogListing
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltasql.exceptions import OtherAuthorityError
-from deltasql.migrate.other_authority import COPY
+from deltasql.migrate.authority.other_authority import COPY
 from tests.migrate.handing_over import (
     IDS,
     NAME,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from deltasql.exceptions import LogParseError, TxnLogStorageError, VersionGapError
-from deltasql.mirror.log_files import commits_between
+from deltasql.mirror.log.encode import commits_between
 from deltasql.model.clock import now_ms
 from deltasql.storage.base import LONGEST_READ
 from tests.migrate.hand_made import PROTOCOL, HandMade, added, column, metadata, removed

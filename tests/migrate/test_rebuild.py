@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.api.connect import is_new
-from deltasql.mirror.log_files import commits_between
-from deltasql.mirror.sql_state import SqlState
-from deltasql.mirror.verify import verify_table
+from deltasql.api.catalog.connect import is_new
+from deltasql.mirror.log.encode import commits_between
+from deltasql.mirror.verify.sql_state import SqlState
+from deltasql.mirror.verify.verify import verify_table
 from tests.conftest import add_file, new_catalog_uri
 from tests.mirror.published import CHECKPOINT, HEAD, append, publish_history, storage_of
 from tests.mirror.support import LOG, commit_path, forget_commits_below, log_bytes, open_mirrored
@@ -155,7 +155,7 @@ def test_a_dry_run_loads_nothing(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path
 def test_a_run_that_was_cut_short_is_continued(
     lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deltasql.migrate.load_table.BATCH_COMMITS", 2)
+    monkeypatch.setattr("deltasql.migrate.importing.load_table.BATCH_COMMITS", 2)
 
     def cut(found: RebuiltTable) -> None:
         if found.location.endswith("/t") and found.loaded == 4:

@@ -13,7 +13,7 @@ from deltasql.exceptions import (
     MirrorDivergedError,
     TableExistsError,
 )
-from deltasql.migrate.other_authority import NOTE
+from deltasql.migrate.authority.other_authority import NOTE
 from deltasql.model.actions import Protocol
 from tests.migrate.handing_over import (
     IDS,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from deltasql.mirror.read_log import LogState, read_states
+from deltasql.mirror.log.read import LogState, read_states
 from deltasql.model.actions import DeletionVector
 from deltasql.storage import open_storage
 from tests.migrate.random_logs import RandomLog, content_of, vector_name

@@ -8,7 +8,7 @@ import deltalake
 import pyarrow as pa
 
 import deltasql
-from deltasql.mirror.log_files import commit_file
+from deltasql.mirror.log.encode import commit_file
 from deltasql.storage import open_storage
 from tests.conftest import add_file
 

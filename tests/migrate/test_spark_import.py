@@ -11,10 +11,10 @@ import pytest
 import deltasql
 from deltasql.config import StorageSettings
 from deltasql.exceptions import LogParseError, TxnLogEngineError
-from deltasql.migrate import spark_import
-from deltasql.migrate.load_log import LogLoader
-from deltasql.migrate.log_source import LocalLog, open_log
-from deltasql.mirror.log_listing import list_log
+from deltasql.migrate.importing import spark_log as spark_import
+from deltasql.migrate.importing.load_log import LogLoader
+from deltasql.migrate.importing.log_source import LocalLog, open_log
+from deltasql.mirror.log.listing import list_log
 from deltasql.storage import open_storage
 from tests.migrate.small_logs import everything, hidden_table, random_commits, write_log
 from tests.selection import smoke
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
-    from deltasql.migrate.log_source import LogSource
+    from deltasql.migrate.importing.log_source import LogSource
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
 

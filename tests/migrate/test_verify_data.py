@@ -13,8 +13,8 @@ import pytest
 
 import deltasql
 from deltasql.engine.choose import open_engine
-from deltasql.operations import measure
-from deltasql.operations.verify_data import verify_snapshot
+from deltasql.operations.verify import statistics as measure
+from deltasql.operations.verify.verify import verify_snapshot
 from tests.mirror.published import HEAD, change_commit, forget_derived, publish_history
 from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
@@ -22,7 +22,7 @@ from tests.oracles.fixed_set import TABLES
 
 if TYPE_CHECKING:
     from deltasql import Catalog
-    from deltasql.operations.data_report import DataReport
+    from deltasql.operations.verify.report import DataReport
     from deltasql.uri import DeltaSqlUri
 
 pytestmark = pytest.mark.one_database
@@ -56,7 +56,7 @@ def test_sound_data_has_no_difference(
         (report,) = catalog.mirror.verify("t", versions="sample", data=checks)
         (found,) = report.data
         assert report.ok, report.summary()
-        assert isinstance(found, deltasql.operations.data_report.DataReport)
+        assert isinstance(found, deltasql.operations.verify.report.DataReport)
         assert found.version == HEAD
         assert found.files == len(live_files(catalog))
         assert found.rows == (None if checks == "files" else 3)
@@ -264,7 +264,9 @@ def test_data_on_s3_is_looked_at_through_our_storage(
         storage.put(third, storage.read(third) + b"more")
         expected = {(first, "missing"), (second, "unreadable"), (third, "size")}
         for listed_from in (1, 100):
-            monkeypatch.setattr("deltasql.operations.presence._LISTED_FROM", listed_from)
+            monkeypatch.setattr(
+                "deltasql.operations.verify.file_presence._LISTED_FROM", listed_from
+            )
             found = kinds(verify_data(catalog))
             assert expected <= found
             assert found - expected <= {(third, "unreadable")}

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from deltasql.mirror.checkpoint import write_checkpoint
-from deltasql.mirror.checkpoint_due import checkpoint_file
+from deltasql.mirror.checkpoint.due import checkpoint_file
+from deltasql.mirror.checkpoint.write import write_checkpoint
 from deltasql.storage import open_storage
 
 if TYPE_CHECKING:
     from deltasql import AddFile, Catalog, DomainMetadata, RemoveFile, SetTransaction
-    from deltasql.mirror.last_checkpoint import CheckpointInfo
+    from deltasql.mirror.log.last_checkpoint import CheckpointInfo
     from deltasql.model.actions import Action
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from deltasql.config import StorageSettings
-from deltasql.mirror.log_files import commit_bytes, commit_file
+from deltasql.mirror.log.encode import commit_bytes, commit_file
 from deltasql.storage import open_storage
 from tests.commit.support import file
 from tests.mirror.support import open_mirrored

@@ -18,9 +18,9 @@ import deltasql
 from deltasql import DomainMetadata, SetTransaction
 from deltasql.config import Config
 from deltasql.exceptions import TxnLogMirrorError, VersionNotFoundError
-from deltasql.mirror import checkpoint_source
-from deltasql.mirror.checkpoint_due import checkpoint_file, is_due
-from deltasql.mirror.last_checkpoint import LAST_CHECKPOINT, json_checksum
+from deltasql.mirror.checkpoint import source as checkpoint_source
+from deltasql.mirror.checkpoint.due import checkpoint_file, is_due
+from deltasql.mirror.log.last_checkpoint import LAST_CHECKPOINT, json_checksum
 from deltasql.model.clock import now_ms
 from deltasql.phases import hooked
 from tests.conftest import add_file
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from deltasql import Catalog
-    from deltasql.mirror.last_checkpoint import CheckpointInfo
+    from deltasql.mirror.log.last_checkpoint import CheckpointInfo
 
 EXAMPLES = {"sqlite": 25, "postgres": 10, "duckdb": 5}
 
@@ -175,7 +175,7 @@ def test_many_files_are_written_in_several_row_groups(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint_source, "FILES_PER_READ", 1000)
-    monkeypatch.setattr("deltasql.mirror.checkpoint.FILES_PER_READ", 1000)
+    monkeypatch.setattr("deltasql.mirror.checkpoint.write.FILES_PER_READ", 1000)
     create(catalog)
     adds = [add_file(f"{number:05}") for number in range(10_000)]
     commit(catalog, *adds)

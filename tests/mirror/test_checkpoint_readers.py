@@ -14,7 +14,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from deltasql import DomainMetadata, SetTransaction
-from deltasql.mirror.checksum import checksum_file
+from deltasql.mirror.checkpoint.checksum import checksum_file
 from tests.conftest import new_catalog_uri
 from tests.mirror.checkpoint_support import checkpoint, table_row
 from tests.mirror.random_commits import FEATURES

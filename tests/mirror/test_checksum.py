@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import deltasql
-import deltasql.mirror.checksum as checksum_module
+import deltasql.mirror.checkpoint.checksum as checksum_module
 from deltasql import DomainMetadata, RemoveFile, SetTransaction
-from deltasql.mirror.checksum import LONGEST_LIST, checksum_file, write_checksum
-from deltasql.mirror.log_files import commit_file
+from deltasql.mirror.checkpoint.checksum import LONGEST_LIST, checksum_file, write_checksum
+from deltasql.mirror.log.encode import commit_file
 from deltasql.store.store import Store
 from tests.conftest import add_file
 from tests.mirror.checkpoint_support import Replay, table_row, table_storage

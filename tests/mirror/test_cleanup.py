@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.mirror import cleanup
-from deltasql.mirror.checkpoint_due import checkpoint_file
-from deltasql.mirror.checksum import checksum_file
-from deltasql.mirror.cleanup import clean_log
-from deltasql.mirror.last_checkpoint import LAST_CHECKPOINT
-from deltasql.mirror.log_files import commit_file
+from deltasql.mirror.checkpoint.checksum import checksum_file
+from deltasql.mirror.checkpoint.due import checkpoint_file
+from deltasql.mirror.log.encode import commit_file
+from deltasql.mirror.log.last_checkpoint import LAST_CHECKPOINT
+from deltasql.mirror.publish import cleanup
+from deltasql.mirror.publish.cleanup import clean_log
 from tests.mirror.checkpoint_support import checkpoint, table_row, table_storage
 from tests.mirror.support import checkpoint_versions, log_names, published_versions
 

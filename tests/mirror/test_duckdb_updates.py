@@ -16,7 +16,8 @@ import pytest
 
 import deltasql
 from deltasql.exceptions import MissingDriverError, TxnLogConfigError, TxnLogMirrorError
-from deltasql.mirror import duckdb_catalog, duckdb_file
+from deltasql.mirror.duckdb import catalog as duckdb_catalog
+from deltasql.mirror.duckdb import file as duckdb_file
 from tests.conftest import new_catalog_uri
 from tests.mirror.duckdb_support import IDS, append, elsewhere, view_rows, views
 from tests.mirror.support import open_mirrored

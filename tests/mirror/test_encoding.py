@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import deltasql
-from deltasql.mirror.log_files import commit_bytes, commits_between, encode_commit
+from deltasql.mirror.log.encode import commit_bytes, commits_between, encode_commit
 from deltasql.model.actions import Action, AddFile, CommitInfo, Protocol, RemoveFile
-from deltasql.model.column_mapping import with_column_mapping
+from deltasql.model.schema.column_mapping import with_column_mapping
 from tests import strategies as some
 from tests.conftest import BACKENDS, new_catalog_uri
 from tests.selection import examples
@@ -23,7 +23,7 @@ from tests.selection import examples
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.commit.ratified import Ratified
 
 pytestmark = pytest.mark.two_databases

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from deltasql.mirror.log_files import commit_bytes
-from deltasql.mirror.status import add_missing, forget_published
+from deltasql.mirror.log.encode import commit_bytes
+from deltasql.mirror.publish.status import add_missing, forget_published
 from deltasql.phases import hooked
 from tests.commit.support import SCHEMA, file, run
 from tests.mirror.support import LOG, commit_name, log_bytes, open_mirrored

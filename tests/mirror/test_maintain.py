@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.api.connect import close_all
-from deltasql.mirror import cleanup
-from deltasql.mirror.last_checkpoint import last_checkpoint_version
-from deltasql.mirror.maintain import maintain
-from deltasql.mirror.reconcile import Reconciler
+from deltasql.api.catalog.connect import close_all
+from deltasql.mirror.log.last_checkpoint import last_checkpoint_version
+from deltasql.mirror.publish import cleanup
+from deltasql.mirror.publish.after_publish import maintain
+from deltasql.mirror.publish.reconcile import Reconciler
 from deltasql.phases import hooked
 from deltasql.storage import open_storage
 from tests.conftest import add_file

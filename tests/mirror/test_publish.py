@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 from deltasql import AddFile
 from deltasql.exceptions import MirrorDivergedError, TxnLogError
-from deltasql.mirror.log_files import commit_bytes
-from deltasql.mirror.status import forget_published, release
+from deltasql.mirror.log.encode import commit_bytes
+from deltasql.mirror.publish.status import forget_published, release
 from deltasql.phases import hooked
 from tests.commit.support import file, run, values
 from tests.mirror.support import (

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.mirror.status import forget_published
+from deltasql.mirror.publish.status import forget_published
 from deltasql.phases import hooked
 from tests.commit.support import file
 from tests.mirror.support import commit_path, open_mirrored, published_versions

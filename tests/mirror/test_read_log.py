@@ -19,9 +19,9 @@ from deltasql.exceptions import (
     TxnLogTableNotFoundError,
     VersionNotFoundError,
 )
-from deltasql.mirror.log_listing import list_log, read_last_checkpoint
-from deltasql.mirror.read_checkpoint import read_files
-from deltasql.mirror.read_log import read_state, read_states
+from deltasql.mirror.log.listing import list_log, read_last_checkpoint
+from deltasql.mirror.log.read import read_state, read_states
+from deltasql.mirror.log.read_checkpoint import read_files
 from deltasql.storage import open_storage
 from tests.mirror.published import CHECKPOINT, HEAD, copied_history, keep_history, storage_of
 from tests.mirror.support import LOG, commit_path, forget_commits_below
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql.api.table import CatalogTable
-    from deltasql.mirror.read_log import LogState
+    from deltasql.mirror.log.read import LogState
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from prometheus_client import CollectorRegistry
 
 from deltasql import telemetry
 from deltasql.config import Config
-from deltasql.mirror.reconcile import Reconciler, Step
-from deltasql.mirror.status import add_missing, backoff_ms, release
+from deltasql.mirror.publish.reconcile import Reconciler, Step
+from deltasql.mirror.publish.status import add_missing, backoff_ms, release
 from deltasql.model.clock import now_ms
 from deltasql.phases import hooked
 from tests.commit.support import file, run, values

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import deltalake
 import pytest
 
-from deltasql.mirror.repair import repair
-from deltasql.mirror.targets import ACTIVE, QUARANTINED, targets_of
-from deltasql.mirror.verify import verify_table
+from deltasql.mirror.publish.targets import ACTIVE, QUARANTINED, targets_of
+from deltasql.mirror.verify.repair import repair
+from deltasql.mirror.verify.verify import verify_table
 from deltasql.phases import hooked
 from tests.mirror.published import (
     CHECKPOINT,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
-    from deltasql.mirror.repair import RepairReport
+    from deltasql.mirror.verify.repair import RepairReport
     from deltasql.uri import DeltaSqlUri
 
 pytestmark = pytest.mark.two_databases

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from deltasql.exceptions import TxnLogStoreError
-from deltasql.mirror.status import forget_published, mark_published, record_published
-from deltasql.mirror.targets import OWN
+from deltasql.mirror.publish.status import forget_published, mark_published, record_published
+from deltasql.mirror.publish.targets import OWN
 
 if TYPE_CHECKING:
     from deltasql import Catalog

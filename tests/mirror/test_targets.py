@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 import deltasql
 from deltasql import AddFile, DeletionVector
 from deltasql.exceptions import TxnLogConfigError, TxnLogMirrorError
-from deltasql.mirror import targets as targets_module
-from deltasql.mirror.log_files import files_named
+from deltasql.mirror.log.encode import files_named
+from deltasql.mirror.publish import targets as targets_module
 from tests.commit.support import file
 from tests.mirror.support import log_bytes, open_mirrored, published_versions
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import deltasql
-from deltasql.mirror.verify import VerifyReport, verify_table
+from deltasql.mirror.verify.verify import VerifyReport, verify_table
 from tests.mirror.published import (
     CHECKPOINT,
     HEAD,
@@ -345,8 +345,8 @@ def test_wrong_totals_of_a_checksum_are_found(published: Catalog) -> None:
 
 
 def test_many_differences_are_counted_and_some_are_kept(tmp_path: Path) -> None:
-    from deltasql.mirror.compare import Differences, compare_files
-    from deltasql.mirror.file_tables import FILES
+    from deltasql.mirror.log.file_tables import FILES
+    from deltasql.mirror.verify.compare import Differences, compare_files
 
     count = 100_000
     paths = pa.array([f"f{n}" for n in range(count)])

@@ -12,8 +12,8 @@ import duckdb
 import pyarrow as pa
 
 from deltasql import _core
-from deltasql.model.predicate import Predicate, parse_predicate
-from deltasql.model.schema import StructField, StructType
+from deltasql.model.predicates.predicate import Predicate, parse_predicate
+from deltasql.model.schema.schema import StructField, StructType
 
 Row = dict[str, Any]
 

@@ -11,7 +11,7 @@ import pytest
 
 from deltasql.exceptions import TxnLogProtocolError
 from deltasql.model.partition_values import parse_partition_value
-from deltasql.model.schema import ArrayType
+from deltasql.model.schema.schema import ArrayType
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 
 from deltasql import _core
 from deltasql.exceptions import TxnLogSchemaError
-from deltasql.model.predicate import Predicate, parse_predicate
-from deltasql.model.schema import ArrayType, MapType, StructField, StructType
+from deltasql.model.predicates.predicate import Predicate, parse_predicate
+from deltasql.model.schema.schema import ArrayType, MapType, StructField, StructType
 from tests.each import check_each
 
 COLUMNS: dict[str, Any] = {

@@ -24,7 +24,7 @@ from deltasql.model.protocol import (
     upgraded_protocol,
     writer_features,
 )
-from deltasql.model.schema import ArrayType, StructField, StructType
+from deltasql.model.schema.schema import ArrayType, StructField, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

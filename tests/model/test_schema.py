@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from pyspark.sql import types as spark
 
 from deltasql.exceptions import TxnLogSchemaError
-from deltasql.model.column_paths import split_column_list, split_column_path
-from deltasql.model.schema import (
+from deltasql.model.schema.column_paths import split_column_list, split_column_path
+from deltasql.model.schema.convert import schema_from_any, schema_to_arrow
+from deltasql.model.schema.rules import validate_schema
+from deltasql.model.schema.schema import (
     ArrayType,
     DataType,
     MapType,
@@ -24,8 +26,6 @@ from deltasql.model.schema import (
     resolve_column,
     skipping_columns,
 )
-from deltasql.model.schema_convert import schema_from_any, schema_to_arrow
-from deltasql.model.schema_rules import validate_schema
 
 PRIMITIVES = ["byte", "long", "double", "string", "binary", "date", "timestamp", "decimal(10,2)"]
 names = st.text("abcXYZé_ 1", min_size=1, max_size=6)

@@ -13,13 +13,13 @@ import duckdb_extensions
 import pyarrow as pa
 
 import deltasql
-from deltasql.api.connect import close_all
-from deltasql.api.delta_table import DeltaTable
+from deltasql.api.catalog.connect import close_all
+from deltasql.api.deltalake_compat.delta_table import DeltaTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("text", pa.string())])

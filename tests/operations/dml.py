@@ -9,13 +9,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltasql.api.raw.dml import DmlSide
+from deltasql.api.deltalake_compat.handle.dml import DmlSide
 from deltasql.store.records import cdc_from_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.operations.target import Target
 
 

@@ -11,7 +11,7 @@ from deltasql.exceptions import TxnLogTransactionError
 from tests.operations.dml import changes, held, make
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 pytestmark = pytest.mark.two_databases
 

@@ -12,7 +12,7 @@ from deltasql.exceptions import TxnLogSchemaError, TxnLogTransactionError
 from tests.operations.dml import changes, handle, held, make, opened, paths, read
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 

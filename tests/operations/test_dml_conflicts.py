@@ -15,8 +15,8 @@ from deltasql.exceptions import (
 from tests.operations.dml import handle, held, make
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
-    from deltasql.api.raw.dml import DmlSide
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.deltalake_compat.handle.dml import DmlSide
 
 pytestmark = pytest.mark.every_database
 

@@ -24,7 +24,7 @@ from tests.selection import examples
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from tests.operations.model import Row
 
 pytestmark = pytest.mark.two_databases

@@ -14,8 +14,8 @@ from tests.operations.dml import handle, held, make, opened
 from tests.oracles.deletion_vectors import inline_vector
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
-    from deltasql.api.raw.dml import DmlSide
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.deltalake_compat.handle.dml import DmlSide
 
 
 @pytest.fixture

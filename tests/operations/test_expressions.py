@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from deltasql.exceptions import TxnLogSchemaError
-from deltasql.model.schema import ArrayType, MapType, StructField, StructType
-from deltasql.operations.expressions import Flavour, Scope, assigned_column, scalar
-from deltasql.operations.normal_form import normal
-from deltasql.operations.sql_types import cast_to, conformed
+from deltasql.model.schema.schema import ArrayType, MapType, StructField, StructType
+from deltasql.operations.sql.expressions import Flavour, Scope, assigned_column, scalar
+from deltasql.operations.sql.normal_form import normal
+from deltasql.operations.sql.types import cast_to, conformed
 
 POINT = StructType((StructField("X", "long"), StructField("y", "double")))
 TABLE = StructType(

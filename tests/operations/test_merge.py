@@ -14,8 +14,8 @@ from tests.operations.dml import changes, handle, held, make, paths, read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deltasql.api.catalog import Catalog
-    from deltasql.api.merger import Merger
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.transaction.merger import Merger
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 TARGET = pa.table({"id": [1, 2, 3, None], "s": ["a", "b", "c", "d"], "v": [1.0, 2.0, 3.0, 4.0]})

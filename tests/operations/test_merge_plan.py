@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from deltasql.engine import duckdb_shared
-from deltasql.model import predicate
+from deltasql.engine.duckdb import instance as duckdb_shared
+from deltasql.model.predicates import predicate
 from tests.operations.dml import handle, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 SOURCE = pa.table({"id": [3, 99], "v": [-1.0, -2.0]})
 

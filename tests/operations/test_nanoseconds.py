@@ -18,7 +18,7 @@ import pytest
 from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError
 
 import deltasql
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
 from tests.operations.twins import Twins
 

@@ -19,8 +19,8 @@ from tests.operations.dml import held
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deltasql.api.catalog import Catalog
-    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.transaction.transaction import MultiTableTransaction
 
     Stage = Callable[[MultiTableTransaction, str, str], object]
 

@@ -10,8 +10,8 @@ import pytest
 from deltasql.config import StorageSettings
 from deltasql.model.actions import DeletionVector
 from deltasql.model.deletion_vector import vector_file
-from deltasql.operations import presence
-from deltasql.operations.presence import FileSizes
+from deltasql.operations.verify import file_presence as presence
+from deltasql.operations.verify.file_presence import FileSizes
 from deltasql.storage import open_storage
 from deltasql.storage.object_store import ObjectStorage
 from deltasql.store.records import dump_dv

@@ -23,7 +23,7 @@ from tests.operations.care import agree, numbers, open_lake, opened, own_rows, s
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
 pytestmark = pytest.mark.two_databases

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltasql.engine import parquet_options
+from deltasql.engine.parquet import options as parquet_options
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError
 from tests.operations.dml import handle, held, make, paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 GROUP = 4
 

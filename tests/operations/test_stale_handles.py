@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction
 
-from deltasql.api.raw.table import RawTable
+from deltasql.api.deltalake_compat.handle.table import RawTable
 from deltasql.exceptions import CommitConflictError, TableChangedError
 from deltasql.operations.create import replace_table
 from tests.operations.dml import held, make
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 pytestmark = pytest.mark.two_databases
 

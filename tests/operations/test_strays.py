@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from deltasql.config import Config
 from deltasql.model.progress import Meter
-from deltasql.operations.spark_listing import SparkListing
-from deltasql.operations.strays import StrayRule, Strays, find_strays, list_range, ranges_of
+from deltasql.operations.vacuum.spark_listing import SparkListing
+from deltasql.operations.vacuum.unreferenced import (
+    StrayRule,
+    Strays,
+    find_strays,
+    list_range,
+    ranges_of,
+)
 from deltasql.storage import open_storage
 
 if TYPE_CHECKING:

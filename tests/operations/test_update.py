@@ -13,7 +13,7 @@ from deltasql.exceptions import TxnLogError, TxnLogSchemaError
 from tests.operations.dml import changes, handle, held, make, paths, read
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 ROWS = pa.table({"id": [1, 2, None], "s": ["a", "b", "c"], "v": [1.5, 2.5, 3.5]})
 

@@ -19,7 +19,7 @@ from deltasql.exceptions import (
     VersionNotFoundError,
 )
 from deltasql.model.clock import now_ms
-from deltasql.operations import vacuum_search
+from deltasql.operations.vacuum import search as vacuum_search
 from tests.conftest import new_catalog_uri
 from tests.counting import counting
 from tests.operations.care import (
@@ -36,7 +36,7 @@ from tests.selection import examples
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
 pytestmark = pytest.mark.two_databases
@@ -276,7 +276,7 @@ def test_commits_in_the_millisecond_of_a_vacuum_are_vacuumed_later(lake: Catalog
         tx.update("t", {"text": "'new'"}, predicate="id = 10")
     at_ms = lake.table("t").snapshot().committed_at_ms + 1
     with pytest.MonkeyPatch.context() as patch:  # VACUUM START gets the time it looks back from
-        patch.setattr("deltasql.operations.vacuum.now_ms", lambda: at_ms)
+        patch.setattr("deltasql.operations.vacuum.vacuum.now_ms", lambda: at_ms)
         patch.setattr("deltasql.commit.transaction.now_ms", lambda: at_ms)
         assert opened(lake).vacuum(**NOW, dry_run=False)
     write(lake, 30, mode="overwrite")

@@ -11,7 +11,7 @@ import pytest
 from deltalake import CommitProperties, PostCommitHookProperties, Transaction, WriterProperties
 
 import deltasql
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 from deltasql.exceptions import (
     CommitConflictError,
     InvalidDataError,

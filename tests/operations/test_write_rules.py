@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltasql.exceptions import InvalidDataError
-from deltasql.operations.checks import checked
-from deltasql.operations.not_null import not_null_paths, null_rows
 from deltasql.operations.preview import preview
+from deltasql.operations.rules.checks import checked
+from deltasql.operations.rules.not_null import not_null_paths, null_rows
 from tests.selection import examples
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ _rows = st.fixed_dictionaries(
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_rows, min_size=1, max_size=6), st.integers(0, 5))
 def test_rows_with_forbidden_nulls_are_found(rows: list[dict[str, Any]], start: int) -> None:
-    from deltasql.model.schema_convert import schema_from_any
+    from deltasql.model.schema.convert import schema_from_any
 
     batch = pa.RecordBatch.from_pylist(rows, ARROW).slice(start % len(rows))
     found = set()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import deltasql
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 from deltasql.exceptions import TxnLogSchemaError, TxnLogTransactionError
 from tests.operations.twins import Twins, rows
 

@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import deltasql
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 from deltasql.exceptions import TxnLogError
 from tests.operations.twins import Twins
 

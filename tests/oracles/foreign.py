@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from deltasql.commit.staged import actions_from
 from deltasql.model.actions import CommitInfo, Metadata
-from deltasql.model.schema import StructType
-from deltasql.model.schema_convert import schema_to_arrow
+from deltasql.model.schema.convert import schema_to_arrow
+from deltasql.model.schema.schema import StructType
 from tests.mirror.support import LOG, commit_path, copy_table, published_versions
 from tests.oracles.readers import DeltaSpark, Place
 from tests.oracles.writing import Written

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltasql import DeletionVector
-from deltasql.model.schema import ArrayType, MapType, StructType, column_mapping_mode
-from deltasql.model.schema_convert import schema_to_arrow
+from deltasql.model.schema.convert import schema_to_arrow
+from deltasql.model.schema.schema import ArrayType, MapType, StructType, column_mapping_mode
 from deltasql.storage import open_storage
 from tests.oracles.deletion_vectors import deleted_rows
 from tests.oracles.states import Log, Rows, rows_of, value_text
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.table import CatalogTable
     from deltasql.config import StorageSettings
-    from deltasql.model.schema import DataType
+    from deltasql.model.schema.schema import DataType
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
 

@@ -9,13 +9,13 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from deltasql import DomainMetadata, SetTransaction
-from deltasql.model.schema_convert import schema_from_any
+from deltasql.model.schema.convert import schema_from_any
 from tests.oracles.tables import STRINGS
 from tests.oracles.writing import Row, Written, removal
 
 if TYPE_CHECKING:
     from deltasql import AddFile, Catalog
-    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.api.transaction.transaction import MultiTableTransaction
 
 NAMES = ("a", "b", "c")
 APPS = ("etl", "job é")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deltasql.mirror.checkpoint import write_checkpoint
+from deltasql.mirror.checkpoint.write import write_checkpoint
 from deltasql.storage import open_storage
 from tests.mirror.support import (
     checkpoint_versions,

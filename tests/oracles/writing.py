@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from deltasql import AddFile, RemoveFile
 from deltasql.model.clock import now_ms
 from deltasql.model.protocol import upgraded_protocol
-from deltasql.model.schema import StructType
-from deltasql.model.schema_convert import schema_from_any, schema_to_arrow
+from deltasql.model.schema.convert import schema_from_any, schema_to_arrow
+from deltasql.model.schema.schema import StructType
 from deltasql.storage import open_storage
 from tests.oracles.states import Rows, rows_of
 

@@ -9,7 +9,7 @@ import deltalake
 import pytest
 
 import deltasql
-from deltasql.api.connect import close_all
+from deltasql.api.catalog.connect import close_all
 from tests.conftest import new_catalog_uri
 from tests.parity.lakes import Lake
 from tests.selection import DATABASES

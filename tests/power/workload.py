@@ -17,8 +17,8 @@ import pyarrow as pa
 
 import deltasql
 from deltasql.migrate import rebuild as rebuilding
-from deltasql.mirror import status
-from deltasql.mirror.targets import DELTA, Target
+from deltasql.mirror.publish import status
+from deltasql.mirror.publish.targets import DELTA, Target
 from deltasql.phases import hooked
 from deltasql.storage import local_files
 

@@ -34,10 +34,10 @@ from tests.selection import examples
 import deltasql
 from deltasql import _core
 from deltasql.model.actions import AddFile, RemoveFile
-from deltasql.model.schema import StructType
+from deltasql.model.schema.schema import StructType
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 LATE = ("s", "d")  # columns that the table does not have at first
 FEW_INDEXED = {"delta.dataSkippingNumIndexedCols": "2"}

@@ -26,12 +26,12 @@ from deltasql.model.actions import (
     SetTransaction,
 )
 from deltasql.model.clock import from_ms
-from deltasql.model.schema import StructField, StructType
+from deltasql.model.schema.schema import StructField, StructType
 from deltasql.snapshot.cache import FileCache
 from deltasql.snapshot.snapshot import Snapshot, Totals, open_snapshot
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 SCHEMA = pa.schema([("id", pa.int64())])
 WIDER = StructType((StructField("id", "long"), StructField("name", "string")))

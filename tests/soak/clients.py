@@ -17,7 +17,7 @@ from tests.soak.ledger import LINES, SCHEMAS, SHELVES, SKUS, TABLES, amounts, co
 
 if TYPE_CHECKING:
     from deltasql import Catalog
-    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.api.transaction.transaction import MultiTableTransaction
     from tests.soak.record import Operation, Recorder
 
 SOME = 5

@@ -11,15 +11,15 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from deltasql.engine.spark_schema import spark_schema
-from deltasql.model.schema_convert import schema_from_any
-from deltasql.spark.source import DeltaSqlSource
+from deltasql.engine.spark.schema import spark_schema
+from deltasql.model.schema.convert import schema_from_any
+from deltasql.spark.source.source import DeltaSqlSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltasql.spark.source_write import TableWriter
-    from deltasql.spark.stream_source import TableStream
+    from deltasql.spark.source.stream import TableStream
+    from deltasql.spark.source.write import TableWriter
 
 T = TypeVar("T")
 

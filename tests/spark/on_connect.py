@@ -11,7 +11,7 @@ import pytest
 
 import deltasql.spark
 from deltasql.config import Config
-from deltasql.engine.spark_engine import SparkEngine
+from deltasql.engine.spark.engine import SparkEngine
 from deltasql.exceptions import TxnLogError
 from tests.conftest import JARS
 from tests.engine.protocol import EngineProtocol

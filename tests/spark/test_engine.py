@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from deltasql.config import Config
-from deltasql.engine.spark_engine import SparkEngine
+from deltasql.engine.spark.engine import SparkEngine
 from tests.engine.protocol import EngineProtocol, sql
 from tests.spark.support import ODD, settings
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql.engine.base import Engine
-    from deltasql.engine.spark_engine import SparkRelation
+    from deltasql.engine.spark.engine import SparkRelation
 
 
 class TestOnSpark(EngineProtocol):

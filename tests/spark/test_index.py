@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltasql.engine import spark_index
-from deltasql.engine.live_files import LiveFiles
-from deltasql.engine.spark import scan
+from deltasql.engine.files.live_files import LiveFiles
+from deltasql.engine.spark import file_index as spark_index
+from deltasql.engine.spark.scan import scan
 from deltasql.spark.read import read_snapshot
 from tests.conftest import add_file
 from tests.mirror.support import open_mirrored
@@ -301,7 +301,7 @@ def test_a_query_goes_on_when_files_cannot_be_pruned(
     files = LiveFiles(
         snapshot.table.location, snapshot.metadata, snapshot.scan().arrow, lake.config.storage
     )
-    with caplog.at_level(logging.INFO, "deltasql.engine.spark_index"):
+    with caplog.at_level(logging.INFO, "deltasql.engine.spark.file_index"):
         frame = scan(spark, files, prune=broken)
         assert [row["id"] for row in frame.where("id > 1").collect()] == [2]
         assert files_read(frame.where("id > 1")) == 2
@@ -326,7 +326,7 @@ def test_without_a_compiler_files_are_read_by_their_names(
         written.append([row])
     monkeypatch.setattr(spark_index, name, value)
     monkeypatch.setattr(spark_index, "_classes", WeakKeyDictionary())
-    with caplog.at_level(logging.WARNING, "deltasql.engine.spark_index"):
+    with caplog.at_level(logging.WARNING, "deltasql.engine.spark.file_index"):
         for _ in range(2):
             frame = frame_of(spark, written)
             assert arrow_rows(frame.toArrow()) == written.states[-1]
@@ -350,7 +350,7 @@ def test_where_no_file_can_be_handed_over_the_gateway_takes_the_list(
     monkeypatch.setattr(spark_index, "_SHORT", 0)
     folder = tmp_path if is_shared else tmp_path / "gone"
     monkeypatch.setattr(spark.sparkContext, "_temp_dir", str(folder))
-    with caplog.at_level(logging.WARNING, "deltasql.engine.spark_index"):
+    with caplog.at_level(logging.WARNING, "deltasql.engine.spark.file_index"):
         assert arrow_rows(frame_of(spark, written).toArrow()) == written.states[-1]
     assert ("goes by the gateway" in caplog.text) != is_shared
 

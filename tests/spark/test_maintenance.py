@@ -16,9 +16,9 @@ from sqlglot import exp
 
 import deltasql
 from deltasql.config import Config
-from deltasql.engine.duckdb import DuckDbEngine
-from deltasql.engine.spark_engine import SparkEngine, SparkRelation
-from deltasql.engine.spark_ranks import in_ranges, range_bounds
+from deltasql.engine.duckdb.engine import DuckDbEngine
+from deltasql.engine.spark.engine import SparkEngine, SparkRelation
+from deltasql.engine.spark.ranks import in_ranges, range_bounds
 from deltasql.spark import DeltaTable
 from deltasql.spark.session import set_catalog
 from tests.oracles import tables

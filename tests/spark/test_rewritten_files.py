@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from deltasql.engine import parquet_options
+from deltasql.engine.parquet import options as parquet_options
 from tests.oracles.fixed_set import READERS
 from tests.oracles.readers import DeltaSpark, Place
 from tests.oracles.states import arrow_rows

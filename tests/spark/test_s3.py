@@ -12,7 +12,7 @@ import pytest
 import deltasql
 import deltasql.spark
 from deltasql.config import StorageSettings
-from deltasql.engine.spark_s3 import bucket_options
+from deltasql.engine.spark.s3 import bucket_options
 from deltasql.spark import DeltaTable
 from deltasql.spark.mirror import mirror_spark
 from deltasql.spark.session import set_catalog
@@ -137,13 +137,13 @@ def test_other_credentials_for_a_bucket_are_told_once(
             options={"aws_access_key_id": name, "aws_secret_access_key": f"hidden {name}"}
         )
 
-    with caplog.at_level(logging.WARNING, "deltasql.engine.spark_s3"):
+    with caplog.at_level(logging.WARNING, "deltasql.engine.spark.s3"):
         bucket_options(spark, "s3://two-keys/a", key("one"))
         bucket_options(spark, "s3://two-keys/b", key("one"))
         bucket_options(spark, "s3://another/b", key("two"))
         assert "credentials" not in caplog.text
         for name in ("two", "three"):
             bucket_options(spark, "s3://two-keys/b", key(name))
-    [told] = [each for each in caplog.records if each.name == "deltasql.engine.spark_s3"]
+    [told] = [each for each in caplog.records if each.name == "deltasql.engine.spark.s3"]
     assert "two-keys" in told.getMessage()
     assert "hidden" not in f"{told.getMessage()} {vars(told)}"

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import deltasql.spark
-from deltasql.engine import spark as engine
-from deltasql.engine.live_files import LiveFiles
-from deltasql.engine.spark_schema import spark_path
+from deltasql.engine.files.live_files import LiveFiles
+from deltasql.engine.spark import scan as engine
+from deltasql.engine.spark.schema import spark_path
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError, TxnLogUriError
 from deltasql.spark.read import read_snapshot
 from tests.conftest import add_file

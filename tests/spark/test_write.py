@@ -16,8 +16,8 @@ import pytest
 
 import deltasql
 import deltasql.spark
-from deltasql.engine import spark_write
 from deltasql.engine.base import WriteOptions
+from deltasql.engine.spark import write as spark_write
 from deltasql.exceptions import (
     TableExistsError,
     TxnLogEngineError,
@@ -332,7 +332,7 @@ def test_few_rows_that_the_driver_does_not_take_are_written_by_executors(
     before = conf.get(limit, "1g")
     conf.set(limit, "200k")
     try:
-        with caplog.at_level(logging.INFO, "deltasql.engine.spark_engine"):
+        with caplog.at_level(logging.INFO, "deltasql.engine.spark.engine"):
             deltasql.spark.write(frame, uri(lake, "t"))
     finally:
         conf.set(limit, before)

@@ -14,7 +14,7 @@ from deltasql.storage import Storage, open_storage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.config import StorageSettings
     from deltasql.uri import DeltaSqlUri
 

@@ -15,7 +15,7 @@ from deltasql.model.actions import RemoveFile
 from deltasql.model.clock import from_ms, now_ms
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string())])
 

@@ -18,7 +18,7 @@ from tests.conftest import add_file
 import deltasql
 from deltasql.model.actions import DeletionVector, RemoveFile
 from deltasql.snapshot.files import COLUMNS, from_arrow, from_rows, to_arrow
-from deltasql.store.postgres import PostgresDialect
+from deltasql.store.postgres.dialect import PostgresDialect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ import deltasql
 from deltasql import _core
 from deltasql.commit.transaction import ENGINE_INFO
 from deltasql.exceptions import StoreUnavailableError, TxnLogStoreError
-from deltasql.mirror.log_files import commit_actions, commit_bytes
+from deltasql.mirror.log.encode import commit_actions, commit_bytes
 from deltasql.model.actions import (
     Action,
     AddCdcFile,
@@ -29,13 +29,13 @@ from deltasql.model.actions import (
     RemoveFile,
     SetTransaction,
 )
-from deltasql.model.column_mapping import with_column_mapping
-from deltasql.model.schema import StructField, StructType
+from deltasql.model.schema.column_mapping import with_column_mapping
+from deltasql.model.schema.schema import StructField, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 EXAMPLES = settings(
     max_examples=examples(20),

@@ -13,7 +13,7 @@ import pytest
 import deltasql
 from deltasql.config import Config
 from deltasql.exceptions import MigrationError, SchemaVersionError
-from deltasql.mirror.log_files import commit_actions
+from deltasql.mirror.log.encode import commit_actions
 from deltasql.model.actions import AddFile, CommitInfo, Metadata, Protocol, RemoveFile
 from deltasql.store import migrations
 from deltasql.store.statements import statement

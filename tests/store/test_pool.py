@@ -31,7 +31,7 @@ from deltasql.store.pool import Pool, _Lent
 from deltasql.uri import DeltaSqlUri
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

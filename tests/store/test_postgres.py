@@ -17,7 +17,7 @@ from tests.conftest import add_file
 import deltasql
 from deltasql.exceptions import StoreBusyError, StoreUnavailableError, TxnLogStoreError
 from deltasql.store.dialect import Fault
-from deltasql.store.postgres import conninfo
+from deltasql.store.postgres.dialect import conninfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from tests.conftest import add_file
 
 import deltasql
 from deltasql.exceptions import StoreBusyError, StoreUnavailableError
-from deltasql.store import postgres_limits
 from deltasql.store.dialect import Fault
+from deltasql.store.postgres import connection as postgres_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import pytest
 from tests.store.guide import PASSWORD
 
 import deltasql
-from deltasql.api.connect import open_existing
+from deltasql.api.catalog.connect import open_existing
 from deltasql.exceptions import TxnLogStoreError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.store.guide import Guide
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 
 def test_each_role_may_do_what_the_guide_says(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from deltasql.store import sqlite_arrow
+from deltasql.store.sqlite import arrow as sqlite_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,9 +16,9 @@ from tests.conftest import add_file
 
 import deltasql
 from deltasql.exceptions import StoreBusyError
-from deltasql.store import sqlite_arrow
-from deltasql.store.sqlite import SqliteSession
-from deltasql.store.sqlite_queue import WriteQueue
+from deltasql.store.sqlite import arrow as sqlite_arrow
+from deltasql.store.sqlite.dialect import SqliteSession
+from deltasql.store.sqlite.queue import WriteQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,10 +21,10 @@ from tests.interrupts import interrupted
 
 import deltasql
 from deltasql.exceptions import StoreBusyError
-from deltasql.store import sqlite_queue
 from deltasql.store.file_lock import try_lock
-from deltasql.store.sqlite import SqliteDialect, SqliteSession, _Borrowed
-from deltasql.store.sqlite_queue import WriteQueue
+from deltasql.store.sqlite import queue as sqlite_queue
+from deltasql.store.sqlite.dialect import SqliteDialect, SqliteSession, _Borrowed
+from deltasql.store.sqlite.queue import WriteQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

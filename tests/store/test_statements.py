@@ -23,7 +23,7 @@ from deltasql.store.statements import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 PACKAGE = Path(deltasql.__file__).parent
 NAMES = sorted(blocks())

@@ -13,16 +13,16 @@ from deltasql.engine.base import COMMIT_VERSION
 from deltasql.engine.choose import open_engine
 from deltasql.exceptions import TableChangedError, VersionNotFoundError
 from deltasql.model.json_text import load_json
-from deltasql.operations.change_log import VersionChanges, changed_files, physical_partitioning
-from deltasql.operations.changes import ChangeFeed
+from deltasql.operations.changes.feed import ChangeFeed
+from deltasql.operations.changes.log import VersionChanges, changed_files, physical_partitioning
 from deltasql.snapshot.snapshot import open_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.engine.base import Engine
-    from deltasql.operations.change_log import ChangedFile
+    from deltasql.operations.changes.log import ChangedFile
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.store.records import TableRow
 

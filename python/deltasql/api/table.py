@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.snapshot.scan import Scan
     from deltasql.store.records import TableRow, VersionRow
 

@@ -67,7 +67,7 @@ def _known_tables(ctx: click.Context) -> list[str]:
     place = chosen["catalog"] or chosen["uri"]
     if place is None:
         return []
-    from deltasql.api.connect import open_existing
+    from deltasql.api.catalog.connect import open_existing
 
     with open_existing(place, mirror={"mode": "off"}) as catalog:
         return [table.full_name for table in catalog.tables()]

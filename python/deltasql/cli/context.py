@@ -14,7 +14,7 @@ from deltasql.cli.output import FORMATS, Output, say
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 LOG_FORMATS = ("text", "json")
 VERBOSE = "deltasql.cli.verbose"  # in the part of click's contexts that all of them share
@@ -62,7 +62,7 @@ class Context:
             yield self.held, None
             return
         # Late: `deltasql --help` needs none of it.
-        from deltasql.api.connect import connect, open_existing
+        from deltasql.api.catalog.connect import connect, open_existing
         from deltasql.uri import is_deltasql_uri, parse_uri
 
         place = uri or self.catalog_uri()

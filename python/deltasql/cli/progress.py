@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from deltasql.migrate.export_report import ExportProgress
-    from deltasql.migrate.import_report import ImportProgress
+    from deltasql.migrate.exporting.report import ExportProgress
+    from deltasql.migrate.importing.report import ImportProgress
     from deltasql.migrate.rebuild import RebuiltTable
-    from deltasql.mirror.reconcile import Step as MirrorStep
+    from deltasql.mirror.publish.reconcile import Step as MirrorStep
     from deltasql.model.progress import Progress as PhaseProgress
 
 T = TypeVar("T")

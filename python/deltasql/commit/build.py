@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deltasql.engine.addresses import is_absolute
+from deltasql.engine.files.addresses import is_absolute
 from deltasql.exceptions import (
     FilesTakenError,
     TableChangedError,

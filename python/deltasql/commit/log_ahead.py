@@ -17,9 +17,9 @@ from deltasql import telemetry
 from deltasql._core import parse_commit
 from deltasql.commit.transaction import ENGINE_INFO
 from deltasql.exceptions import LogAheadError, LogParseError, TxnLogError
-from deltasql.mirror.last_checkpoint import has_checkpoint, last_checkpoint_version
-from deltasql.mirror.log_files import commit_file
-from deltasql.mirror.log_listing import LOG_FOLDER, sort_files
+from deltasql.mirror.log.encode import commit_file
+from deltasql.mirror.log.last_checkpoint import has_checkpoint, last_checkpoint_version
+from deltasql.mirror.log.listing import LOG_FOLDER, sort_files
 from deltasql.storage import open_storage
 
 if TYPE_CHECKING:

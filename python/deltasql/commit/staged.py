@@ -22,7 +22,7 @@ from deltasql.model.actions import (
 from deltasql.model.json_text import load_json
 
 if TYPE_CHECKING:
-    from deltasql.model.predicate import Predicate
+    from deltasql.model.predicates.predicate import Predicate
     from deltasql.store.records import TableRow
 
 

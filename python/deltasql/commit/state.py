@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.properties import TableProperties
 from deltasql.model.protocol import check_writable, writer_features
-from deltasql.model.schema import StructType, column_mapping_mode, skipping_columns
+from deltasql.model.schema.schema import StructType, column_mapping_mode, skipping_columns
 
 if TYPE_CHECKING:
     from deltasql.model.actions import Metadata, Protocol

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from deltasql._core import canonical_path, nests_too_deep
 from deltasql.exceptions import InvalidActionError, TxnLogTransactionError
 from deltasql.model.actions import logical_file
-from deltasql.model.column_mapping import check_mapping
 from deltasql.model.properties import check_values
 from deltasql.model.protocol import check_lawful, check_writable, required_features, writer_features
-from deltasql.model.schema import StructType
-from deltasql.model.schema_rules import validate_schema
+from deltasql.model.schema.column_mapping import check_mapping
+from deltasql.model.schema.rules import validate_schema
+from deltasql.model.schema.schema import StructType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

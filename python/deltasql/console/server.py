@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import uvicorn
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.console.jobs import Jobs
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from deltasql.console.units import is_number
-from deltasql.engine.arrow import python_values
+from deltasql.engine.inputs import python_values
 from deltasql.exceptions import MASK, is_secret_name, redact
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from sqlglot import exp
 
-    from deltasql.engine.live_files import LiveFiles
+    from deltasql.engine.files.live_files import LiveFiles
     from deltasql.model.actions import AddFile
-    from deltasql.model.schema import StructType
+    from deltasql.model.schema.schema import StructType
     from deltasql.storage import Storage
 
 FILE = "__deltasql_file"

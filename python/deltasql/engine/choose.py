@@ -31,11 +31,11 @@ def open_engine(config: Config, *, data: object = None, name: str | None = None)
     """
     wanted = name or ("spark" if is_spark_frame(data) else config.engine.default)
     if wanted in ("auto", "duckdb"):
-        from deltasql.engine.duckdb import DuckDbEngine
+        from deltasql.engine.duckdb.engine import DuckDbEngine
 
         return DuckDbEngine(config)
     if wanted == "spark":
-        from deltasql.engine.spark_engine import SparkEngine
+        from deltasql.engine.spark.engine import SparkEngine
 
         session = cast("Any", data).sparkSession if is_spark_frame(data) else None
         return SparkEngine(config, session)

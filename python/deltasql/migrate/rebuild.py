@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.exceptions import TxnLogError, VersionTakenError
-from deltasql.migrate.find_tables import find_tables
-from deltasql.migrate.load_log import LogLoader
-from deltasql.migrate.load_table import (
+from deltasql.migrate.importing.find_tables import find_tables
+from deltasql.migrate.importing.load_log import LogLoader
+from deltasql.migrate.importing.load_table import (
     Loaded,
     begin_loading,
     can_resume,
@@ -23,10 +23,10 @@ from deltasql.migrate.load_table import (
     load_commits,
     load_state,
 )
-from deltasql.migrate.names import choose_name, layout_name, told_name
-from deltasql.mirror.log_listing import flush_log, list_log
-from deltasql.mirror.read_log import stream_state
-from deltasql.mirror.status import mark_published
+from deltasql.migrate.importing.names import choose_name, layout_name, told_name
+from deltasql.mirror.log.listing import flush_log, list_log
+from deltasql.mirror.log.read import stream_state
+from deltasql.mirror.publish.status import mark_published
 from deltasql.model.counts import many
 from deltasql.storage import absolute_location, join_location, open_storage
 from deltasql.store.dialect import Fault
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deltasql.config import StorageSettings
-    from deltasql.mirror.log_listing import LogListing
+    from deltasql.mirror.log.listing import LogListing
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.actions import DomainMetadata
-from deltasql.model.schema import (
+from deltasql.model.schema.schema import (
     StructType,
     column_mapping_mode,
     leaf_columns,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deltasql.model.actions import Metadata
-    from deltasql.model.schema import LeafColumn
+    from deltasql.model.schema.schema import LeafColumn
 
 FEATURE = "clustering"
 DOMAIN = "delta.clustering"

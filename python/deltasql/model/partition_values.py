@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogProtocolError
-from deltasql.model.schema import DataType, decimal_type, type_name
+from deltasql.model.schema.schema import DataType, decimal_type, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from deltasql.exceptions import TxnLogConfigError
 from deltasql.model.protocol import CONSTRAINT_PREFIX, FEATURE_PREFIX, FEATURES
-from deltasql.model.schema import nearest
+from deltasql.model.schema.schema import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

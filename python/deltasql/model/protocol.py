@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.exceptions import TxnLogConfigError, TxnLogProtocolError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import PROPERTY_ERROR
 from deltasql.model.actions import Protocol
-from deltasql.model.schema import (
+from deltasql.model.schema.schema import (
     ArrayType,
     DataType,
     MapType,
@@ -127,7 +127,7 @@ def protocol_for(
 ) -> Protocol:
     """Return the lowest protocol a new table with this schema and these properties needs.
 
-    >>> from deltasql.model.schema import StructField
+    >>> from deltasql.model.schema.schema import StructField
     >>> protocol_for(StructType((StructField("id", "long"),)), {}, in_commit_timestamps=False)
     Protocol(min_reader_version=1, min_writer_version=2, reader_features=None, \
 writer_features=None, extra={})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from deltasql.model.actions import Protocol
-    from deltasql.model.schema import StructType
+    from deltasql.model.schema.schema import StructType
 
 _FEATURE = "inCommitTimestamp"
 _PROPERTY = "delta.enableInCommitTimestamps"
@@ -43,7 +43,7 @@ def told_protocol(
     one by its name: `has_named_features` is asked when a feature is there that nothing uses.
 
     >>> from deltasql.model.actions import Protocol
-    >>> from deltasql.model.schema import StructType
+    >>> from deltasql.model.schema.schema import StructType
     >>> stored = Protocol(1, 7, None, ("changeDataFeed", "inCommitTimestamp"))
     >>> told_protocol(stored, StructType(), {}, has_named_features=lambda: False)
     Protocol(min_reader_version=1, min_writer_version=4, reader_features=None, \

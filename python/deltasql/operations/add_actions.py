@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from deltasql.commit.staged import actions_from
 from deltasql.model.actions import AddFile, RemoveFile
-from deltasql.model.column_mapping import with_new_columns_mapped
 from deltasql.model.protocol import upgraded_protocol
-from deltasql.model.schema_convert import schema_from_any
+from deltasql.model.schema.column_mapping import with_new_columns_mapped
+from deltasql.model.schema.convert import schema_from_any
 from deltasql.operations.info import tell
 from deltasql.operations.write import MODES, check_modes
 from deltasql.storage.location import parse_location

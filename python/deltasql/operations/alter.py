@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TxnLogConfigError, TxnLogError, TxnLogProtocolError
 from deltasql.exceptions.prefixes import PROPERTY_ERROR
-from deltasql.model.column_mapping import MODE, with_column_mapping
 from deltasql.model.properties import KNOWN, check_values, stored_properties
 from deltasql.model.protocol import FEATURE_PREFIX, raised_protocol, upgraded_protocol
-from deltasql.model.schema import column_mapping_mode, nearest
+from deltasql.model.schema.column_mapping import MODE, with_column_mapping
+from deltasql.model.schema.schema import column_mapping_mode, nearest
 from deltasql.operations.info import tell
 
 if TYPE_CHECKING:

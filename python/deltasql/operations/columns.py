@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.exceptions import TxnLogError, TxnLogSchemaError
 from deltasql.exceptions.prefixes import SCHEMA_ERROR, TABLE_ERROR
-from deltasql.model.column_mapping import (
+from deltasql.model.properties import TableProperties
+from deltasql.model.protocol import upgraded_protocol
+from deltasql.model.schema.column_mapping import (
     COLUMN_ID,
     with_column_mapping,
     with_new_columns_mapped,
     without_mapping,
 )
-from deltasql.model.column_paths import split_column_list, split_column_path
-from deltasql.model.properties import TableProperties
-from deltasql.model.protocol import upgraded_protocol
-from deltasql.model.schema import (
+from deltasql.model.schema.column_paths import split_column_list, split_column_path
+from deltasql.model.schema.schema import (
     PHYSICAL_NAME,
     ArrayType,
     DataType,

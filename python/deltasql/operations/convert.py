@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltasql.engine.base import WritePlan
-from deltasql.engine.file_shape import FileShape, file_shape
-from deltasql.engine.footer_stats import footer_statistics
+from deltasql.engine.parquet.file_shape import FileShape, file_shape
+from deltasql.engine.parquet.footer_stats import footer_statistics
 from deltasql.exceptions import TableExistsError, TxnLogError, TxnLogSchemaError
 from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.actions import AddFile
-from deltasql.model.schema import StructType
-from deltasql.model.schema_convert import schema_from_any
-from deltasql.operations.schema_merge import merge_schemas
+from deltasql.model.schema.convert import schema_from_any
+from deltasql.model.schema.schema import StructType
+from deltasql.operations.rules.schema_merge import merge_schemas
 from deltasql.storage import open_storage
 
 if TYPE_CHECKING:

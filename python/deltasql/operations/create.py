@@ -11,16 +11,16 @@ from urllib.parse import unquote
 from deltasql.commit.staged import Staged
 from deltasql.exceptions import TableExistsError, TxnLogSchemaError, TxnLogStorageError
 from deltasql.exceptions.prefixes import GENERIC_ERROR
-from deltasql.mirror.log_listing import LOG_FOLDER
+from deltasql.mirror.log.listing import LOG_FOLDER
 from deltasql.model.actions import CommitInfo, Metadata
 from deltasql.model.clock import now_ms
-from deltasql.model.column_mapping import with_new_columns_mapped
 from deltasql.model.properties import NAME_IN_CATALOG, check_properties, stored_properties
 from deltasql.model.protocol import protocol_for, raised_protocol, upgraded_protocol
-from deltasql.model.schema_convert import schema_from_any
-from deltasql.model.schema_rules import validate_schema
-from deltasql.operations.clustering import cluster_by
+from deltasql.model.schema.column_mapping import with_new_columns_mapped
+from deltasql.model.schema.convert import schema_from_any
+from deltasql.model.schema.rules import validate_schema
 from deltasql.operations.info import tell
+from deltasql.operations.optimize.clustering import cluster_by
 from deltasql.storage import open_storage
 from deltasql.storage.location import location_url
 from deltasql.store.records import TableRow
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from deltasql.config import Config
     from deltasql.model.actions import Protocol
-    from deltasql.model.schema import StructType
+    from deltasql.model.schema.schema import StructType
     from deltasql.operations.target import Target
 
 _IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.operations.change_data import (
+from deltasql.operations.changes.write import (
     change_type,
     keeps_change_data,
     tell_whole_files,
     write_change_data,
 )
-from deltasql.operations.expressions import Flavour, Scope, parse_condition
 from deltasql.operations.info import tell
-from deltasql.operations.normal_form import normal
-from deltasql.operations.queries import select
-from deltasql.operations.sql_types import column, is_not_true
+from deltasql.operations.sql.expressions import Flavour, Scope, parse_condition
+from deltasql.operations.sql.normal_form import normal
+from deltasql.operations.sql.queries import select
+from deltasql.operations.sql.types import column, is_not_true
 from deltasql.operations.target import names_table
 from deltasql.operations.touched import (
     Stopwatch,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.arrow import python_values
+from deltasql.engine.inputs import python_values
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from deltasql.model.schema import known_columns
-from deltasql.operations.conform import arrow_schema, conformer
-from deltasql.operations.expressions import parse_condition
-from deltasql.operations.sql_types import column
+from deltasql.model.schema.schema import known_columns
+from deltasql.operations.rules.conform import arrow_schema, conformer
+from deltasql.operations.sql.expressions import parse_condition
+from deltasql.operations.sql.types import column
 from deltasql.operations.target import names_table
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.operations.info import tell
-from deltasql.operations.presence import missing_files
+from deltasql.operations.verify.file_presence import missing_files
 
 if TYPE_CHECKING:
     from deltasql.operations.target import Target

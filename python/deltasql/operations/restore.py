@@ -12,10 +12,10 @@ from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.actions import AddFile, logical_file
 from deltasql.model.counts import many
 from deltasql.model.protocol import upgraded_protocol
-from deltasql.operations.change_data import tell_whole_files
-from deltasql.operations.clustering import restore_clustering
+from deltasql.operations.changes.write import tell_whole_files
 from deltasql.operations.info import tell
-from deltasql.operations.presence import missing_files
+from deltasql.operations.optimize.clustering import restore_clustering
+from deltasql.operations.verify.file_presence import missing_files
 from deltasql.store.records import load, load_dv
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ import pyarrow as pa
 from deltasql import _core
 from deltasql.commit.staged import ReadSet
 from deltasql.engine.base import WriteOptions, WritePlan
-from deltasql.engine.live_files import LiveFiles
-from deltasql.engine.spark_schema import refuse_nanoseconds
+from deltasql.engine.files.live_files import LiveFiles
+from deltasql.engine.spark.schema import refuse_nanoseconds
 from deltasql.exceptions import TxnLogError, TxnLogTransactionError
 from deltasql.model.actions import RemoveFile, logical_file
 from deltasql.model.clustering import DOMAIN, FEATURE, check_clustered, clustered_by
 from deltasql.model.file_stats import read_stats
 from deltasql.model.protocol import writer_features
-from deltasql.model.schema import column_mapping_mode, schema_of
+from deltasql.model.schema.schema import column_mapping_mode, schema_of
 from deltasql.phases import reached
 from deltasql.snapshot.files import SCHEMAS, from_arrow, to_arrow
 from deltasql.storage import open_storage
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.engine.base import Engine
     from deltasql.model.actions import AddFile, Metadata, Protocol
-    from deltasql.model.predicate import Predicate
-    from deltasql.model.schema import StructType
+    from deltasql.model.predicates.predicate import Predicate
+    from deltasql.model.schema.schema import StructType
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
 
@@ -116,7 +116,7 @@ class Target:
 
     def predicate(self, text: object) -> Predicate:
         """Parse SQL text or deltalake's filter lists against the schema of this moment."""
-        from deltasql.model.predicate import parse_predicate  # late: sqlglot is large
+        from deltasql.model.predicates.predicate import parse_predicate  # late: sqlglot is large
 
         mode = column_mapping_mode(self.configuration)
         return parse_predicate(text, self.schema, self.partition_columns, mode)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltasql.engine.base import FILE
-from deltasql.operations.expressions import Flavour, Scope, parse_condition
-from deltasql.operations.queries import alias, count_rows, select
-from deltasql.operations.sql_types import column
+from deltasql.operations.sql.expressions import Flavour, Scope, parse_condition
+from deltasql.operations.sql.queries import alias, count_rows, select
+from deltasql.operations.sql.types import column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deltasql.operations.assignments import Computed, assignments, explained_casts, row_values
-from deltasql.operations.change_data import keeps_change_data
-from deltasql.operations.changed_rows import (
+from deltasql.operations.changes.changed_rows import (
     ACTION,
     COPIED,
     UPDATED,
@@ -17,12 +15,14 @@ from deltasql.operations.changed_rows import (
     has_action,
     write_changed_rows,
 )
-from deltasql.operations.checks import rules_of
-from deltasql.operations.expressions import Flavour, Scope, parse_condition
+from deltasql.operations.changes.write import keeps_change_data
 from deltasql.operations.info import tell
-from deltasql.operations.normal_form import normal
-from deltasql.operations.queries import alias, case, select
-from deltasql.operations.sql_types import column, is_true
+from deltasql.operations.rules.checks import rules_of
+from deltasql.operations.sql.assignments import Computed, assignments, explained_casts, row_values
+from deltasql.operations.sql.expressions import Flavour, Scope, parse_condition
+from deltasql.operations.sql.normal_form import normal
+from deltasql.operations.sql.queries import alias, case, select
+from deltasql.operations.sql.types import column, is_true
 from deltasql.operations.target import names_table
 from deltasql.operations.touched import Stopwatch, chosen, counted_rows, rows_by_file
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
-    from deltasql.operations.assignments import Assignments
+    from deltasql.operations.sql.assignments import Assignments
     from deltasql.operations.target import Target
 
 

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
-from deltasql.engine.arrow import batches
 from deltasql.engine.choose import is_spark_frame
-from deltasql.engine.parquet import write_batches
+from deltasql.engine.inputs import batches
+from deltasql.engine.parquet.writer import write_batches
 from deltasql.exceptions import TxnLogConfigError
 from deltasql.exceptions.prefixes import TABLE_ERROR
-from deltasql.model.schema import StructType
-from deltasql.model.schema_convert import schema_from_any
-from deltasql.operations.change_data import (
+from deltasql.model.schema.convert import schema_from_any
+from deltasql.model.schema.schema import StructType
+from deltasql.operations.changes.write import (
     change_type,
     keeps_change_data,
     tell_whole_files,
     write_change_data,
 )
-from deltasql.operations.checks import (
+from deltasql.operations.info import tell
+from deltasql.operations.rules.checks import (
     checked,
     checked_batches,
     generated_columns,
@@ -31,15 +32,14 @@ from deltasql.operations.checks import (
     rules_of,
     with_generated,
 )
-from deltasql.operations.conform import arrow_schema, conformer
-from deltasql.operations.expressions import Scope, parse_condition
-from deltasql.operations.info import tell
-from deltasql.operations.normal_form import normal
-from deltasql.operations.schema_merge import nullable
-from deltasql.operations.sql_types import cast_to, column, is_not_true, is_true
+from deltasql.operations.rules.conform import arrow_schema, conformer
+from deltasql.operations.rules.schema_merge import nullable
+from deltasql.operations.rules.write_schema import follow_schema, refuse_other_partitions
+from deltasql.operations.sql.expressions import Scope, parse_condition
+from deltasql.operations.sql.normal_form import normal
+from deltasql.operations.sql.types import cast_to, column, is_not_true, is_true
 from deltasql.operations.target import names_table
 from deltasql.operations.touched import chosen, counted_rows, in_partitions, rows_by_file
-from deltasql.operations.write_schema import follow_schema, refuse_other_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from deltasql.model.predicate import Bound, Predicate
+    from deltasql.model.predicates.predicate import Bound, Predicate
     from deltasql.snapshot.snapshot import Snapshot
 
 # Above this share of all files one sequential read beats many index probes.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from deltasql.exceptions import TxnLogTableNotFoundError, VersionNotFoundError
 from deltasql.model.clock import from_ms, to_ms
 from deltasql.model.protocol import check_readable
-from deltasql.model.schema import StructType, column_mapping_mode
+from deltasql.model.schema.schema import StructType, column_mapping_mode
 from deltasql.snapshot.scan import Scan
 from deltasql.store.records import Head, TableRow, VersionRow, domain_from_row, txn_from_row
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction
-    from deltasql.model.predicate import Predicate
+    from deltasql.model.predicates.predicate import Predicate
     from deltasql.snapshot.cache import FileCache
     from deltasql.store.records import SkippingColumn
     from deltasql.store.store import Store
@@ -128,7 +128,7 @@ class Snapshot:
     def predicate(self, text: object) -> Predicate:
         """Parse SQL text or deltalake's filter lists against this schema."""
         # late: sqlglot is large, and a list of all files needs no parser
-        from deltasql.model.predicate import Predicate, parse_predicate
+        from deltasql.model.predicates.predicate import Predicate, parse_predicate
 
         if isinstance(text, Predicate):
             return text

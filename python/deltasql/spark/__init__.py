@@ -20,7 +20,7 @@ through all of it.
 
 from typing import TYPE_CHECKING, Any
 
-from deltasql.engine.spark_session import require_pyspark
+from deltasql.engine.spark.session import require_pyspark
 from deltasql.spark.mirror import mirror_spark
 from deltasql.spark.read import read
 from deltasql.spark.register import register
@@ -28,7 +28,7 @@ from deltasql.spark.streaming import stream_writer
 from deltasql.spark.write import write
 
 if TYPE_CHECKING:
-    from deltasql.spark.delta_table import DeltaTable
+    from deltasql.spark.delta_table.delta_table import DeltaTable
 
 __all__ = ["DeltaTable", "mirror_spark", "read", "register", "stream_writer", "write"]
 
@@ -38,7 +38,7 @@ def __getattr__(name: str) -> Any:
     if name != "DeltaTable":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     require_pyspark()
-    from deltasql.spark.delta_table import DeltaTable
+    from deltasql.spark.delta_table.delta_table import DeltaTable
 
     globals()[name] = DeltaTable
     return DeltaTable

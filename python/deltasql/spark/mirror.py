@@ -7,12 +7,12 @@ import weakref
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from deltasql.api.catalog import Catalog
-from deltasql.api.connect import shared
+from deltasql.api.catalog.catalog import Catalog
+from deltasql.api.catalog.connect import shared
 from deltasql.config import Config
-from deltasql.engine.addresses import root_address
-from deltasql.engine.spark_s3 import bucket_options
-from deltasql.engine.spark_schema import quoted, spark_path
+from deltasql.engine.files.addresses import root_address
+from deltasql.engine.spark.s3 import bucket_options
+from deltasql.engine.spark.schema import quoted, spark_path
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.spark.read import read_snapshot
 from deltasql.uri import DEFAULT_NAMESPACE

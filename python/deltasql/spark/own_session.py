@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from deltasql.engine.spark_session import is_connect
+from deltasql.engine.spark.session import is_connect
 from deltasql.exceptions import TxnLogEngineError
 
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from deltasql.api.raw.opening import catalog_with
+from deltasql.api.deltalake_compat.handle.opening import catalog_with
 from deltasql.config import Config
-from deltasql.engine.live_files import LiveFiles
-from deltasql.engine.spark import scan
-from deltasql.engine.spark_schema import quoted
+from deltasql.engine.files.live_files import LiveFiles
+from deltasql.engine.spark.scan import scan
+from deltasql.engine.spark.schema import quoted
 from deltasql.exceptions import TxnLogUriError
 from deltasql.operations.read import read_relation
-from deltasql.spark.condition import in_datafusion_words, spark_condition
+from deltasql.spark.delta_table.condition import in_datafusion_words, spark_condition
 from deltasql.uri import DeltaSqlUri, parse_uri
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from deltasql.api.transaction import MultiTableTransaction
-    from deltasql.engine.spark_engine import SparkRelation
+    from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.engine.spark.engine import SparkRelation
     from deltasql.snapshot.snapshot import Snapshot
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.api.catalog import Catalog
-from deltasql.api.connect import shared
+from deltasql.api.catalog.catalog import Catalog
+from deltasql.api.catalog.connect import shared
 from deltasql.config import Config
-from deltasql.engine.spark_session import require_pyspark
+from deltasql.engine.spark.session import require_pyspark
 from deltasql.spark.mirror import mirror_spark
 from deltasql.spark.session import set_catalog
 
@@ -31,7 +31,7 @@ def register(
         spark.sql("SELECT max(id) FROM sales").show()
     """
     require_pyspark()
-    from deltasql.spark.source import DeltaSqlSource, source_class
+    from deltasql.spark.source.source import DeltaSqlSource, source_class
 
     if catalog is None:
         spark.dataSource.register(DeltaSqlSource)

@@ -6,11 +6,11 @@ import re
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from deltasql.api.catalog import Catalog
-from deltasql.api.connect import shared
-from deltasql.api.raw.opening import catalog_with, parse_table_uri
+from deltasql.api.catalog.catalog import Catalog
+from deltasql.api.catalog.connect import shared
+from deltasql.api.deltalake_compat.handle.opening import catalog_with, parse_table_uri
 from deltasql.config import Config
-from deltasql.engine.spark_session import is_same_session
+from deltasql.engine.spark.session import is_same_session
 from deltasql.exceptions import TxnLogConfigError, TxnLogTableNotFoundError
 from deltasql.storage import absolute_location
 from deltasql.store.locations import tables_at

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltasql import telemetry
-from deltasql.api.catalog import Catalog
-from deltasql.api.connect import shared
+from deltasql.api.catalog.catalog import Catalog
+from deltasql.api.catalog.connect import shared
 from deltasql.config import Config
-from deltasql.engine.spark_session import require_pyspark
+from deltasql.engine.spark.session import require_pyspark
 from deltasql.exceptions import CommitConflictError, TxnLogConfigError
 from deltasql.model.actions import SetTransaction
 from deltasql.model.clock import now_ms
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.api.transaction.transaction import MultiTableTransaction
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 3

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.api.create import open_for_writing, table_properties
+from deltasql.api.deltalake_compat.create_by_uri import open_for_writing, table_properties
 from deltasql.engine.choose import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError
-from deltasql.spark.condition import in_datafusion_words
+from deltasql.spark.delta_table.condition import in_datafusion_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

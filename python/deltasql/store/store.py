@@ -34,7 +34,7 @@ from deltasql.store.records import (
     metadata_from_row,
     protocol_from_row,
 )
-from deltasql.store.sqlite import SqliteDialect
+from deltasql.store.sqlite.dialect import SqliteDialect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -473,7 +473,7 @@ def _file_id(path: Path | None) -> tuple[int, ...] | None:
 
 def _dialect(uri: DeltaSqlUri, config: Config) -> Dialect:
     if uri.backend == "postgres":
-        from deltasql.store.postgres import PostgresDialect
+        from deltasql.store.postgres.dialect import PostgresDialect
 
         return PostgresDialect(uri, config)
     if uri.backend == "duckdb":

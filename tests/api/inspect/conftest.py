@@ -9,7 +9,7 @@ import pytest
 from tests.api.inspect.support import SCHEMA, add, commit
 
 if TYPE_CHECKING:
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from deltasql.model.actions import AddFile
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.inspect.page import Page
 
 

@@ -20,7 +20,7 @@ from tests.api.inspect.support import SCHEMA, add, commit, pages
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.inspect.page import Page
 
 pytestmark = pytest.mark.two_databases

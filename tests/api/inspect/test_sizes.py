@@ -17,7 +17,7 @@ from tests.api.inspect.support import SCHEMA, add, commit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
 
 pytestmark = pytest.mark.two_databases
 

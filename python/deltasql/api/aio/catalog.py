@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
-from deltasql.api import connect as sync
 from deltasql.api.aio.log import AsyncLog
 from deltasql.api.aio.table import AsyncTable
 from deltasql.api.aio.transaction import AsyncTransaction
 from deltasql.api.aio.work import Worker, to_the_end
+from deltasql.api.catalog import connect as sync
 from deltasql.exceptions import CatalogNotFoundError, StoreClosedError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeVar
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.config import Config
     from deltasql.uri import DeltaSqlUri
 

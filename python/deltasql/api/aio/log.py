@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.api.aio.work import Worker
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.store.dialect import Row
-    from deltasql.store.postgres_async import AsyncPostgres
+    from deltasql.store.postgres.aio import AsyncPostgres
 
 # So many files are quickly turned into Arrow; more of them come as Arrow, in a thread.
 _FEW_FILES = 5_000
@@ -29,7 +29,7 @@ class AsyncLog:
         self._catalog, self._worker = catalog, worker
         self._native: AsyncPostgres | None = None
         if catalog.uri.backend == "postgres":
-            from deltasql.store import postgres_async
+            from deltasql.store.postgres import aio as postgres_async
 
             self._native = postgres_async.AsyncPostgres(catalog.store, catalog.uri, catalog.config)
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.api.aio.catalog import AsyncCatalog
-    from deltasql.api.delta_table import DeltaTable
-    from deltasql.model.schema import StructType
+    from deltasql.api.deltalake_compat.delta_table import DeltaTable
+    from deltasql.model.schema.schema import StructType
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.store.records import TableRow, VersionRow
 
@@ -129,12 +129,14 @@ class AsyncTable:
         return self._raw().read(columns, predicate, views=False)
 
     def _raw(self) -> Any:
-        from deltasql.api.raw.table import RawTable  # deltalake takes its time to import
+        from deltasql.api.deltalake_compat.handle.table import (
+            RawTable,  # deltalake takes its time to import
+        )
 
         return RawTable(self.catalog.sync, self.row, version=self._version)
 
     def _handle(self) -> DeltaTable:
-        from deltasql.api.delta_table import DeltaTable
+        from deltasql.api.deltalake_compat.delta_table import DeltaTable
 
         handle = DeltaTable.__new__(DeltaTable)
         handle._storage_options, handle._table = None, self._raw()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.api.aio.work import Worker
-    from deltasql.api.transaction import MultiTableTransaction
+    from deltasql.api.transaction.transaction import MultiTableTransaction
 
 T = TypeVar("T")
 

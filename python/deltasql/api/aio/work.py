@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from deltasql.engine.arrow import batches
+from deltasql.engine.inputs import batches
 from deltasql.exceptions import TransactionClosedError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.api.inspect.page import Page, Shown, cut, page_size, read_cursor, write_cursor
 from deltasql.exceptions import MASK, is_secret_name
 from deltasql.model.clock import from_ms
-from deltasql.model.schema import (
+from deltasql.model.schema.schema import (
     PHYSICAL_NAME,
     ArrayType,
     DataType,
@@ -23,7 +23,7 @@ from deltasql.store.records import metadata_from_row, protocol_from_row
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.model.actions import Metadata, Protocol
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.store.dialect import Row

@@ -15,13 +15,13 @@ from deltasql.api.inspect.definition import (
 from deltasql.api.inspect.page import Shown, page_size
 from deltasql.api.inspect.stats import partition_names, partition_of
 from deltasql.engine.choose import open_engine
-from deltasql.operations.row_diff import row_difference
+from deltasql.operations.changes.diff import row_difference
 from deltasql.store.records import load_dv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.store.dialect import Row
 

@@ -17,14 +17,14 @@ from deltasql.api.inspect.checks import FAILURE, OK, WARNING, Check
 from deltasql.api.inspect.page import Shown
 from deltasql.api.inspect.totals import TotalsCache
 from deltasql.exceptions import TxnLogError, redact
-from deltasql.mirror.checksum import checksum_file
-from deltasql.mirror.status import status_of
-from deltasql.mirror.targets import DELTA, FAILED, QUARANTINED, all_targets, targets_of
+from deltasql.mirror.checkpoint.checksum import checksum_file
+from deltasql.mirror.publish.status import status_of
+from deltasql.mirror.publish.targets import DELTA, FAILED, QUARANTINED, all_targets, targets_of
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.json_text import load_json
-from deltasql.operations.optimize import wanted_file_size
-from deltasql.operations.vacuum import INTENT_GRACE_MS
+from deltasql.operations.optimize.optimize import wanted_file_size
+from deltasql.operations.vacuum.vacuum import INTENT_GRACE_MS
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
 from deltasql.uri import join_table_name
@@ -32,10 +32,10 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.inspect.totals import TableTotals
     from deltasql.api.table import CatalogTable
-    from deltasql.mirror.targets import Target
+    from deltasql.mirror.publish.targets import Target
     from deltasql.store.dialect import Row
 
 _DAY_MS = 86_400_000

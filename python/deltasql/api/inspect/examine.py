@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.api.catalog import Catalog
-from deltasql.api.connect import is_new, resolved
+from deltasql.api.catalog.catalog import Catalog
+from deltasql.api.catalog.connect import is_new, resolved
 from deltasql.api.inspect.checks import FAILURE, Check, unreachable
 from deltasql.api.inspect.doctor import DoctorReport, doctor
 from deltasql.config import Config

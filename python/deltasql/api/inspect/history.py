@@ -17,7 +17,7 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.store.dialect import Row
 
 _NEVER = 2**62

@@ -18,12 +18,12 @@ from deltasql.api.inspect import (
     stats,
 )
 from deltasql.api.inspect.totals import TotalsCache
-from deltasql.mirror.targets import OWN
+from deltasql.mirror.publish.targets import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.inspect.advice import MaintenanceAdvice
     from deltasql.api.inspect.definition import Column, SchemaChange
     from deltasql.api.inspect.diff import VersionDiff
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from deltasql.api.inspect.page import Page
     from deltasql.api.inspect.publishing import MirrorVersion
     from deltasql.api.inspect.stats import Measured, PartitionStats, TableStats
-    from deltasql.mirror.status import MirrorStatus
+    from deltasql.mirror.publish.status import MirrorStatus
 
 # Numbers of so many large tables are kept: 48 bytes for each file.
 _KEPT = 4

@@ -16,7 +16,7 @@ from deltasql.api.inspect.page import (
     write_cursor,
 )
 from deltasql.exceptions import redact
-from deltasql.mirror.targets import ACTIVE, FOLLOWING, QUARANTINED
+from deltasql.mirror.publish.targets import ACTIVE, FOLLOWING, QUARANTINED
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.store.records import TableRow, load
 from deltasql.uri import join_table_name
@@ -24,7 +24,7 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.inspect.totals import TableTotals, TotalsCache
     from deltasql.store.dialect import Row
 

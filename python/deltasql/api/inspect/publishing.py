@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from deltasql.api.inspect.page import BadRequest, Page, Shown, page_size, read_cursor, write_cursor
 from deltasql.exceptions import redact
-from deltasql.mirror.status import release
-from deltasql.mirror.targets import named
+from deltasql.mirror.publish.status import release
+from deltasql.mirror.publish.targets import named
 from deltasql.model.clock import from_ms, now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deltasql.api.catalog import Catalog
-    from deltasql.mirror.targets import Target
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.mirror.publish.targets import Target
     from deltasql.store.dialect import Row
 
 STATUSES = ("PENDING", "IN_FLIGHT", "COMPLETE", "FAILED")

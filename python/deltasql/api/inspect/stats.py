@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 from deltasql.api.inspect.page import BadRequest, Page, Shown, page_size, read_cursor, write_cursor
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.row_changes import row_changes
-from deltasql.operations.change_log import physical_partitioning
-from deltasql.operations.optimize import wanted_file_size
+from deltasql.operations.changes.log import physical_partitioning
+from deltasql.operations.optimize.optimize import wanted_file_size
 from deltasql.store.records import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.model.actions import Metadata
     from deltasql.snapshot.snapshot import Snapshot
 

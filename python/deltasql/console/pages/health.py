@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.inspect.doctor import DoctorReport
     from deltasql.console.asking import Ask
 

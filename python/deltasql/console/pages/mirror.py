@@ -11,7 +11,7 @@ from deltasql.console.units import count
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from deltasql.api.catalog import Catalog
+    from deltasql.api.catalog.catalog import Catalog
     from deltasql.console.asking import Ask
     from deltasql.console.jobs import Progress
 

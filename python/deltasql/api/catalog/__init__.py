@@ -1,0 +1,1 @@
+"""Catalogs: open one, list and query its tables, publish, import, export, vacuum."""

@@ -1,0 +1,242 @@
+"""Open catalogs by URI, and keep them open between calls that name only a URI."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import tempfile
+import threading
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from deltasql.api.catalog.catalog import Catalog, absolute
+from deltasql.api.deltalake_compat.handle.arguments import check_options
+from deltasql.config import Config, fingerprint
+from deltasql.exceptions import SchemaVersionError
+from deltasql.store.migrations import latest_version
+from deltasql.store.statements import migration_files
+from deltasql.uri import DeltaSqlUri, is_database_file, parse_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from deltasql.api.transaction.transaction import MultiTableTransaction
+
+_shared: dict[str, Catalog] = {}
+_guard = threading.Lock()
+_latest: tuple[object, Config] | None = None
+_identities: dict[int, tuple[Config, str]] = {}
+_IDENTITIES = 64
+
+
+def connect(
+    uri: str | DeltaSqlUri,
+    config: Config | None = None,
+    *,
+    create: bool = False,
+    **settings: Any,
+) -> Catalog:
+    """Open a catalog by URI or by its name in the configuration; close it, or use `with`.
+
+    Other keyword arguments are settings: `connect(uri, mirror={"mode": "off"})`. Where there is no
+    catalog, the first call that writes creates it, with the file of its database and the folders
+    above; calls that only read raise CatalogNotFoundError. `create=True` creates it at once.
+
+    >>> import tempfile, deltasql, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with deltasql.connect(f"deltasql://sqlite/{folder.name}/catalog.db") as catalog:
+    ...     made = catalog.create_table("orders", pa.schema([("id", pa.int64())]))
+    ...     print([table.name for table in catalog.tables()])
+    ['orders']
+    """
+    chosen = _config(config, settings)
+    catalog = Catalog(_resolve(uri, chosen), chosen)
+    if create:
+        try:
+            catalog.store.create()
+        except BaseException:
+            catalog.close()
+            raise
+    return catalog
+
+
+def open_existing(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> Catalog:
+    """Open a catalog as it is: none is created, and no migration is applied."""
+    chosen = _config(config, settings)
+    place = _resolve(uri, chosen)
+    if place.is_memory:  # it is gone when it is closed
+        return Catalog(place, chosen)
+    catalog = Catalog(place, chosen, migrate=False)
+    try:
+        found = catalog.store.schema_version()
+        if found is None:
+            raise catalog.store.not_found()
+        if found != latest_version():
+            raise SchemaVersionError(
+                f"the catalog at {place} has schema version {found}, "
+                f"this release needs {latest_version()}",
+                found=found,
+                supported=latest_version(),
+                help="`deltasql migrate` applies what is missing.",
+            )
+    except BaseException:
+        catalog.close()
+        raise
+    return catalog
+
+
+@contextmanager
+def open_to_load(
+    place: DeltaSqlUri, config: Config | None, settings: dict[str, Any], *, dry_run: bool
+) -> Iterator[Catalog]:
+    """Open a catalog to load tables into; a dry run without one has an empty one in its place."""
+    if dry_run and is_new(place, config, **settings):
+        with tempfile.TemporaryDirectory(prefix="deltasql-") as folder:
+            stand_in = DeltaSqlUri(backend="sqlite", database=f"{folder}/meta.db")
+            with connect(stand_in, config, create=True, **settings) as catalog:
+                yield catalog
+        return
+    with connect(place, config, **settings) as catalog:
+        yield catalog
+
+
+def resolved(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> DeltaSqlUri:
+    """Return what `connect` would open: a URI as it is, a name as the configuration has it."""
+    return _resolve(uri, _config(config, settings))
+
+
+def is_new(uri: DeltaSqlUri, config: Config | None = None, **settings: Any) -> bool:
+    """Tell whether a database holds no catalog yet, without making one."""
+    with Catalog(uri, _config(config, settings), migrate=False) as catalog:
+        return not catalog.store.exists()
+
+
+def pending_migrations(
+    uri: DeltaSqlUri, config: Config | None = None, **settings: Any
+) -> list[tuple[int, str]]:
+    """List number and name of the migrations that a catalog lacks, without applying them."""
+    with Catalog(uri, _config(config, settings), migrate=False) as catalog:
+        ledger = catalog.store.ledger()
+        if ledger is None:
+            raise catalog.store.not_found()
+    applied = {row[0] for row in ledger}
+    return [(number, name) for number, name, _ in migration_files() if number not in applied]
+
+
+def begin(
+    catalog: str | DeltaSqlUri | Catalog, config: Config | None = None, **settings: Any
+) -> MultiTableTransaction:
+    """Start a transaction over the tables of a catalog: a URI, a name, or one that is open.
+
+    >>> import tempfile, deltasql, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with deltasql.begin(f"deltasql://sqlite/{folder.name}/catalog.db") as tx:
+    ...     metrics = tx.write("orders", pa.table({"id": [1, 2]}))  # both tables, or neither
+    ...     metrics = tx.write("stock", pa.table({"left": [99]}))
+    >>> tx.versions
+    {'orders': 0, 'stock': 0}
+
+    An error inside of the block takes everything back. Keyword arguments are settings, as those of
+    `connect`. With a URI the catalog stays open for the next call, so that a loop of transactions
+    does not connect each time; they are closed when the process ends, or by `close_all`.
+    """
+    if isinstance(catalog, Catalog):
+        return catalog.begin()
+    return shared(catalog, _config(config, settings)).begin()
+
+
+def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
+    """Return the open catalog of a URI, opening it at the first call as `connect` does."""
+    given = _resolve(uri, config)
+    key = f"{_text_of(given, os.getcwd())} {_identity(config)}"
+    with _guard:
+        found = _shared.get(key)
+    if found is not None:
+        if not found.store.is_replaced():
+            return found
+        _forget(key, found)
+    opened = Catalog(given, config)  # outside of the lock: a database may answer slowly
+    with _guard:
+        kept = _shared.setdefault(key, opened)
+    if kept is not opened:
+        opened.close()
+    return kept
+
+
+def _forget(key: str, held: Catalog) -> None:
+    """Close a catalog whose file was deleted or replaced: what is written there is lost."""
+    with _guard:
+        is_held = _shared.get(key) is held
+        if is_held:
+            del _shared[key]
+    if is_held:
+        held.close()
+
+
+def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
+    """Return the configuration with a call's own options of the storage on top of it."""
+    config = _configured()
+    if storage_options is not None:
+        check_options(storage_options)
+    if not storage_options:
+        return config
+    options = dict(storage_options)
+    places = dict.fromkeys(config.storage.locations, options)
+    return Config.load(storage={"options": options, "locations": places})
+
+
+def close_all() -> None:
+    """Close every catalog that was opened by a URI alone."""
+    with _guard:
+        for catalog in _shared.values():
+            catalog.close()
+        _shared.clear()
+
+
+@lru_cache(maxsize=256)
+def _text_of(uri: DeltaSqlUri, folder: str) -> str:
+    """Return the text of a URI's catalog, as it is meant in a folder."""
+    return absolute(uri.catalog()).to_string()
+
+
+def _configured() -> Config:
+    """Return the configuration, read again only when one of its sources changed."""
+    global _latest
+    sources = fingerprint()
+    if _latest is None or _latest[0] != sources:
+        _latest = (sources, Config.load())
+    return _latest[1]
+
+
+def _identity(config: Config) -> str:
+    """Tell configurations apart; the text of one costs more than a commit, so it is kept."""
+    held = _identities.get(id(config))
+    if held is None or held[0] is not config:
+        if len(_identities) >= _IDENTITIES:
+            _identities.clear()
+        held = _identities[id(config)] = (config, f"{config!r} {config.storage.identity()}")
+    return held[1]
+
+
+def _config(config: Config | None, settings: dict[str, Any]) -> Config:
+    if settings:
+        return Config.load(**settings)
+    return config if config is not None else _configured()
+
+
+def _resolve(uri: str | DeltaSqlUri, config: Config) -> DeltaSqlUri:
+    if isinstance(uri, DeltaSqlUri):
+        return uri
+    # A path or a slip in the scheme is no name: a URI's own error says how to write it.
+    is_uri = uri not in config.catalogs and ("/" in uri or ":" in uri or is_database_file(uri))
+    return parse_uri(uri) if is_uri else config.catalog(uri)
+
+
+def _new_guard() -> None:
+    global _guard
+    _guard = threading.Lock()  # another thread may have held it when this process was forked
+
+
+atexit.register(close_all)
+os.register_at_fork(after_in_child=_new_guard)

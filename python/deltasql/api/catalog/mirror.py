@@ -1,0 +1,410 @@
+"""`catalog.mirror`: what is published where, how far, and what to do when it is not."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from deltasql.commit.build import follows_another_log
+from deltasql.engine.choose import open_engine
+from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError, VersionNotFoundError
+from deltasql.exceptions.prefixes import KERNEL_ERROR
+from deltasql.mirror.publish import status, targets
+from deltasql.mirror.publish.after_publish import DEFAULT
+from deltasql.mirror.publish.background import BackgroundPublisher
+from deltasql.mirror.publish.cleanup import clean_log
+from deltasql.mirror.publish.publisher import NO_WISHES, Publisher
+from deltasql.mirror.publish.span_progress import SpanProgress
+from deltasql.model.progress import Meter
+from deltasql.snapshot.snapshot import open_snapshot
+from deltasql.storage import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.commit.ratified import Ratified
+    from deltasql.migrate.authority.foreign_commits import ForeignReport
+    from deltasql.mirror.log.last_checkpoint import CheckpointInfo
+    from deltasql.mirror.publish.after_publish import PostCommit
+    from deltasql.mirror.publish.reconcile import Step
+    from deltasql.mirror.publish.status import LogFault, MirrorStatus, VersionStatus
+    from deltasql.mirror.publish.targets import Target
+    from deltasql.mirror.verify.repair import RepairReport
+    from deltasql.mirror.verify.verify import VerifyReport, Versions
+    from deltasql.model.progress import Progress
+    from deltasql.operations.verify.report import DataChecks, DataReport
+    from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.storage import Storage
+
+
+class Mirror:
+    """The published logs of a catalog's tables.
+
+    >>> import tempfile, deltasql, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with deltasql.connect(f"deltasql://sqlite/{folder.name}/meta.db") as catalog:
+    ...     _ = catalog.create_table("sales", pa.schema([("id", pa.int64())]))
+    ...     [(s.table, s.published_version, s.state) for s in catalog.mirror.status()]
+    [('default.sales', 0, 'ACTIVE')]
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.mode = catalog.uri.mirror or catalog.config.mirror.mode
+        self.publisher = Publisher(catalog.store, catalog.config)
+        self._background = BackgroundPublisher(self.publisher, catalog.config.mirror)
+
+    def after_commit(
+        self, ratified: Sequence[Ratified], post_commit: PostCommit | None = None
+    ) -> None:
+        """Publish what was just ratified, now or behind the commit's back."""
+        wish = post_commit or DEFAULT
+        for each in ratified:
+            wishes = NO_WISHES if wish == DEFAULT else {each.version: wish}
+            if self.mode == "sync":
+                self.publisher.publish(each.table, each.version, each.commit, wishes=wishes)
+            elif self.mode == "async":
+                try:
+                    self._background.submit(each.table, each.version, wish)
+                except RuntimeError:  # no thread can be started: the interpreter is going down
+                    self.publisher.publish(each.table, each.version, each.commit, wishes=wishes)
+
+    def names_changed(self) -> None:
+        """Show tables under the names they have now, where views of them are kept."""
+        if self.mode != "off":
+            # late: few catalogs have views
+            from deltasql.mirror.duckdb.catalog import refresh_catalogs
+
+            refresh_catalogs(self._catalog.store, self._catalog.config)
+
+    # How it stands
+
+    def status(self, table: str | None = None, *, files: bool = True) -> list[MirrorStatus]:
+        """Return how far every target of a table, or of all tables, has got.
+
+        With `files` each log is listed, and its newest files are compared with SQL: damage that
+        a power loss left is told. Without, only SQL is asked.
+        """
+        settings = self._catalog.config.mirror
+        found = []
+        for target in self._targets(table):
+            told = status.status_of(target, settings)
+            if files and target.kind == targets.DELTA and target.table.dropped_at_ms is None:
+                told = status.with_damage(told, self.faults(target))
+            found.append(told)
+        for each in found:
+            if each.target == targets.OWN:
+                self._catalog.store.tell_table("mirror_lag_seconds", each.lag_s, each.table)
+        if table is None:
+            self._catalog.store.forget_tables(but=[each.table for each in found])
+        return found
+
+    def faults(self, target: Target) -> list[LogFault]:
+        """Say what is wrong with the files of one published log, as `status` looks at them."""
+        from deltasql.mirror.log.faults import log_faults  # late: it reads logs
+
+        return log_faults(self._catalog.store, target, self._storage(target))
+
+    def versions(
+        self, table: str, *, target: str = targets.OWN, limit: int = 20
+    ) -> list[VersionStatus]:
+        """Return what became of the latest versions of a table at one target, newest first."""
+        chosen = targets.named(self._targets(table), target)
+        return status.versions_of(self._catalog.store, chosen, limit)
+
+    def lag(self, table: str) -> float:
+        """Return the age in seconds of the oldest version that is not published everywhere."""
+        return max(each.lag_s for each in self.status(table, files=False))
+
+    # What can be done
+
+    def publish(
+        self,
+        table: str | None = None,
+        *,
+        target: str | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Publish whatever is missing now; returns how many versions, raises what stopped it.
+
+        `target` publishes to that one alone; `on_progress` gets how many versions were published
+        and how many there were to publish.
+        """
+        published, failure = 0, None
+        chosen = list(self._targets(table, with_row=True))
+        if target is not None:
+            chosen = [targets.named(chosen, target)]
+        total = sum(each.pending for each in chosen)
+        if on_progress is not None:
+            on_progress(0, total)
+        for each in chosen:
+            current, error = each, None
+            while current.pending and error is None:
+                told = on_progress and SpanProgress(on_progress, published, total)
+                outcome = self.publisher.advance(
+                    current, current.head_version, stop=told, converge=True
+                )
+                published, error = published + outcome.published, outcome.error
+                current = targets.moved(current, outcome.published)
+                if told and not told.error:
+                    told.tell(published)
+                if told and told.error:
+                    raise told.error
+                if not outcome.published:
+                    break
+            failure = failure or error
+        if failure is not None:
+            raise failure
+        return published
+
+    def run(
+        self,
+        stop: threading.Event | None = None,
+        *,
+        once: bool = False,
+        on_progress: Callable[[Step], None] | None = None,
+    ) -> int:
+        """Reconcile until `stop` is set, or once; returns how many versions were published."""
+        from deltasql.mirror.publish.reconcile import (
+            Reconciler,  # late: a process of its own runs it
+        )
+
+        catalog = self._catalog
+        reconciler = Reconciler(
+            catalog.store, catalog.config, on_progress=on_progress, publisher=self.publisher
+        )
+        if once:
+            return reconciler.run_once(stop)
+        return reconciler.run(stop or threading.Event())
+
+    def verify(
+        self,
+        table: str | None = None,
+        *,
+        versions: Versions = "head",
+        sample: int = 20,
+        with_deltalake: bool = True,
+        checkpoints: bool = True,
+        data: DataChecks | bool = False,
+        data_versions: Versions = "head",
+        engine: str | None = None,
+        target: str = targets.OWN,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> list[VerifyReport]:
+        """Compare the published log of a table, or of all tables, with SQL.
+
+        `versions` are those whose whole state is compared: "head", "all", a "sample" of so many,
+        or a list. `data` looks at the data too, on either engine: "files" whether they are there
+        with the size that the log tells, "counts" also at their rows by the statistics, "rows"
+        (or True) at every row of `data_versions`, as SQL and as the log lists them.
+
+        A commit that another writer put there shuts the mirror of its table, not the table.
+        """
+        # late: it reads logs and checkpoints
+        from deltasql.mirror.verify.verify import chosen_versions, verify_table
+
+        reports = []
+        for each in self._logs(table, target):
+            meter = Meter(each.table.full_name, on_progress)
+            report = verify_table(
+                self._catalog.store,
+                each.table,
+                self._storage(each),
+                versions=versions,
+                sample=sample,
+                with_deltalake=with_deltalake,
+                checkpoints=checkpoints,
+                storage_options=self._catalog.config.storage.plain_options(each.location),
+                target=target,
+                meter=meter,
+            )
+            if report.first_foreign is not None:
+                self._shut(each, report.first_foreign)
+            if data and report.checked_from is not None and report.log_version is not None:
+                last = min(report.log_version, report.sql_version)
+                chosen = chosen_versions(data_versions, report.checked_from, last, sample)
+                checks = "rows" if data is True else data
+                report.data = [*self._verify_data(each, chosen, checks, engine, meter)]
+            reports.append(report)
+        return reports
+
+    def _verify_data(
+        self,
+        target: Target,
+        versions: Sequence[int],
+        checks: DataChecks,
+        engine: str | None,
+        meter: Meter,
+    ) -> Iterator[DataReport]:
+        from deltasql.operations.verify.verify import verify_snapshot  # late: it reads rows
+
+        catalog = self._catalog
+        with open_engine(catalog.config, name=engine) as opened:
+            for version in versions:
+                snapshot = open_snapshot(
+                    catalog.store, target.table, catalog.cache, version=version
+                )
+                yield verify_snapshot(
+                    snapshot,
+                    opened,
+                    catalog.config,
+                    checks=checks,
+                    location=target.location,
+                    meter=meter,
+                )
+
+    def _shut(self, target: Target, version: int) -> None:
+        error = MirrorDivergedError(
+            f"version {version} of {target.table.full_name} was written by somebody else",
+            table=target.table.full_name,
+            version=version,
+            location=target.location,
+        )
+        rows = status.targets_with_own(self._catalog.store, target.table)
+        (chosen,) = [each for each in rows if each.name == target.name]
+        status.quarantine(self._catalog.store, chosen, version, error)
+
+    def repair(
+        self,
+        table: str,
+        *,
+        force: bool = False,
+        target: str = targets.OWN,
+        dry_run: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> RepairReport:
+        """Write again what a published log lacks; `force` replaces others' commits, kept aside.
+
+        With `dry_run` nothing is changed: the report has what would be written.
+        """
+        from deltasql.mirror.verify.repair import plan_repair, repair  # late: it reads logs
+
+        chosen = self._writable_log(table, target)
+        storage, meter = self._storage(chosen), Meter(chosen.table.full_name, on_progress)
+        work = plan_repair if dry_run else repair
+        report = work(
+            self._catalog.store, chosen.table, storage, force=force, target=target, meter=meter
+        )
+        if report.released:
+            self.publish(table)
+        return report
+
+    def checkpoint(
+        self, table: str, *, target: str = targets.OWN, version: int | None = None
+    ) -> CheckpointInfo:
+        """Publish what is missing, then write a checkpoint of a version, or of the latest."""
+        from deltasql.mirror.checkpoint.write import write_checkpoint  # late: it writes Parquet
+
+        self.publish(table)
+        chosen = self._writable_log(table, target)
+        wanted = chosen.published_version if version is None else version
+        return write_checkpoint(self._catalog.store, chosen.table, self._storage(chosen), wanted)
+
+    def compact_log(self, table: str, first: int, last: int) -> None:
+        """Publish what is missing, then write the versions first..last as one file, too."""
+        from deltasql.mirror.publish.compact import compact_log  # late: few logs are compacted
+
+        self.publish(table)
+        own = self._writable_log(table, targets.OWN)
+        if last > own.published_version:
+            raise VersionNotFoundError(
+                f"Requested snapshot version {last} is not available: {table} has no published "
+                f"version {last}",
+                version=last,
+                prefix=KERNEL_ERROR,
+                latest=own.published_version,
+            )
+        compact_log(self._catalog.store, own.table, self._storage(own), first, last)
+
+    def clean_log(self, table: str) -> int:
+        """Delete published log files that are older than the table keeps them; return how many."""
+        own = self._writable_log(table, targets.OWN)
+        store = self._catalog.store
+        configuration = open_snapshot(store, own.table, self._catalog.cache).metadata.configuration
+        return clean_log(store, own.table, self._storage(own), configuration, even_if_disabled=True)
+
+    def write_manifests(self, snapshot: Snapshot) -> list[str]:
+        """List a version's data files in `_symlink_format_manifest`, for engines without Delta."""
+        from deltasql.mirror.publish.manifest import (
+            write_manifests,  # late: few tables have manifests
+        )
+
+        settings = self._catalog.config.storage
+        if snapshot.table.is_following:
+            raise follows_another_log(snapshot.table)
+        return write_manifests(snapshot, open_storage(snapshot.table.location, settings))
+
+    def adopt(self, table: str) -> ForeignReport:
+        """Import the commits that another writer put into a table's log past SQL."""
+        from deltasql.migrate.authority.foreign_commits import adopt  # late: it reads logs
+
+        own = self._writable_log(table, targets.OWN)
+        catalog = self._catalog
+        report = adopt(catalog.store, catalog.committer, own.table, self._storage(own))
+        self.publish(table)
+        return report
+
+    def reject(self, table: str, *, dry_run: bool = False) -> ForeignReport:
+        """Keep the commits of another writer aside and publish SQL's in their place."""
+        from deltasql.migrate.authority.foreign_commits import reject  # late: it reads logs
+
+        own = self._writable_log(table, targets.OWN)
+        report = reject(self._catalog.store, own.table, self._storage(own), dry_run=dry_run)
+        if not dry_run:
+            self.publish(table)
+        return report
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until what the background publisher was told of is published; False if it is not."""
+        return self._background.flush(timeout)
+
+    def close(self) -> None:
+        """Flush and stop the background publisher."""
+        self._background.close()
+
+    # Where
+
+    def targets(self, table: str) -> list[Target]:
+        """Return the places a table is published to, its own location first."""
+        return self._targets(table)
+
+    def add_target(self, table: str, name: str, location: str, *, kind: str = "delta") -> None:
+        """Publish a table to a second place too: a replica with its data, or a DuckDB catalog."""
+        targets.add_target(
+            self._catalog.store, self._catalog.resolve(table, fresh=True), name, location, kind
+        )
+
+    def remove_target(self, table: str, name: str) -> None:
+        """Publish a table no longer to a further place; what lies there stays."""
+        targets.remove_target(self._catalog.store, self._catalog.resolve(table, fresh=True), name)
+
+    def _targets(self, table: str | None, *, with_row: bool = False) -> list[Target]:
+        store = self._catalog.store
+        if table is None:
+            if with_row:
+                status.add_missing(store)
+            return targets.all_targets(store)
+        row = self._catalog.resolve(table, fresh=True)
+        return status.targets_with_own(store, row) if with_row else targets.targets_of(store, row)
+
+    def _logs(self, table: str | None, target: str) -> list[Target]:
+        """Return the targets of one name that are logs; those of dropped tables only by name."""
+        found = [each for each in self._targets(table) if each.name == target]
+        if table is not None and not any(each.kind == targets.DELTA for each in found):
+            raise TxnLogMirrorError(
+                f"{table} has no published log {target!r}",
+                table=table,
+                help="catalog.mirror.targets() lists where a table is published.",
+            )
+        return [each for each in found if each.table.dropped_at_ms is None]
+
+    def _writable_log(self, table: str, target: str) -> Target:
+        """Return a log that may be written to: not one that the table only follows."""
+        (chosen,) = self._logs(table, target)
+        if chosen.is_own and chosen.table.is_following:
+            raise follows_another_log(chosen.table)
+        return chosen
+
+    def _storage(self, target: Target) -> Storage:
+        return open_storage(target.location, self._catalog.config.storage)

@@ -1,0 +1,154 @@
+"""Vacuum a table: two commits tell of it, the files are deleted between them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from deltasql.exceptions import TxnLogEngineError, TxnLogError
+from deltasql.migrate.authority.foreign_commits import refuse_foreign
+from deltasql.mirror.publish.targets import DELTA, DUCKDB
+from deltasql.model.progress import Meter
+from deltasql.operations.info import tell
+from deltasql.operations.vacuum.spark_listing import SparkListing
+from deltasql.operations.vacuum.unreferenced import find_strays
+from deltasql.operations.vacuum.vacuum import plan_vacuum, spare_needed
+from deltasql.snapshot.snapshot import open_snapshot
+from deltasql.storage import open_storage
+from deltasql.storage.deletion import delete_data
+from deltasql.storage.location import location_key
+from deltasql.store.dialect import chunks
+from deltasql.store.intents import forget_intents, take_intents
+from deltasql.store.locations import keys_inside
+from deltasql.uri import join_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.model.progress import OnProgress
+    from deltasql.operations.vacuum.unreferenced import FindStrays
+    from deltasql.operations.vacuum.vacuum import VacuumPlan
+    from deltasql.storage import Storage
+    from deltasql.store.records import TableRow
+
+    Commit = Callable[[Callable[[MultiTableTransaction], None]], None]
+
+_AT_ONCE = 1000
+
+
+def vacuum(
+    catalog: Catalog,
+    table: TableRow,
+    commit: Commit,
+    *,
+    retention_hours: float | None = None,
+    dry_run: bool = True,
+    enforce_retention_duration: bool = True,
+    full: bool = False,
+    keep_versions: Sequence[int] | None = None,
+    engine: str | None = None,
+    session: Any = None,
+    on_progress: OnProgress | None = None,
+) -> list[str]:
+    """Delete what no retained version needs; returns the names of the files.
+
+    `commit` runs an operation on a transaction and commits it. With the engine `spark` a full
+    vacuum is listed on the executors of `session`, else of the session that is active.
+    """
+    meter = Meter(join_table_name(table.namespace, table.name), on_progress)
+    if table.is_following and not dry_run:
+        catalog.writable(join_table_name(table.namespace, table.name))
+    storage = open_storage(table.location, catalog.config.storage)
+    if not dry_run:
+        refuse_foreign(catalog.store, table, storage)
+    snapshot = open_snapshot(catalog.store, table, catalog.cache)
+    targets = mirror_targets(catalog)
+    plan = plan_vacuum(
+        snapshot,
+        storage,
+        retention=None if retention_hours is None else timedelta(hours=retention_hours),
+        enforce_retention_duration=enforce_retention_duration,
+        full=full,
+        keep_versions=keep_versions or (),
+        others=_other_tables(catalog, table, targets),
+        databases=databases(catalog, targets),
+        find=_finder(catalog, engine, session),
+        meter=meter,
+    )
+    if dry_run or not plan.sizes:
+        return plan.files
+    commit(partial(_tell, table, "VACUUM START", plan.parameters(), plan.metrics()))
+    taken = take_intents(catalog.store, table.table_id, plan.intents)
+    plan.keep(plan.intents.keys() - taken.keys())
+    # Whoever restores a file after this commit finds it in the history, and fails.
+    spare_needed(plan, snapshot)
+    try:
+        # A writer by path may have come meanwhile, and brought a removed file back.
+        refuse_foreign(catalog.store, table, storage)
+        _delete(storage, plan, meter)
+    except (OSError, TxnLogError):
+        commit(partial(_tell, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))
+        raise
+    forget_intents(catalog.store, table.table_id, taken)
+    end = partial(_tell, table, "VACUUM END", {"status": "COMPLETED"}, _deleted(len(plan.sizes)))
+    commit(partial(end, extra=plan.mark()))
+    return plan.files
+
+
+def _finder(catalog: Catalog, engine: str | None, session: Any) -> FindStrays:
+    wanted = engine or catalog.config.engine.default
+    if wanted in ("auto", "duckdb"):
+        return find_strays
+    if wanted == "spark":
+        return SparkListing(session, catalog.config.storage, needs_spark=engine is not None)
+    raise TxnLogEngineError(
+        f"there is no engine called {wanted!r}", engine=wanted, help="Use 'duckdb' or 'spark'."
+    )
+
+
+def _delete(storage: Storage, plan: VacuumPlan, meter: Meter) -> None:
+    assert plan.deletable is not None
+    meter.begin("deleting", "files", len(plan.sizes))
+    for some in chunks(plan.files, _AT_ONCE):
+        delete_data(storage, some, plan.deletable)
+        meter.step(len(some))
+
+
+def _deleted(files: int) -> dict[str, int]:
+    return {"numDeletedFiles": files, "numVacuumedDirectories": 0}
+
+
+def _tell(
+    table: TableRow,
+    operation: str,
+    parameters: Mapping[str, str],
+    metrics: Mapping[str, int],
+    tx: MultiTableTransaction,
+    *,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    name = join_table_name(table.namespace, table.name)
+    tell(tx.target(name), operation, parameters, metrics, extra=extra)
+
+
+def mirror_targets(catalog: Catalog) -> list[tuple[str, str]]:
+    """Return the kind and the place of everything that the mirror of this catalog writes."""
+    return [(kind, location) for kind, location in catalog.store.query("target_locations")]
+
+
+def databases(catalog: Catalog, targets: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the files that hold this catalog and the views of its tables."""
+    views = [location for kind, location in targets if kind == DUCKDB]
+    uri = catalog.uri
+    return views if uri.backend == "postgres" or uri.is_memory else [uri.database, *views]
+
+
+def _other_tables(
+    catalog: Catalog, table: TableRow, targets: Sequence[tuple[str, str]]
+) -> list[str]:
+    """Return the location keys of what lies below a table's folder and is not its own."""
+    replicas = [location_key(location) for kind, location in targets if kind == DELTA]
+    return keys_inside(catalog.store.query, table.location) + replicas

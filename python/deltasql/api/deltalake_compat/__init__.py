@@ -1,0 +1,1 @@
+"""The API of the `deltalake` package: `DeltaTable`, `write_deltalake`, `register`."""

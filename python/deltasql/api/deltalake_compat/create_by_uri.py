@@ -1,0 +1,250 @@
+"""Create tables by URI: what deltalake's functions of these names do, for `deltasql://` tables."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from deltasql.api.catalog.connect import shared, with_storage_options
+from deltasql.api.deltalake_compat.handle.arguments import (
+    check_add_actions,
+    check_flags,
+    check_schema,
+)
+from deltasql.api.deltalake_compat.handle.opening import parse_table_uri
+from deltasql.exceptions import TableExistsError, TxnLogConfigError, TxnLogError, TxnLogUriError
+from deltasql.exceptions.prefixes import GENERIC_ERROR, PROPERTY_ERROR
+from deltasql.model.properties import KNOWN, unknown_properties
+from deltasql.model.protocol import CONSTRAINT_PREFIX, FEATURE_PREFIX
+from deltasql.model.schema.column_mapping import with_column_mapping
+from deltasql.model.schema.schema import column_mapping_mode
+from deltasql.operations.add_actions import file_actions
+from deltasql.operations.convert import convert_files
+from deltasql.operations.create import replace_table, tell_created
+from deltasql.operations.write import MODES, check_modes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from deltalake import CommitProperties, PostCommitHookProperties, Schema
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.operations.target import Target
+    from deltasql.uri import DeltaSqlUri
+
+
+def create_deltalake(
+    table_uri: str,
+    schema: object,
+    partition_by: Sequence[str] = (),
+    mode: str = "error",
+    raise_if_key_not_exists: bool = True,
+    name: str | None = None,
+    description: str | None = None,
+    configuration: Mapping[str, str | None] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+) -> None:
+    """Create an empty table; `overwrite` replaces what is there, `ignore` leaves it."""
+    create_table_with_add_actions(
+        table_uri,
+        schema,
+        (),
+        mode,
+        partition_by,
+        name,
+        description,
+        configuration,
+        storage_options,
+        commit_properties,
+        post_commithook_properties,
+        raise_if_key_not_exists=raise_if_key_not_exists,
+    )
+
+
+def create_table_with_add_actions(
+    table_uri: str,
+    schema: object,
+    add_actions: Sequence[object],
+    mode: str = "error",
+    partition_by: Sequence[str] | str = (),
+    name: str | None = None,
+    description: str | None = None,
+    configuration: Mapping[str, str | None] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+    *,
+    raise_if_key_not_exists: bool = True,
+) -> None:
+    """Create a table that has files from the start."""
+    check_schema(schema)
+    check_flags(raise_if_key_not_exists)
+    check_add_actions(add_actions)
+    uri, catalog, table = open_for_writing(table_uri, storage_options)
+    wanted = mode.lower()
+    check_modes(wanted)
+    properties = table_properties(configuration, strict=raise_if_key_not_exists)
+    exists = catalog.exists(table)
+    if exists and wanted == "ignore":
+        return
+    if exists and wanted != "overwrite":
+        _refuse_existing(wanted, table)
+    with leaves_existing(catalog, table, mode=wanted), catalog.begin() as tx:
+        if exists:
+            unknown = unknown_properties(properties)
+            replace_table(
+                tx.target(table),
+                schema,
+                partition_by,
+                {key: value for key, value in properties.items() if key not in unknown},
+                title=name,
+                description=description,
+            )
+            _keep_unknown(tx.target(table), unknown)
+        else:
+            replaces = wanted == "overwrite"
+            new_table(tx, uri, schema, partition_by, properties, name, description, replaces)
+        if add_actions:
+            tx.stage_table(table, file_actions(list(add_actions), tx.target(table).location))
+        tell_created(tx.target(table), MODES[wanted], replaces=wanted == "overwrite")
+        tx.set_commit_properties(table, commit_properties)
+        tx.set_post_commit(post_commithook_properties)
+
+
+def convert_to_deltalake(
+    uri: str,
+    partition_schema: Schema | None = None,
+    partition_strategy: str | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    configuration: Mapping[str, str | None] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    collect_stats: bool = True,
+    commit_properties: CommitProperties | None = None,
+    post_commithook_properties: PostCommitHookProperties | None = None,
+    *,
+    mode: str = "error",
+) -> None:
+    """Make a table of a folder of Parquet files, where they are: `?location=` names the folder."""
+    parsed, catalog, table = open_for_writing(uri, storage_options)
+    if catalog.exists(table):
+        if mode == "ignore":
+            return
+        raise TableExistsError("The given location is already a delta table location", table=table)
+    if parsed.location is None:
+        raise TxnLogUriError(
+            f"{parsed} does not say where the Parquet files are",
+            part="location",
+            help="Add ?location= with the folder of the files.",
+        )
+    found = convert_files(
+        parsed.location,
+        catalog.config.storage,
+        partition_schema=partition_schema,
+        strategy=partition_strategy,
+        collect_stats=collect_stats,
+    )
+    properties = table_properties(configuration, strict=False)
+    schema = found.schema
+    if column_mapping_mode(properties) is not None:
+        # The files are there: their columns are called what they are called.
+        schema, properties = with_column_mapping(schema, properties)
+    with leaves_existing(catalog, table, mode=mode), catalog.begin() as tx:
+        new_table(tx, parsed, schema, found.partition_by, properties, name, description)
+        tx.stage_table(
+            table,
+            found.adds,
+            operation="CONVERT",
+            operation_parameters=found.parameters(collect_stats=collect_stats),
+        )
+        tx.set_commit_properties(table, commit_properties)
+        tx.set_post_commit(post_commithook_properties)
+
+
+@contextmanager
+def leaves_existing(catalog: Catalog, table: str, *, mode: str) -> Iterator[None]:
+    """With the mode `ignore`, pass over a table that another writer created first."""
+    try:
+        yield
+    except TableExistsError:
+        if mode != "ignore" or not catalog.exists(table):
+            raise
+
+
+def open_for_writing(
+    table_uri: str | DeltaSqlUri, storage_options: Mapping[str, str] | None
+) -> tuple[DeltaSqlUri, Catalog, str]:
+    """Return the URI, its catalog and the name of the table that a call may write to."""
+    uri = parse_table_uri(table_uri)
+    if uri.version is not None or uri.timestamp is not None:
+        raise TxnLogUriError(
+            f"{uri} names an old version, which cannot be written to",
+            help="Leave out ?version= and ?timestamp=.",
+        )
+    return uri, shared(uri, with_storage_options(storage_options)), str(uri.table_name)
+
+
+def new_table(
+    tx: MultiTableTransaction,
+    uri: DeltaSqlUri,
+    schema: object,
+    partition_by: Sequence[str] | str | None,
+    properties: Mapping[str, str],
+    name: str | None,
+    description: str | None,
+    replaces: bool = False,
+) -> None:
+    """Stage the table of a URI, at the location that the URI may name."""
+    unknown = unknown_properties(properties)
+    create = tx.create_missing if replaces else tx.create_table
+    create(
+        str(uri.table_name),
+        schema,
+        location=uri.location,
+        partition_by=partition_by,
+        properties={key: value for key, value in properties.items() if key not in unknown},
+        description=description,
+        title=name,
+    )
+    _keep_unknown(tx.target(str(uri.table_name)), unknown)
+
+
+def _keep_unknown(target: Target, unknown: Mapping[str, str]) -> None:
+    """Keep properties that a caller of deltalake's API may set and Delta does not have."""
+    if unknown:
+        configuration = {**target.configuration, **unknown}
+        target.change_metadata(replace(target.metadata, configuration=configuration))
+
+
+def table_properties(
+    configuration: Mapping[str, str | None] | None, *, strict: bool
+) -> dict[str, str]:
+    """Return the properties that have a value; strict refuses names that Delta does not have."""
+    given = {key: value for key, value in (configuration or {}).items() if value is not None}
+    for key, value in given.items():
+        known = key in KNOWN or key.startswith((FEATURE_PREFIX, CONSTRAINT_PREFIX))
+        if strict and not known:
+            raise TxnLogConfigError(
+                f"Error parsing property '{key}':'{value}'",
+                key=key,
+                prefix=PROPERTY_ERROR,
+                help="Use a property of Delta, or create the table with "
+                "raise_if_key_not_exists=False.",
+            )
+    return given
+
+
+def _refuse_existing(mode: str, table: str) -> None:
+    if mode == "append":
+        raise TxnLogError(
+            "SaveMode `append` is not allowed for create operation.",
+            prefix=GENERIC_ERROR,
+            help="Use 'error', 'ignore' or 'overwrite'.",
+        )
+    raise TableExistsError(
+        "A Delta Lake table already exists at that location.", table=table, prefix=GENERIC_ERROR
+    )

@@ -1,0 +1,338 @@
+"""`DeltaTable`: deltalake's class, with the log of `deltasql://` tables in SQL."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import warnings
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import deltalake
+
+from deltasql.api.deltalake_compat.handle.opening import is_ours
+from deltasql.api.deltalake_compat.handle.table import RawTable
+from deltasql.exceptions import TxnLogError
+from deltasql.model.schema.schema import has_nanoseconds
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    import pyarrow as pa
+    import pyarrow.fs as pa_fs
+    from arro3.core.types import ArrowSchemaExportable
+    from deltalake import CommitProperties, PostCommitHookProperties, Schema, WriterProperties
+    from deltalake.table import FilePruningPredicateType, FilterType, TableAlterer
+    from pyarrow.dataset import Dataset, Expression, ParquetReadOptions
+
+# deltalake's own default, which tells an argument that was left out from one that is true.
+_NOT_GIVEN: bool = (
+    inspect.signature(deltalake.DeltaTable.create).parameters["raise_if_key_not_exists"].default
+)
+_NO_EFFECT = {
+    "without_files": "the files of a table are listed when they are asked for",
+    "log_buffer_size": "the log is not read from files",
+    "skip_stats": "statistics are fetched when they are asked for",
+}
+
+
+class DeltaTable(deltalake.DeltaTable):
+    """A table at a version. A URI that is not ours opens a table of deltalake as it is.
+
+    >>> import tempfile, deltasql, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"deltasql://sqlite/{folder.name}/meta.db?table=sales"
+    >>> deltasql.write_deltalake(uri, pa.table({"id": [1, 2]}))
+    >>> DeltaTable(uri).to_pyarrow_table().to_pydict()
+    {'id': [1, 2]}
+    """
+
+    def __init__(
+        self,
+        table_uri: str | Path | os.PathLike[str],
+        version: int | None = None,
+        storage_options: dict[str, str] | None = None,
+        without_files: bool = False,
+        log_buffer_size: int | None = None,
+        skip_stats: bool = False,
+    ) -> None:
+        if not is_ours(table_uri):
+            super().__init__(table_uri, version, storage_options)
+        else:
+            self._storage_options = storage_options
+            self._table = cast("Any", RawTable.open(table_uri, version, storage_options))
+        given = {
+            "without_files": without_files,
+            "log_buffer_size": log_buffer_size is not None,
+            "skip_stats": skip_stats,
+        }
+        for name in (name for name, is_given in given.items() if is_given):
+            message = f"The {name!r} parameter is deprecated and ignored: {_NO_EFFECT[name]}"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Open the same version again where the copy is made: a pickle holds no connection."""
+        raw = self._raw
+        if raw is None:
+            place = self.table_uri
+        else:
+            # The only place a password is written to: without it the copy could not be opened.
+            place = raw.catalog.uri.with_table(raw.row.name, raw.row.namespace).to_string()
+        return type(self), (place, self.version(), self._storage_options)
+
+    @property
+    def _raw(self) -> RawTable | None:
+        """The handle on SQL; None for a table that deltalake opened."""
+        return self._table if isinstance(self._table, RawTable) else None
+
+    @staticmethod
+    def is_deltatable(
+        table_uri: str | Path | os.PathLike[str], storage_options: dict[str, str] | None = None
+    ) -> bool:
+        """Tell whether a table is there."""
+        if not is_ours(table_uri):
+            return deltalake.DeltaTable.is_deltatable(table_uri, storage_options)
+        return RawTable.is_deltatable(table_uri, storage_options)
+
+    @classmethod
+    def create(
+        cls,
+        table_uri: str | Path,
+        schema: Schema | ArrowSchemaExportable,
+        mode: Literal["error", "append", "overwrite", "ignore"] = "error",
+        partition_by: list[str] | str | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        configuration: Mapping[str, str | None] | None = None,
+        storage_options: dict[str, str] | None = None,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+        raise_if_key_not_exists: bool = _NOT_GIVEN,
+    ) -> deltalake.DeltaTable:
+        """Create a table, or replace one with mode="overwrite"; returns it opened."""
+        given = (commit_properties, post_commithook_properties)
+        if not is_ours(table_uri):
+            return super().create(
+                table_uri,
+                schema,
+                mode,
+                partition_by,
+                name,
+                description,
+                configuration,
+                storage_options,
+                *args,
+                commit_properties=commit_properties,
+                post_commithook_properties=post_commithook_properties,
+                raise_if_key_not_exists=raise_if_key_not_exists,
+            )
+        from deltasql.api.deltalake_compat.create_by_uri import create_deltalake
+
+        commit, post, strict = _with_positional(args, *given, raise_if_key_not_exists)
+        create_deltalake(
+            str(table_uri),
+            schema,
+            [partition_by] if isinstance(partition_by, str) else partition_by or [],
+            mode,
+            strict,
+            name,
+            description,
+            configuration,
+            storage_options,
+            commit,
+            post,
+        )
+        return cls(table_uri, storage_options=storage_options)
+
+    @property
+    def alter(self) -> TableAlterer:
+        """ALTER TABLE; tables of ours can also rename and drop columns."""
+        if self._raw is None:
+            return super().alter
+        from deltasql.api.deltalake_compat.alterer import Alterer
+
+        return Alterer(self)
+
+    def update(
+        self,
+        updates: dict[str, str] | None = None,
+        new_values: dict[str, int | float | str | datetime | bool | list[Any]] | None = None,
+        predicate: str | None = None,
+        writer_properties: WriterProperties | None = None,
+        error_on_type_mismatch: bool = True,
+        *args: Any,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> dict[str, Any]:
+        """Set columns of the rows for which a predicate is true, as deltalake does.
+
+        A datetime for a column with nanoseconds keeps its value; deltalake's own code counts
+        microseconds in every column.
+        """
+        raw = self._raw
+        if raw is not None and new_values is not None:
+            from deltasql.model.predicates.filters import texts_of_moments
+
+            new_values = texts_of_moments(new_values, raw.snapshot.schema)
+        return super().update(
+            updates,
+            new_values,
+            predicate,
+            writer_properties,
+            error_on_type_mismatch,
+            *args,
+            commit_properties=commit_properties,
+            post_commithook_properties=post_commithook_properties,
+        )
+
+    def undo(
+        self,
+        *,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> dict[str, Any]:
+        """Take back the last commit by a new one; undoing that brings it back."""
+        raw = self._raw
+        if raw is None:
+            return self.restore(
+                self.version() - 1,
+                commit_properties=commit_properties,
+                post_commithook_properties=post_commithook_properties,
+            )
+        metrics: dict[str, Any] = json.loads(
+            raw.undo(commit_properties, post_commithook_properties)
+        )
+        return metrics
+
+    def changes(
+        self,
+        from_version: int,
+        to_version: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        predicate: str | None = None,
+    ) -> pa.RecordBatchReader:
+        """Stream the rows that versions inserted and deleted; no table has to opt in to it.
+
+        The first and the last version are included; without a last one it is the latest.
+        """
+        if self._raw is None:
+            raise TxnLogError(
+                f"the log of {self.table_uri} is not in a database: its changes are not known",
+                help="Use load_cdf(), or bring the table into a catalog.",
+            )
+        return self._raw.changes(from_version, to_version, columns=columns, predicate=predicate)
+
+    def count(self) -> int:
+        """Return the number of rows by the statistics of files; one without them counts as none."""
+        raw = self._raw
+        return super().count() if raw is None else raw.count_records()
+
+    def to_pyarrow_dataset(
+        self,
+        partitions: FilterType | None = None,
+        filesystem: str | pa_fs.FileSystem | None = None,
+        parquet_read_options: ParquetReadOptions | None = None,
+        schema: pa.Schema | None = None,
+        as_large_types: bool = False,
+        file_pruning_predicate: FilePruningPredicateType | None = None,
+    ) -> Dataset:
+        """Return the files as a pyarrow dataset that skips those which cannot match a filter."""
+        pruning = file_pruning_predicate
+        if partitions is not None and pruning is None:
+            _warn_deprecated("`partitions`", "`file_pruning_predicate`")
+            pruning = partitions
+        elif partitions is not None:
+            raise ValueError("`partitions` is deprecated; pass only `file_pruning_predicate`")
+        if self._raw is not None and parquet_read_options is None:
+            from pyarrow.dataset import ParquetReadOptions
+
+            # Old timestamps are nanoseconds, which have no room for Delta's first and last years.
+            unit = "ns" if has_nanoseconds(self._raw.snapshot.schema) else "us"
+            parquet_read_options = ParquetReadOptions(coerce_int96_timestamp_unit=unit)
+        return super().to_pyarrow_dataset(
+            None,
+            self._file_system(filesystem),
+            parquet_read_options,
+            schema,
+            as_large_types,
+            pruning,
+        )
+
+    def to_pyarrow_table(
+        self,
+        partitions: FilterType | None = None,
+        columns: list[str] | None = None,
+        filesystem: str | pa_fs.FileSystem | None = None,
+        filters: FilterType | Expression | None = None,
+    ) -> pa.Table:
+        """Return rows as Arrow, also of tables that pyarrow cannot read by itself."""
+        if partitions is not None:
+            _warn_deprecated("`partitions`", "`filters`")
+        condition = None
+        if filters is not None:
+            from pyarrow.parquet import filters_to_expression
+
+            from deltasql.api.deltalake_compat.handle.dataset import with_nanoseconds
+
+            condition = filters_to_expression(with_nanoseconds(filters))
+        raw = self._raw
+        chosen: FilePruningPredicateType | None = partitions
+        if raw is not None:
+            from deltasql.api.deltalake_compat.handle.dataset import (
+                is_plain,
+                pruning_of,
+                read_table,
+            )
+
+            if not is_plain(raw):
+                pruning = self._encode_file_pruning_predicate(partitions)
+                return read_table(raw, columns, condition, pruning)
+            if partitions is None:
+                chosen = pruning_of(raw, filters)
+        dataset = self.to_pyarrow_dataset(filesystem=filesystem, file_pruning_predicate=chosen)
+        if raw is None:
+            return dataset.to_table(columns=columns, filter=condition)
+        from deltasql.api.deltalake_compat.handle.dataset import dataset_rows
+
+        return dataset_rows(raw, dataset, columns, condition)
+
+    def _file_system(self, given: str | pa_fs.FileSystem | None) -> str | pa_fs.FileSystem | None:
+        """Return the table's folder for pyarrow; None lets deltalake look after its own."""
+        raw = self._raw
+        if raw is None:
+            return given
+        from deltasql.api.deltalake_compat.handle.dataset import check_plain, file_system
+
+        check_plain(raw)
+        return given or file_system(raw, self._storage_options)
+
+
+def _with_positional(
+    args: tuple[Any, ...],
+    commit: CommitProperties | None,
+    post: PostCommitHookProperties | None,
+    strict: bool,
+) -> tuple[CommitProperties | None, PostCommitHookProperties | None, bool]:
+    """Take the arguments that older callers give by position, after all others."""
+    if not args:
+        return commit, post, True if strict is _NOT_GIVEN else strict
+    _warn_deprecated("a commit argument given positionally", "its name", stacklevel=4)
+    names = ("commit_properties", "post_commithook_properties", "raise_if_key_not_exists")
+    if len(args) > len(names):
+        raise TypeError("create() got unexpected positional arguments")
+    is_given = (commit is not None, post is not None, strict is not _NOT_GIVEN)
+    for name, twice, _ in zip(names, is_given, args, strict=False):
+        if twice:
+            raise TypeError(f"create() got multiple values for {name!r}")
+    filled = [*args, *(commit, post, strict)[len(args) :]]
+    return filled[0], filled[1], True if filled[2] is _NOT_GIVEN else filled[2]
+
+
+def _warn_deprecated(what: str, instead: str, *, stacklevel: int = 3) -> None:
+    warnings.warn(
+        f"{what} is deprecated; use {instead} instead", DeprecationWarning, stacklevel=stacklevel
+    )

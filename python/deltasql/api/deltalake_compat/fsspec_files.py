@@ -1,0 +1,36 @@
+"""`deltasql://` for fsspec: the local files of a table, which dask asks for by its URI."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from deltasql.api.deltalake_compat.handle.opening import find_table, is_ours, parse_table_uri
+from deltasql.engine.files.addresses import root_address
+from deltasql.exceptions import TxnLogStorageError
+from deltasql.storage import parse_location
+
+# Without fsspec nobody asks for the class.
+_Local: Any = (
+    import_module("fsspec.implementations.local").LocalFileSystem if find_spec("fsspec") else object
+)
+
+
+class DeltaSqlFileSystem(_Local):  # type: ignore[misc]
+    """The local file system; the URI of a table means the folder of its files."""
+
+    protocol = "deltasql"
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if not is_ours(path):
+            return super()._strip_protocol(path)
+        location = find_table(parse_table_uri(path))[1].location
+        if not parse_location(location).is_local:
+            raise TxnLogStorageError(
+                f"the files of this table are at {location}",
+                location=location,
+                help="Open its table_uri, which names the bucket, with the library instead.",
+            )
+        return root_address(location)

@@ -1,0 +1,1 @@
+"""The object that deltalake's `DeltaTable` expects as its `RawDeltaTable`, over SQL."""

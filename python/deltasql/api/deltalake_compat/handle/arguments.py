@@ -1,0 +1,284 @@
+"""Arguments of the wrong type, refused as deltalake's compiled half refuses them."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from deltalake import Field, TableFeatures, Transaction
+from deltalake.transaction import RemoveAction
+
+from deltasql.exceptions import TxnLogProtocolError, TxnLogSchemaError
+from deltasql.model.clock import parse_rfc3339
+from deltasql.model.partition_values import parse_partition_value
+from deltasql.model.schema.schema import StructField, StructType, type_name
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+_ADD_FIELDS = ("path", "size", "partition_values", "modification_time", "data_change", "stats")
+
+LARGEST = 2**63 - 1
+_LARGEST_UNSIGNED = 2**64 - 1
+
+
+def check_texts(*values: Any) -> None:
+    """Refuse what is neither text nor None.
+
+    >>> check_texts(5)
+    Traceback (most recent call last):
+    TypeError: 'int' object is not an instance of 'str'
+    """
+    for value in values:
+        if value is not None and not isinstance(value, str):
+            raise _other(value, "str")
+
+
+def check_text_given(value: Any) -> None:
+    """Refuse what is not text."""
+    if value is None:
+        raise TypeError("'None' is not an instance of 'str'")
+    check_texts(value)
+
+
+def check_flags(*values: Any) -> None:
+    """Refuse what is neither true nor false: a text that says "false" would be taken for true.
+
+    >>> check_flags("false")
+    Traceback (most recent call last):
+    TypeError: 'str' object is not an instance of 'bool'
+    """
+    for value in values:
+        kind = type(value)
+        if not isinstance(value, bool) and (kind.__module__, kind.__name__[:4]) != (
+            "numpy",
+            "bool",
+        ):
+            raise _not_a("bool", value)
+
+
+def check_transactions(value: Any) -> None:
+    """Refuse what is neither a sequence of deltalake's transactions nor None."""
+    if value is None:
+        return
+    if isinstance(value, str):
+        raise TypeError("Can't extract `str` to `Vec`")
+    if not isinstance(value, Sequence):
+        raise _other(value, "Sequence")
+    for each in value:
+        if not isinstance(each, Transaction):
+            raise _not_a("Transaction", each)
+
+
+def check_list(value: Any) -> None:
+    """Refuse what is neither a sequence of texts nor None; a text would be one of letters."""
+    if isinstance(value, str):
+        raise TypeError("Can't extract `str` to `Vec`")
+    check_names(value)
+
+
+def check_schema(value: Any) -> None:
+    """Refuse what no schema can be read from."""
+    readable = isinstance(value, str | StructType) or hasattr(value, "jsonValue")
+    if not readable and not hasattr(value, "__arrow_c_schema__"):
+        raise ValueError("Expected an object with dunder __arrow_c_schema__")
+
+
+def check_mapping(value: Any) -> None:
+    """Refuse what is not a mapping from text to text, or to None."""
+    if not isinstance(value, Mapping):
+        raise (
+            TypeError("'None' is not an instance of 'dict'")
+            if value is None
+            else _other(value, "dict")
+        )
+    check_texts(*value.keys(), *value.values())
+
+
+def check_names(value: Any) -> None:
+    """Refuse what is neither text nor a sequence of texts nor None."""
+    if value is None or isinstance(value, str):
+        return
+    if not isinstance(value, Sequence):
+        raise _other(value, "Sequence")
+    check_texts(*value)
+
+
+def check_fields(value: Any) -> None:
+    """Refuse what is not a sequence of fields of deltalake."""
+    if isinstance(value, str):
+        raise TypeError("Can't extract `str` to `Vec`")
+    if not isinstance(value, Sequence):
+        raise _other(value, "Sequence") if value is not None else _no_sequence()
+    for each in value:
+        if not isinstance(each, Field):
+            raise _other(each, "Field")
+
+
+def check_columns(filters: Any, known: Sequence[str]) -> None:
+    """Refuse filters on columns that there are not, as deltalake does before it looks at files.
+
+    >>> check_columns([("zz", "=", "1")], ["id"])
+    Traceback (most recent call last):
+    ValueError: Filters include columns that are not in table schema: ["zz"]
+    """
+    if isinstance(filters, str) or not filters:
+        return
+    groups = [filters] if isinstance(filters[0][0], str) else filters
+    named = [each[0] for group in groups for each in group]
+    unknown = [name for name in named if name not in known]
+    if unknown:
+        shown = json.dumps(unknown, ensure_ascii=False)
+        raise ValueError(f"Filters include columns that are not in table schema: {shown}")
+
+
+def check_partition_values(
+    filters: Any, schema: StructType, partition_columns: Sequence[str]
+) -> None:
+    """Refuse filters whose values a partition column cannot have: no file could be told apart."""
+    if not isinstance(filters, list | tuple) or not filters:
+        return
+    groups = [filters] if filters[0] and isinstance(filters[0][0], str) else filters
+    for entry in (each for group in groups for each in group):
+        found = schema.find(entry[0]) if entry and entry[0] in partition_columns else None
+        if found is None or len(entry) != 3:
+            continue
+        value = entry[2]
+        for each in value if isinstance(value, list | tuple | set | frozenset) else (value,):
+            _check_partition_value(each, found)
+
+
+def _check_partition_value(value: Any, column: StructField) -> None:
+    if value is None:
+        return
+    try:
+        parse_partition_value(str(value), column.type)
+    except TxnLogProtocolError as error:
+        raise TxnLogSchemaError(
+            f"Failed to parse value '{value}' as '{type_name(column.type)}'",
+            column=column.name,
+            help="Give a value of the partition column's type, or its text.",
+        ) from error
+
+
+def check_file_actions(actions: Any, mode: str) -> None:
+    """Refuse actions that deltalake does not take, with its types."""
+    if not isinstance(actions, Sequence) or isinstance(actions, str | bytes):
+        raise TypeError(f"'{type(actions).__name__}' object is not an instance of 'Sequence'")
+    removed = []
+    for each in actions:
+        if isinstance(each, RemoveAction):
+            removed.append(each.path)
+        elif (missing := _missing_field(each)) is not None:
+            kind = type(each).__name__
+            raise TypeError(
+                "failed to extract enum PyFileAction ('Remove | Add')\n"
+                f"- variant Remove (Remove): '{kind}' object is not an instance of 'RemoveAction'\n"
+                f"- variant Add (Add): '{kind}' object has no attribute '{missing}'"
+            )
+    if removed and mode == "overwrite":
+        raise ValueError(
+            "RemoveAction is not supported with mode='overwrite'; overwrite already removes the "
+            "existing files that match the partition filters"
+        )
+    added = {each.path for each in actions if not isinstance(each, RemoveAction)}
+    for path in removed:
+        if path in added:
+            raise ValueError(f"Cannot add and remove the same file path in one transaction: {path}")
+
+
+def check_add_actions(actions: Any) -> None:
+    """Refuse what a new table cannot begin with, with deltalake's types."""
+    for each in actions:
+        if isinstance(each, RemoveAction):
+            raise TypeError("failed to extract field PyAddAction.size")
+        if (missing := _missing_field(each)) is not None:
+            raise AttributeError(f"'{type(each).__name__}' object has no attribute '{missing}'")
+
+
+def _missing_field(action: object) -> str | None:
+    return next((name for name in _ADD_FIELDS if not hasattr(action, name)), None)
+
+
+def check_size(value: Any) -> None:
+    """Refuse a file size that is not a number above zero."""
+    if value is None:
+        return
+    if unsigned(value) == 0:
+        raise ValueError("target_file_size must be greater than 0")
+
+
+def unsigned(value: Any) -> int:
+    """Return a number that may not be negative, refused as deltalake refuses it.
+
+    One that no database can hold is as good as the largest that it can.
+
+    >>> unsigned(-1)
+    Traceback (most recent call last):
+    OverflowError: can't convert negative int to unsigned
+    """
+    number = operator.index(value)
+    if number < 0:
+        raise OverflowError("can't convert negative int to unsigned")
+    if number > _LARGEST_UNSIGNED:
+        raise OverflowError("int too big to convert")
+    return min(number, LARGEST)
+
+
+def check_unsigned(*values: Any) -> None:
+    """Refuse what is neither a number from zero on nor None."""
+    for value in values:
+        if value is not None:
+            unsigned(value)
+
+
+def check_features(value: Any) -> None:
+    """Refuse what is not a sequence of deltalake's table features."""
+    if value is None:
+        raise _no_sequence()
+    for each in value:
+        if not isinstance(each, TableFeatures):
+            raise _other(each, "TableFeatures")
+
+
+def check_hooks(properties: Any) -> None:
+    """Refuse choices of PostCommitHookProperties that are neither true nor false."""
+    for name in ("create_checkpoint", "cleanup_expired_logs"):
+        value = None if properties is None else getattr(properties, name)
+        if value is not None and not isinstance(value, bool):
+            raise TypeError(f"failed to extract field PyPostCommitHookProperties.{name}")
+
+
+def check_options(value: Any) -> None:
+    """Refuse options or properties that are not a dictionary from text to text."""
+    check_mapping(value)
+    for each in (*value.keys(), *value.values()):
+        check_text_given(each)
+
+
+def _no_sequence() -> TypeError:
+    return TypeError("'None' is not an instance of 'Sequence'")
+
+
+def _not_a(wanted: str, value: object) -> TypeError:
+    if value is None:
+        return TypeError(f"'None' is not an instance of {wanted!r}")
+    return _other(value, wanted)
+
+
+def _other(value: object, wanted: str) -> TypeError:
+    return TypeError(f"{type(value).__name__!r} object is not an instance of {wanted!r}")
+
+
+def parse_moment(text: str) -> datetime:
+    """Read an RFC 3339 date and time.
+
+    >>> parse_moment("2024-05-01T10:00:00+02:00").isoformat()
+    '2024-05-01T10:00:00+02:00'
+    """
+    try:
+        return parse_rfc3339(text)
+    except ValueError as error:
+        raise ValueError(f"Failed to parse datetime string: {error}") from error

@@ -1,0 +1,139 @@
+"""Rows by pyarrow: the files of a table as a dataset, and what to do where that is not enough."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pds
+import pyarrow.fs as pfs
+from deltalake.fs import DeltaStorageHandler
+from deltalake.table import SUPPORTED_READER_FEATURES
+from sqlglot import exp
+
+from deltasql.engine.parquet.file_errors import missing_file, reading
+from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
+from deltasql.model.predicates.filters import filters_to_condition
+from deltasql.model.predicates.predicate import DataFusionDialect
+from deltasql.model.predicates.query_conditions import plain_condition
+from deltasql.model.schema.schema import column_mapping_mode, has_void
+from deltasql.storage.location import parse_location
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.api.deltalake_compat.handle.table import RawTable
+
+_ELSEWHERE = "^(/|[A-Za-z][A-Za-z0-9+.-]*:/)"
+
+
+def file_system(raw: RawTable, storage_options: dict[str, str] | None) -> pfs.FileSystem:
+    """Return a file system whose root is the folder of the table."""
+    place = parse_location(raw.row.location)
+    if place.is_local:
+        return pfs.SubTreeFileSystem(place.path, pfs.LocalFileSystem())
+    options = {**raw.storage_options(), **(storage_options or {})}
+    handler = DeltaStorageHandler(raw.table_uri(), options, raw.get_add_file_sizes())
+    return pfs.PyFileSystem(handler)
+
+
+def is_plain(raw: RawTable) -> bool:
+    """Tell whether pyarrow finds all rows, and no others, in the files as they are."""
+    features = raw.snapshot.protocol.reader_features or ()
+    return (
+        set(features) <= SUPPORTED_READER_FEATURES
+        and not _is_mapped(raw)
+        # A file may hold integers there, which pyarrow does not read as nulls.
+        and not any(has_void(field.type) for field in raw.snapshot.schema.fields)
+        and not _has_files_elsewhere(raw)
+    )
+
+
+def check_plain(raw: RawTable) -> None:
+    """Refuse a table of which a dataset would give wrong rows; deltalake tells of the others."""
+    reasons = {
+        "columnMapping": _is_mapped(raw),
+        "files outside of its folder": _has_files_elsewhere(raw),
+    }
+    for reason in (reason for reason, is_so in reasons.items() if is_so):
+        raise UnsupportedFeatureError(
+            f"The table has {reason}, but this is not supported using pyarrow Datasets",
+            table=raw.name,
+            features=(reason,),
+            help="Read it with scan(), to_pyarrow_table() or to_pandas().",
+        )
+
+
+def pruning_of(raw: RawTable, filters: object) -> str | None:
+    """Return the part of filter lists by which files can be left out before pyarrow sees them."""
+    if not isinstance(filters, list | tuple) or not filters:
+        return None
+    snapshot = raw.snapshot
+    try:
+        condition = filters_to_condition(filters, snapshot.schema, snapshot.partition_columns)
+    except TxnLogSchemaError:
+        return None  # pyarrow tells what is wrong with them
+    # For pyarrow, a null is not in a list; for SQL that is not known.
+    known = plain_condition(condition, snapshot.schema)
+    if known is None or any(isinstance(each.this, exp.In) for each in known.find_all(exp.Not)):
+        return None
+    return known.sql(dialect=DataFusionDialect)
+
+
+def with_nanoseconds(filters: Any) -> Any:
+    """Return filters in which a Timestamp of pandas keeps its nanoseconds, which pyarrow cuts."""
+    if isinstance(filters, list | tuple):
+        return type(filters)(map(with_nanoseconds, filters))
+    if not getattr(filters, "nanosecond", 0):
+        return filters
+    zone = None if filters.tzinfo is None else "UTC"
+    return pa.scalar(filters.as_unit("ns").value, pa.timestamp("ns", zone))
+
+
+def read_table(
+    raw: RawTable,
+    columns: list[str] | None,
+    condition: pc.Expression | None,
+    pruning: str | Sequence[Any] | None,
+) -> pa.Table:
+    """Read rows with the engine, which knows deletion vectors and column mapping."""
+    needed = columns if condition is None else None
+    rows = raw.read(needed, files=raw.listed(pruning), views=False)
+    names = columns if columns is not None else rows.schema.names
+    return pds.Scanner.from_batches(rows, columns=names, filter=condition).to_table()
+
+
+def dataset_rows(
+    raw: RawTable, dataset: pds.Dataset, columns: list[str] | None, condition: pc.Expression | None
+) -> pa.Table:
+    """Read the rows of a dataset; a file that is missing or damaged is named."""
+    try:
+        return dataset.to_table(columns=columns, filter=condition)
+    except FileNotFoundError as error:
+        found = dataset.filesystem.get_file_info(dataset.files)
+        gone = [each.path for each in found if each.type is pfs.FileType.NotFound]
+        if not gone:
+            raise
+        # The class that stock deltalake raises; what to do is said below the message.
+        told = missing_file(gone[0], raw.snapshot.table.location)
+        named = FileNotFoundError(errno.ENOENT, told.message, gone[0])
+        named.add_note(f"Help: {told.help}")
+        raise named from error
+    except (pa.ArrowInvalid, OSError):
+        # It may be about the filter as well: the files themselves tell.
+        for fragment in dataset.get_fragments():
+            with reading(fragment.path, raw.snapshot.table.location):
+                for _ in fragment.to_batches(schema=dataset.schema):
+                    pass
+        raise
+
+
+def _is_mapped(raw: RawTable) -> bool:
+    return column_mapping_mode(raw.snapshot.metadata.configuration) is not None
+
+
+def _has_files_elsewhere(raw: RawTable) -> bool:
+    paths = raw.snapshot.files()["path"]
+    return bool(pc.any(pc.match_substring_regex(paths, _ELSEWHERE)).as_py())

@@ -1,0 +1,129 @@
+"""DELETE, UPDATE and MERGE of a handle."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from deltasql.api.deltalake_compat.handle.arguments import (
+    check_flags,
+    check_text_given,
+    check_texts,
+    check_unsigned,
+)
+from deltasql.api.deltalake_compat.handle.base import RawBase
+from deltasql.api.deltalake_compat.handle.properties import write_options
+from deltasql.model.schema.convert import schema_from_any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltalake import CommitProperties, PostCommitHookProperties, WriterProperties
+
+    from deltasql.api.deltalake_compat.handle.merge_builder import MergeBuilder
+    from deltasql.api.transaction.transaction import MultiTableTransaction
+
+
+class DmlSide(RawBase):
+    """The row-changing half of deltalake's RawDeltaTable."""
+
+    def delete(
+        self,
+        predicate: str | None = None,
+        writer_properties: WriterProperties | None = None,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> str:
+        """Delete rows; the metrics come as JSON."""
+        check_texts(predicate)
+        options = write_options(writer_properties, None)
+        metrics = self._commit(
+            lambda tx: tx.delete(self.name, predicate, options=options),
+            commit_properties,
+            post_commithook_properties,
+        )
+        return json.dumps(metrics)
+
+    def update(
+        self,
+        updates: Mapping[str, str],
+        predicate: str | None = None,
+        writer_properties: WriterProperties | None = None,
+        safe_cast: bool = False,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+    ) -> str:
+        """Set columns of rows; the metrics come as JSON."""
+        check_texts(predicate)
+        options = write_options(writer_properties, None)
+        metrics = self._commit(
+            lambda tx: tx.update(
+                self.name,
+                updates,
+                predicate=predicate,
+                error_on_type_mismatch=not safe_cast,
+                options=options,
+            ),
+            commit_properties,
+            post_commithook_properties,
+        )
+        return json.dumps(metrics)
+
+    def create_merge_builder(
+        self,
+        source: object,
+        batch_schema: Any,
+        predicate: str,
+        source_alias: str | None = None,
+        target_alias: str | None = None,
+        merge_schema: bool = False,
+        writer_properties: WriterProperties | None = None,
+        commit_properties: CommitProperties | None = None,
+        post_commithook_properties: PostCommitHookProperties | None = None,
+        safe_cast: bool = False,
+        streamed_exec: bool = True,
+        max_spill_size: int | None = None,
+        max_temp_directory_size: int | None = None,
+    ) -> MergeBuilder:
+        """Begin a merge; the engine streams and spills by the settings of the catalog."""
+        # late: it parses SQL
+        from deltasql.api.deltalake_compat.handle.merge_builder import MergeBuilder
+        from deltasql.operations.merge.plan import MergeSpec
+
+        check_text_given(predicate)
+        check_texts(source_alias, target_alias)
+        check_flags(merge_schema, streamed_exec)
+        check_unsigned(max_spill_size, max_temp_directory_size)
+        spec = MergeSpec(predicate, source_alias, target_alias, merge_schema, safe_cast)
+        return MergeBuilder(
+            source,
+            batch_schema,
+            spec,
+            writer_properties,
+            commit_properties,
+            post_commithook_properties,
+        )
+
+    def merge_execute(self, merge_builder: MergeBuilder) -> str:
+        """Run a merge; the metrics come as JSON."""
+        # late: it parses SQL
+        from deltasql.operations.merge.merge import source_rows, stage_merge
+        from deltasql.operations.rules.write_schema import partitions_behind
+
+        def operate(tx: MultiTableTransaction) -> dict[str, int]:
+            target = tx.target(self.name)
+            metrics = stage_merge(
+                target,
+                source_rows(target, merge_builder.source),
+                schema_from_any(merge_builder.arrow_schema),
+                merge_builder.spec,
+                options=write_options(merge_builder.writer_properties, None),
+            )
+            if merge_builder.spec.merge_schema:
+                partitions_behind(target)
+            return metrics
+
+        metrics = self._commit(
+            operate, merge_builder.commit_properties, merge_builder.post_commithook_properties
+        )
+        return json.dumps(metrics)

@@ -1,0 +1,124 @@
+"""What the log knows of the rows of a file, as expressions by which pyarrow skips files."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.api.deltalake_compat.handle.add_actions import statistics
+from deltasql.model.schema.schema import StructType, column_mapping_mode
+
+if TYPE_CHECKING:
+    from deltasql.engine.files.live_files import LiveFiles
+    from deltasql.model.actions import Metadata
+
+# The log keeps milliseconds of a maximum: the row itself may be up to one later.
+_ROUNDED = timedelta(milliseconds=1)
+
+
+def guarantees(
+    metadata: Metadata, listed: pa.Table, live: LiveFiles, schema: Any
+) -> list[pc.Expression | None]:
+    """Return one expression per file that holds for all its rows; None when nothing is known.
+
+    Only columns of `schema` are spoken of, with its types.
+    """
+    wanted: pa.Schema = pa.schema(schema)
+    found: list[list[pc.Expression]] = [[] for _ in range(listed.num_rows)]
+    for field, values in live.listed_values():
+        if field.name in wanted.names:
+            _add_partition(found, field.name, values.cast(_plain(wanted.field(field.name).type)))
+    _add_statistics(found, metadata, listed, wanted)
+    return [reduce(lambda a, b: a & b, each) if each else None for each in found]
+
+
+def _add_partition(found: list[list[pc.Expression]], name: str, values: pa.Array) -> None:
+    column = pc.field(name)
+    known: dict[Any, pc.Expression] = {}
+    for each, value in zip(found, values, strict=True):
+        if value not in known:
+            known[value] = column == value if value.is_valid else column.is_null()
+        each.append(known[value])
+
+
+def _add_statistics(
+    found: list[list[pc.Expression]], metadata: Metadata, listed: pa.Table, wanted: pa.Schema
+) -> None:
+    parts = statistics(metadata, listed)
+    schema = StructType.from_json(metadata.schema_string)
+    mode = column_mapping_mode(metadata.configuration)
+    names = {
+        field.name: field.physical_name(mode)
+        for field in schema.fields
+        if field.name in wanted.names and not isinstance(field.type, StructType)
+    }
+    nulls = {name: _member(parts.get("null_count"), names[name]) for name in names}
+    for name, counts in nulls.items():
+        if counts is not None:
+            _add_nulls(found, pc.field(name), counts, listed["num_records"])
+    for part in ("min", "max"):
+        for name, counts in nulls.items():
+            kind = _plain(wanted.field(name).type)
+            bounds = _member(parts.get(part), names[name]) if _has_exact_bounds(kind) else None
+            if bounds is not None:
+                typed = bounds.cast(kind)
+                _add_bounds(found, pc.field(name), typed, counts, is_maximum=part == "max")
+
+
+def _add_nulls(
+    found: list[list[pc.Expression]],
+    column: pc.Expression,
+    nulls: pa.Array,
+    records: pa.ChunkedArray,
+) -> None:
+    none, only = column.is_valid(), column.is_null()
+    counts = zip(found, nulls.to_pylist(), records.to_pylist(), strict=True)
+    for each, count, total in counts:
+        if count == 0:
+            each.append(none)
+        elif count is not None and count == total:
+            each.append(only)
+
+
+def _add_bounds(
+    found: list[list[pc.Expression]],
+    column: pc.Expression,
+    bounds: pa.Array,
+    nulls: pa.Array | None,
+    *,
+    is_maximum: bool,
+) -> None:
+    if is_maximum and pa.types.is_timestamp(bounds.type):
+        bounds = _raised(bounds)
+    counts = [None] * len(found) if nulls is None else nulls.to_pylist()
+    for each, bound, count in zip(found, bounds, counts, strict=True):
+        if bound.is_valid:
+            holds = column <= bound if is_maximum else column >= bound
+            # Nulls are no part of the bounds, yet a row with one is in the file.
+            each.append(holds if count == 0 else holds | column.is_null())
+
+
+def _raised(bounds: pa.Array) -> pa.Array:
+    """Add what the log may have cut; a bound beyond the last nanosecond is none."""
+    more = pc.add(bounds, pa.scalar(_ROUNDED, pa.duration(bounds.type.unit)))
+    return pc.if_else(pc.less(more, bounds), pa.scalar(None, bounds.type), more)
+
+
+def _member(part: pa.Array | None, name: str) -> pa.Array | None:
+    if part is None or part.type.get_field_index(name) < 0:
+        return None
+    return pc.struct_field(part, name)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _has_exact_bounds(kind: pa.DataType) -> bool:
+    """Bounds of floats do not tell of NaN, and those of decimals may have been rounded."""
+    tests = ("integer", "date", "timestamp", "boolean", "string", "large_string")
+    return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)

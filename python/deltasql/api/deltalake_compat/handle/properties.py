@@ -1,0 +1,193 @@
+"""deltalake's WriterProperties and CommitProperties in our words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from deltasql.api.deltalake_compat.handle.arguments import LARGEST
+from deltasql.engine.base import EVERY_COLUMN, WriteOptions
+from deltasql.exceptions import TxnLogConfigError
+from deltasql.exceptions.prefixes import TABLE_ERROR
+
+if TYPE_CHECKING:
+    from deltalake import ColumnProperties, WriterProperties
+
+    from deltasql.model.actions import CommitInfo
+
+_GENERATED = ("timestamp", "inCommitTimestamp", "operation", "engineInfo", "txnId")
+_LEVELS = ("Serializable", "WriteSerializable", "SnapshotIsolation")
+_IGNORED = ("operationMetrics", "version")
+_NUMBERS = (
+    "data_page_size_limit",
+    "dictionary_page_size_limit",
+    "data_page_row_count_limit",
+    "write_batch_size",
+    "max_row_group_size",
+    "statistics_truncate_length",
+)
+_STATISTICS = ("NONE", "CHUNK", "PAGE")
+_ENCODINGS = (
+    "PLAIN",
+    "RLE",
+    "BIT_PACKED",
+    "DELTA_BINARY_PACKED",
+    "DELTA_LENGTH_BYTE_ARRAY",
+    "DELTA_BYTE_ARRAY",
+    "BYTE_STREAM_SPLIT",
+)
+_DICTIONARIES = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")
+_CODEC = re.compile(r"(\w+?)(?:\((\d+)\))?")
+
+
+def write_options(
+    properties: WriterProperties | None = None, target_file_size: int | None = None
+) -> WriteOptions:
+    """Return how files are written, as deltalake's WriterProperties say it.
+
+    >>> from deltalake import WriterProperties
+    >>> options = write_options(WriterProperties(compression="ZSTD", compression_level=3))
+    >>> options.compression, options.compression_level
+    ('zstd', 3)
+    """
+    if properties is None:
+        return WriteOptions(target_file_size=target_file_size)
+    for name in _NUMBERS:
+        _check_number(name, getattr(properties, name))
+    codec, level = _codec(properties.compression)
+    columns = dict(properties.column_properties or {})
+    if properties.default_column_properties is not None:
+        columns[EVERY_COLUMN] = properties.default_column_properties
+    return WriteOptions(
+        target_file_size=target_file_size,
+        compression=codec,
+        compression_level=level,
+        # Arrow has no meaning for zero, and does not refuse it either.
+        max_row_group_size=properties.max_row_group_size or None,
+        data_page_size=properties.data_page_size_limit or None,
+        data_page_rows=properties.data_page_row_count_limit or None,
+        dictionary_page_size=properties.dictionary_page_size_limit or None,
+        write_batch_size=properties.write_batch_size or None,
+        dictionary_enabled=_choice(columns, "dictionary_enabled", bool),
+        statistics_enabled=_choice(columns, "statistics_enabled", _has_statistics),
+        statistics_length=properties.statistics_truncate_length,
+        encodings={
+            name: _encoding(each.encoding) for name, each in columns.items() if each.encoding
+        },
+        bloom_filters={
+            name: (bloom.fpp, bloom.ndv)
+            for name, each in columns.items()
+            if (bloom := each.bloom_filter_properties) and bloom.set_bloom_filter_enabled
+        },
+    )
+
+
+def _check_number(name: str, value: object) -> None:
+    """Refuse a size that is none: Arrow's writer would take it, and crash."""
+    if value is not None and not (isinstance(value, int) and 0 <= value <= LARGEST):
+        raise TypeError(f"failed to extract field PyWriterProperties.{name}")
+
+
+def with_custom_metadata(info: CommitInfo, custom: object) -> CommitInfo:
+    """Add a user's own entries to what a commit tells, as CommitProperties allows them.
+
+    >>> from deltasql.model.actions import CommitInfo
+    >>> with_custom_metadata(CommitInfo(), {"ticket": 7, "userMetadata": "nightly"}).body()
+    {'userMetadata': 'nightly', 'ticket': 7}
+    """
+    if custom is None:
+        return info
+    if not isinstance(custom, Mapping):
+        raise ValueError("CommitProperties.custom_metadata must be a mapping")
+    for key, value in custom.items():
+        _check_custom(key, value)
+    own = {key: value for key, value in custom.items() if key not in _IGNORED}
+    parameters = own.pop("operationParameters", {})
+    texts = {key: _as_text(value) for key, value in parameters.items()}
+    return replace(
+        info,
+        operation_parameters={**texts, **(info.operation_parameters or {})} or None,
+        user_metadata=own.pop("userMetadata", info.user_metadata),
+        extra={**info.extra, **own},
+    )
+
+
+def _check_custom(key: object, value: object) -> None:
+    place = f"CommitProperties.custom_metadata[{key!r}]"
+    if not isinstance(key, str):
+        raise ValueError("CommitProperties.custom_metadata keys must be strings")
+    if key in _GENERATED:
+        raise ValueError(
+            f"CommitProperties.custom_metadata key {key!r} is generated and cannot be set"
+        )
+    is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    rules = {
+        "operationParameters": (isinstance(value, Mapping), "a JSON object"),
+        "readVersion": (is_number, "a non-negative integer"),
+        "isolationLevel": (value in _LEVELS, "a valid IsolationLevel string"),
+        "isBlindAppend": (isinstance(value, bool), "a boolean"),
+        **{name: (isinstance(value, str), "a string") for name in ("userId", "userName")},
+        "userMetadata": (isinstance(value, str), "a string"),
+    }
+    holds, what = rules.get(key, (True, ""))
+    if not holds:
+        raise ValueError(f"{place} must be {what}")
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"CommitProperties.custom_metadata value for {key!r} must be JSON-serializable: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def _codec(text: str | None) -> tuple[str | None, int | None]:
+    found = _CODEC.fullmatch(text or "")
+    if found is None:
+        return None, None
+    name = {"uncompressed": "none", "lz4_raw": "lz4"}.get(found[1].lower(), found[1].lower())
+    return name, int(found[2]) if found[2] else None
+
+
+def _choice(
+    columns: Mapping[str, ColumnProperties], name: str, meaning: Any
+) -> dict[str, bool] | None:
+    """Return one choice by column, of those that have one."""
+    given = {column: getattr(each, name) for column, each in columns.items()}
+    own = {column: bool(meaning(value)) for column, value in given.items() if value is not None}
+    return own or None
+
+
+def _encoding(name: str) -> str:
+    """Return what Parquet calls an encoding, in any case."""
+    if not isinstance(name, str):
+        raise TypeError("failed to extract field PyWriterProperties.column_properties")
+    known = name.upper()
+    if known in _DICTIONARIES:
+        raise TxnLogConfigError(
+            "Dictionary encoding can not be used as fallback encoding",
+            help="Columns have a dictionary unless dictionary_enabled is False.",
+        )
+    if known not in _ENCODINGS:
+        raise TxnLogConfigError(
+            f"Failed to parse parquet: Parquet error: unknown encoding: {name}",
+            help=f"Use one of {', '.join(_ENCODINGS)}.",
+        )
+    return known
+
+
+def _has_statistics(level: str) -> bool:
+    if level not in _STATISTICS:
+        raise TxnLogConfigError(
+            f"Invalid statistics arg: {level}",
+            prefix=TABLE_ERROR,
+            help=f"Use one of {', '.join(_STATISTICS)}.",
+        )
+    return level != "NONE"

@@ -1,0 +1,83 @@
+"""The rows of a version, read by the engine from listed files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from deltasql.engine.choose import open_engine
+from deltasql.model.schema.convert import schema_to_arrow
+from deltasql.model.schema.schema import known_columns
+from deltasql.operations.rules.conform import cast_column
+from deltasql.operations.sql.expressions import Scope, parse_condition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deltasql.api.deltalake_compat.handle.files import FilesSide
+
+_LIVE = "t"
+
+
+def read_rows(
+    raw: FilesSide,
+    columns: Sequence[str] | None,
+    predicate: str | None,
+    *,
+    files: pa.Table | None,
+    views: bool,
+) -> pa.RecordBatchReader:
+    """Return rows as pyarrow reads them: what `ScanSide.read` does."""
+    declared = raw.snapshot.schema
+    condition = None
+    if predicate is not None:
+        condition = parse_condition(predicate, Scope.of(declared, _LIVE))
+    names = known_columns(declared, columns, raw.name)
+    whole = schema_to_arrow(declared)
+    fields = [whole.field(name) for name in names]
+    if views:
+        fields = [field.with_type(_as_view(field.type)) for field in fields]
+    schema = pa.schema(fields)
+    listed = files if files is not None else raw.listed(predicate)
+    wanted: list[exp.Expr] = [exp.column(name, _LIVE, quoted=True) for name in names]
+    # Without any column there are still rows to count.
+    query = exp.select(*(wanted or [exp.null()])).from_(exp.to_table(_LIVE))
+    if condition is not None:
+        query = query.where(condition)
+    return pa.RecordBatchReader.from_batches(schema, _batches(raw, listed, query, schema))
+
+
+def _batches(
+    raw: FilesSide, listed: pa.Table, query: exp.Select, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    with open_engine(raw.catalog.config, name="duckdb") as engine:
+        rows = engine.query(query, **{_LIVE: engine.scan(raw.live(listed))})
+        for batch in engine.stream(rows):
+            yield _conformed(batch, schema)
+
+
+def _as_view(kind: pa.DataType) -> pa.DataType:
+    """Return the type that deltalake's scan gives a column: views, but not inside of maps."""
+    types = pa.types
+    if types.is_string(kind):
+        return pa.string_view()
+    if types.is_binary(kind):
+        return pa.binary_view()
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_as_view(field.type)) for field in kind.fields])
+    if types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_view(kind.value_type)))
+    return kind
+
+
+def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give a batch the types of the table: an engine has names and widths of its own."""
+    if not schema.names:
+        return batch.select([])
+    columns = [
+        cast_column(column, field.type, field.name)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

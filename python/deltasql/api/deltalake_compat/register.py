@@ -1,0 +1,200 @@
+"""`register()`: deltalake's own names take `deltasql://` URIs, wherever they were imported.
+
+Classes are patched in place and functions in the modules that call them, since other libraries
+hold references to both. Everything that is not ours goes on to what was there before.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from functools import wraps
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, cast
+
+from deltasql.api.deltalake_compat.handle.opening import is_ours
+
+_guard = threading.Lock()
+_MISSING = object()
+_SCHEME = "deltasql"
+_replaced: list[tuple[Any, str, object]] = []
+
+
+def register() -> None:
+    """Let `deltalake.DeltaTable("deltasql://…")`, `write_deltalake` and the like work.
+
+    Code that imported them before works too, and so does what builds on them: polars, daft,
+    pandas, dask. Calling it again does nothing; `unregister` takes it back.
+
+    >>> import deltalake, tempfile, pyarrow as pa
+    >>> register()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     uri = f"deltasql://sqlite/{folder}/meta.db?table=sales"
+    ...     deltalake.write_deltalake(uri, pa.table({"id": [1, 2]}))
+    ...     deltalake.DeltaTable(uri).to_pyarrow_table().num_rows
+    2
+    >>> unregister()
+    """
+    with _guard:
+        if not _replaced:
+            _patch_all()
+            _tell_scheme()
+
+
+def unregister() -> None:
+    """Give deltalake back every attribute that `register` replaced."""
+    with _guard:
+        while _replaced:
+            owner, name, before = _replaced.pop()
+            if before is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+        _forget_scheme()
+
+
+def is_registered() -> bool:
+    """Tell whether deltalake takes our URIs at this moment."""
+    return bool(_replaced)
+
+
+def _patch_all() -> None:
+    import deltalake.fs
+    import deltalake.table
+    import deltalake.transaction
+    import deltalake.writer.convert_to
+    import deltalake.writer.writer
+
+    # What stock's functions call is looked up in these modules at every call.
+    _divert(
+        deltalake.table,
+        "_create_deltalake",
+        "deltasql.api.deltalake_compat.create_by_uri",
+        "create_deltalake",
+    )
+    _divert(deltalake.writer.writer, "write_deltalake_rust", __name__, "write_new_table")
+    convert = deltalake.writer.convert_to
+    _divert(
+        convert,
+        "_convert_to_deltalake",
+        "deltasql.api.deltalake_compat.create_by_uri",
+        "convert_to_deltalake",
+    )
+    create = "create_table_with_add_actions"
+    _divert(
+        deltalake.transaction, f"_{create}", "deltasql.api.deltalake_compat.create_by_uri", create
+    )
+    _patch_table(deltalake.table.DeltaTable)
+    _patch_queries(deltalake.QueryBuilder)
+    _patch_files(deltalake.fs.DeltaStorageHandler.__mro__[1])
+
+
+def _divert(module: Any, name: str, ours_in: str, ours: str) -> None:
+    """Let a module call our function in the place of one of Rust, for our URIs."""
+    before = getattr(module, name)
+
+    @wraps(before)
+    def diverted(*args: Any, **kwargs: Any) -> Any:
+        address = args[0] if args else kwargs.get("table_uri", kwargs.get("uri"))
+        if not is_ours(address):
+            return before(*args, **kwargs)
+        return getattr(import_module(ours_in), ours)(*args, **kwargs)
+
+    _replace(module, name, diverted)
+
+
+def write_new_table(table_uri: str, data: object, batch_schema: object, **options: Any) -> None:
+    """Write the first rows of a table, as deltalake's writer asks its core for it."""
+    from deltasql.api.deltalake_compat.write_deltalake import write_deltalake
+
+    write_deltalake(table_uri, cast("Any", data), **options)
+
+
+def _patch_table(stock: type[Any]) -> None:
+    from deltasql.api.deltalake_compat.delta_table import DeltaTable
+
+    init, is_deltatable = stock.__init__, stock.is_deltatable
+
+    @wraps(init)
+    def opened(self: Any, table_uri: Any, *args: Any, **kwargs: Any) -> None:
+        if not is_ours(table_uri):
+            init(self, table_uri, *args, **kwargs)
+            return
+        if type(self) is stock:
+            self.__class__ = DeltaTable
+        DeltaTable.__init__(self, table_uri, *args, **kwargs)
+
+    @wraps(is_deltatable)
+    def looked_up(table_uri: Any, storage_options: dict[str, str] | None = None) -> bool:
+        asked = DeltaTable.is_deltatable if is_ours(table_uri) else is_deltatable
+        return bool(asked(table_uri, storage_options))
+
+    _replace(stock, "__init__", opened)
+    _replace(stock, "is_deltatable", staticmethod(looked_up))
+
+
+def _patch_queries(stock: type[Any]) -> None:
+    from deltasql.api.catalog.query import QueryBuilder
+    from deltasql.api.deltalake_compat.handle.table import RawTable
+
+    register_before = stock.register
+
+    @wraps(register_before)
+    def named(self: Any, table_name: str, delta_table: Any) -> Any:
+        if not isinstance(delta_table._table, RawTable):
+            self.__dict__.setdefault("_plain_tables", {})[table_name] = delta_table._table
+            return register_before(self, table_name, delta_table)
+        QueryBuilder.take_over(self, self.__dict__.get("_plain_tables", {}))
+        return QueryBuilder.register(self, table_name, delta_table)
+
+    _replace(stock, "register", named)
+
+
+def _patch_files(stock: type[Any]) -> None:
+    from deltasql.api.deltalake_compat.handle.table import RawTable
+
+    init, from_table = stock.__init__, stock.__dict__["from_table"].__func__
+
+    @wraps(init)
+    def opened(self: Any, table_uri: Any, options: Any = None, known_sizes: Any = None) -> None:
+        if is_ours(table_uri):
+            raw = RawTable.open(table_uri, None, options)
+            init(self, raw.table_uri(), _file_options(raw, options), known_sizes)
+        else:
+            init(self, table_uri, options, known_sizes)
+
+    @wraps(from_table)
+    def of_table(cls: Any, table: Any, options: Any = None, known_sizes: Any = None) -> Any:
+        if isinstance(table, RawTable):
+            return cls(table.table_uri(), _file_options(table, options), known_sizes)
+        return from_table(cls, table, options, known_sizes)
+
+    _replace(stock, "__init__", opened)
+    _replace(stock, "from_table", classmethod(of_table))
+
+
+def _file_options(raw: Any, options: dict[str, str] | None) -> dict[str, str] | None:
+    known = raw.catalog.config.storage.plain_options(raw.row.location)
+    return {**known, **(options or {})} or None
+
+
+def _tell_scheme() -> None:
+    """Let fsspec know where the files of a table are, where it is installed: dask asks it."""
+    if find_spec("fsspec") is not None:
+        fsspec = import_module("fsspec")
+        place = "deltasql.api.deltalake_compat.fsspec_files.DeltaSqlFileSystem"
+        fsspec.register_implementation(_SCHEME, place, clobber=True)
+
+
+def _forget_scheme() -> None:
+    registry = sys.modules.get("fsspec.registry")
+    if registry is not None:
+        registry.known_implementations.pop(_SCHEME, None)
+        registry._registry.pop(_SCHEME, None)
+
+
+def _replace(owner: Any, name: str, value: object) -> None:
+    # From the dictionary: getattr would unwrap a staticmethod, and find what is inherited.
+    _replaced.append((owner, name, owner.__dict__.get(name, _MISSING)))
+    setattr(owner, name, value)

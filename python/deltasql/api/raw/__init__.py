@@ -1,1 +1,0 @@
-"""The table object that deltalake's own classes talk to, over SQL."""

@@ -1,0 +1,1 @@
+"""Transactions over one or more tables, and the operations they stage."""

@@ -1,0 +1,159 @@
+"""The prompt of `deltasql shell`: what is typed, completed and remembered."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from click.shell_completion import ShellComplete
+
+from deltasql.cli.data.shell import HELP, is_sql, is_whole
+from deltasql.exceptions import MissingDriverError, TxnLogError, redact
+
+try:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import Completer, Completion
+    from prompt_toolkit.filters import Condition
+    from prompt_toolkit.history import FileHistory
+except ImportError as error:  # pragma: no cover - an installation without the extra
+    raise MissingDriverError(
+        "the interactive shell needs prompt_toolkit", driver="prompt_toolkit", extra="cli"
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from prompt_toolkit.completion import CompleteEvent
+    from prompt_toolkit.document import Document
+
+    from deltasql.cli.data.shell import Session
+
+KEYWORDS = (
+    *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "OFFSET", "JOIN"),
+    *("LEFT JOIN", "USING", "ON", "AS", "AND", "OR", "NOT", "IN", "IS", "NULL", "LIKE", "BETWEEN"),
+    *("DISTINCT", "UNION", "ALL", "EXCEPT", "INTERSECT", "WITH", "CASE", "WHEN", "THEN", "ELSE"),
+    *("END", "CAST", "COUNT", "SUM", "AVG", "MIN", "MAX", "DESC", "ASC", "EXPLAIN", "DESCRIBE"),
+    *("SUMMARIZE", "SHOW TABLES", "OVER", "PARTITION BY", "QUALIFY", "DATE", "TIMESTAMP", "TRUE"),
+    *("FALSE", "INTERVAL", "EXISTS", "VALUES"),
+)
+_SHORTS = tuple(sorted(set(re.findall(r"\\[a-z?]", HELP))))
+_WORD = re.compile(r"[\w.\\]*$")
+_NAMED = re.compile(r'"?([\w]+(?:\.[\w]+)?)"?')
+
+
+def lines(session: Session) -> Iterator[str]:
+    """Yield what is typed, statement by statement, until Ctrl-D."""
+    completer = Words(session)
+    prompt: PromptSession[str] = PromptSession(
+        history=Remembered(str(history_path())),
+        completer=completer,
+        complete_while_typing=False,
+        multiline=Condition(lambda: not is_whole(prompt.default_buffer.text)),
+        prompt_continuation=lambda width, number, wrap: " " * (width - 2) + "> ",
+    )
+    while True:
+        try:
+            text = prompt.prompt("deltasql> ")
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        yield text
+        completer.forget()
+
+
+def history_path() -> Path:
+    """Return the file of the history, which nobody else may read."""
+    home = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    path = Path(home).expanduser() / "deltasql" / "history"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    return path
+
+
+class Remembered(FileHistory):
+    """A history without passwords."""
+
+    def store_string(self, string: str) -> None:
+        super().store_string(redact(string))
+
+
+class Words(Completer):
+    """Completes commands as a shell does, and SQL by tables, columns and keywords."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._names: list[str] | None = None
+        self._columns: dict[str, tuple[str, ...]] = {}
+
+    def forget(self) -> None:
+        """Look again: a command may have changed what there is."""
+        self._names = None
+        self._columns.clear()
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        text = document.text_before_cursor
+        if is_sql(text) and (" " in text or "\n" in text):
+            yield from self._sql(text)
+        elif text.startswith("\\"):
+            yield from self._short(text)
+        else:
+            yield from self._command(text)
+
+    def _command(self, text: str) -> Iterator[Completion]:
+        from deltasql.cli.main import main
+
+        try:
+            words = shlex.split(text)
+        except ValueError:  # within a quotation
+            return
+        last = "" if not text or text[-1].isspace() else words.pop()
+        found = ShellComplete(main, {"obj": self._session.context}, "deltasql", "")
+        for item in found.get_completions(words, last):
+            if item.type == "plain":
+                yield Completion(str(item.value), -len(last), display_meta=item.help or "")
+        if not words:
+            yield from _starting(last, [*_SHORTS, *KEYWORDS])
+
+    def _short(self, text: str) -> Iterator[Completion]:
+        command, space, rest = text.partition(" ")
+        if not space:
+            yield from _starting(command, _SHORTS)
+        elif command == "\\d":
+            yield from _starting(rest, self._tables())
+
+    def _sql(self, text: str) -> Iterator[Completion]:
+        match = _WORD.search(text)
+        word = match[0] if match else ""
+        tables = self._tables()
+        mentioned = [name for name in _NAMED.findall(text) if name in tables]
+        columns = [column for name in mentioned for column in self._columns_of(name)]
+        yield from _starting(word, dict.fromkeys([*columns, *tables, *KEYWORDS]))
+
+    def _tables(self) -> list[str]:
+        if self._names is None:
+            try:
+                self._names = [each.full_name for each in self._session.catalog.tables()]
+            except TxnLogError:
+                return []
+        return self._names
+
+    def _columns_of(self, name: str) -> tuple[str, ...]:
+        if name not in self._columns:
+            try:
+                found = self._session.catalog.table(name).snapshot().schema.names
+            except TxnLogError:
+                return ()
+            self._columns[name] = found
+        return self._columns[name]
+
+
+def _starting(word: str, names: Iterable[str]) -> Iterator[Completion]:
+    for name in names:
+        if name.casefold().startswith(word.casefold()):
+            yield Completion(name, -len(word))

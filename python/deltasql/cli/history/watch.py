@@ -1,0 +1,127 @@
+"""`deltasql watch`: commits and the lag of the mirror, as they come."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deltasql.cli.context import Context, talk
+from deltasql.cli.output import visible
+from deltasql.cli.signals import stopping
+from deltasql.model.counts import many
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from threading import Event
+
+    from rich.console import RenderableType
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.inspect.history import RecentCommit
+    from deltasql.mirror.publish.status import MirrorStatus
+
+COLUMNS = ("committed_at", "table", "version", "operation", "metrics", "group_size")
+_SHOWN = 20
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Show the latest commits, then stop.")
+@click.option(
+    "--every",
+    type=click.FloatRange(0.05),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=_SHOWN,
+    show_default=True,
+    help="Commits at most, of those that were there before.",
+)
+@click.pass_obj
+def watch(context: Context, once: bool, every: float, limit: int) -> None:
+    """Watch the commits of all tables, and how far the mirror is behind, until Ctrl-C.
+
+    Where stdout is not a terminal, every commit is a line of JSON.
+
+    \b
+    Example:
+      deltasql watch --once
+    """
+    if once:
+        with context.open() as catalog:
+            latest = catalog.inspect.recent(limit=limit)
+        context.output.rows([each.to_dict() for each in latest], COLUMNS)
+        return
+    with context.open() as catalog, stopping() as stop:
+        if sys.stdout.isatty():
+            _live(context, catalog, stop, every, limit)
+        else:
+            _lines(catalog, stop, every)
+    talk("stopped")
+
+
+def _lines(catalog: Catalog, stop: Event, every: float) -> None:
+    """Print every commit that comes as a line, at once."""
+    watching = catalog.inspect.watch()
+    talk("watching; stop with SIGTERM or Ctrl-C")
+    while not stop.is_set():
+        for commit in watching.poll():
+            click.echo(json.dumps(commit.to_dict(), default=_text))
+        sys.stdout.flush()
+        stop.wait(every)
+
+
+def _live(context: Context, catalog: Catalog, stop: Event, every: float, limit: int) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    watching = catalog.inspect.watch()
+    latest = deque(catalog.inspect.recent(limit=limit), limit)
+    console = Console(no_color=not context.color, highlight=False)
+    with Live(console=console, auto_refresh=False) as live:
+        while not stop.is_set():
+            for commit in watching.poll():
+                latest.appendleft(commit)
+            live.update(_picture(latest, catalog.mirror.status(files=False)), refresh=True)
+            stop.wait(every)
+
+
+def _picture(commits: Iterable[RecentCommit], mirror: Iterable[MirrorStatus]) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("time", "table", "version", "operation", "tables"):
+        shown.add_column(title, justify="right" if title in ("version", "tables") else "left")
+    for each in commits:
+        cells = [f"{each.committed_at:%H:%M:%S}", each.table, str(each.version)]
+        cells += [each.operation or "", str(each.group_size)]
+        # As text: a name in brackets is not markup.
+        shown.add_row(*(Text(visible(cell)) for cell in cells))
+    return Group(shown, Text(), Text(visible(lag_text(mirror))))
+
+
+def lag_text(mirror: Iterable[MirrorStatus]) -> str:
+    """Tell in a line how far the mirror is behind."""
+    found = [each for each in mirror if each.pending or each.is_unhealthy]
+    if not found:
+        return "mirror: everything is published"
+    worst = max(found, key=lambda each: each.lag_s)
+    waiting = sum(each.pending for each in found)
+    shut = sum(each.state in ("FAILED", "QUARANTINED") for each in found)
+    failing = f", failing: {many(shut, 'target')}" if shut else ""
+    longest = f"{worst.table} for {worst.lag_s:,.1f} s"
+    return f"mirror: {many(waiting, 'version')} to publish{failing}; {longest}"
+
+
+def _text(value: Any) -> str:
+    return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,95 @@
+"""`deltasql follow`: a read-only index over a log that somebody else writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from deltasql.cli.context import Context, show_report, talk
+from deltasql.cli.progress import of_import, progress
+from deltasql.cli.signals import stopping
+
+if TYPE_CHECKING:
+    from deltasql.api.catalog.catalog import Catalog
+
+
+@click.command()
+@click.argument("source")
+@click.argument("uri", required=False)
+@click.option("--name", help="The table's name in the catalog; else that of its folder.")
+@click.option("--namespace", help="The namespace it is put into.")
+@click.option("--watch", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Go on.")
+@click.pass_obj
+def follow(
+    context: Context,
+    source: str,
+    uri: str | None,
+    name: str | None,
+    namespace: str | None,
+    watch: float | None,
+) -> None:
+    """Show the Delta table at SOURCE in the catalog at URI, and bring it up to date.
+
+    The table can be read through SQL, but not written; its log stays as others leave it. Repeat
+    the command to refresh, or let it go on with --watch until SIGTERM or Ctrl-C.
+
+    \b
+    Example:
+      deltasql follow /data/lake/sales deltasql://sqlite/meta.db
+    """
+    from deltasql.uri import split_table_name
+
+    with context.open_at(uri, create=True) as (catalog, table):
+        if table is not None and (name or namespace):
+            raise click.UsageError("the URI names the table: leave --name and --namespace out.")
+        chosen = (namespace, name) if table is None else split_table_name(table)
+        if watch is None:
+            _refresh(context, catalog, source, chosen)
+        else:
+            _keep_following(context, catalog, source, chosen, watch)
+
+
+def _refresh(
+    context: Context, catalog: Catalog, source: str, chosen: tuple[str | None, str | None]
+) -> None:
+    namespace, name = chosen
+    with progress(of_import, color=context.color) as on_progress:
+        report = catalog.follow(source, name=name, namespace=namespace, on_progress=on_progress)
+    show_report(context, report)
+
+
+def _look_again(
+    context: Context, catalog: Catalog, source: str, chosen: tuple[str | None, str | None]
+) -> None:
+    namespace, name = chosen
+    report = catalog.follow(source, name=name, namespace=namespace)
+    if report.state != "up to date":
+        show_report(context, report)
+
+
+def _keep_following(
+    context: Context,
+    catalog: Catalog,
+    source: str,
+    chosen: tuple[str | None, str | None],
+    seconds: float,
+) -> None:
+    """Refresh again and again; a database or a lake that is away for a while is waited for."""
+    from deltasql.exceptions import StoreBusyError, StoreUnavailableError
+
+    with stopping() as stop:
+        talk("following; stop with SIGTERM or Ctrl-C")
+        is_shown = False
+        while not stop.is_set():
+            try:
+                # Once as it is, then only what comes: most looks find nothing.
+                if is_shown:
+                    _look_again(context, catalog, source, chosen)
+                else:
+                    _refresh(context, catalog, source, chosen)
+                    is_shown = True
+            except (StoreBusyError, StoreUnavailableError, OSError) as error:
+                talk(f"not reached, trying again: {str(error).splitlines()[0]}")
+            stop.wait(seconds)
+    talk("stopped")

@@ -1,0 +1,121 @@
+"""`deltasql import`: tables that exist already, with their whole history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deltasql.cli.context import Context, fail_unless, make_sure, show_report
+from deltasql.cli.operate.spark import session_for
+from deltasql.cli.progress import of_import, progress
+
+if TYPE_CHECKING:
+    from deltasql.migrate.importing.report import ImportSummary
+
+COLUMNS = (
+    *("table", "state", "first_version", "last_version", "commits", "live_files", "live_bytes"),
+    *("source", "warnings"),
+)
+
+
+@click.command(name="import")
+@click.argument("source")
+@click.argument("uri", required=False)
+@click.option("--name", help="The table's name in the catalog; else that of its folder.")
+@click.option("--namespace", help="The namespace it is put into.")
+@click.option("-r", "--recursive", is_flag=True, help="Every table below SOURCE.")
+@click.option("--dry-run", is_flag=True, help="Read and check everything; change nothing.")
+@click.option("--since", type=click.IntRange(0), help="Begin, or go on, at this version.")
+@click.option("--up-to-version", type=click.IntRange(0), help="Stop after this version.")
+@click.option("--batch-size", type=click.IntRange(1), help="Actions per SQL transaction.")
+@click.option("--engine", type=click.Choice(["spark"]), help="Read the log on Spark's executors.")
+@click.option("--no-verify", is_flag=True, help="Do not compare the result with the log.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace a table of that name; accept missing files, or a log whose catalog is lost.",
+)
+@click.option(
+    "--allow-nested-location",
+    is_flag=True,
+    help="Accept a table inside another table's folder, or around one.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask before something is replaced.")
+@click.pass_obj
+def import_table(
+    context: Context,
+    source: str,
+    uri: str | None,
+    name: str | None,
+    namespace: str | None,
+    recursive: bool,
+    dry_run: bool,
+    since: int | None,
+    up_to_version: int | None,
+    batch_size: int | None,
+    engine: str | None,
+    no_verify: bool,
+    force: bool,
+    allow_nested_location: bool,
+    yes: bool,
+) -> None:
+    """Load the log of the Delta table at SOURCE into the catalog at URI; data files stay.
+
+    SOURCE is a folder or an address such as s3://bucket/table. URI names a catalog, or a table in
+    it; without it the catalog is the one of --uri. Repeat the command to catch up with what was
+    committed since, or after a crash. Exit code 1: the result differs from the log, a dry run
+    found that data files are missing, or some of several tables could not be imported.
+
+    \b
+    Example:
+      deltasql import /data/lake/sales deltasql://sqlite/meta.db
+    """
+    import deltasql
+
+    if recursive and (name is not None or since is not None or up_to_version is not None):
+        raise click.UsageError("--name, --since and --up-to-version are for one table at a time.")
+    if force and not dry_run:
+        make_sure(
+            "Replace what has the name, accept missing files, and take over the log?", yes=yes
+        )
+    # A shell holds its catalog open: another connection might not get in.
+    held = context.held if uri is None else None
+    place = "" if held is not None else uri or context.catalog_uri()
+    with session_for(engine), progress(of_import, color=context.color) as on_progress:
+        options: dict[str, Any] = {
+            "namespace": namespace,
+            "force": force,
+            "dry_run": dry_run,
+            "batch_size": batch_size,
+            "verify": not no_verify,
+            "engine": engine,
+            "allow_nested_location": allow_nested_location,
+            "on_progress": on_progress,
+        }
+        summary, report = None, None
+        if recursive and held is not None:
+            summary = held.import_tables(source, **options)
+        elif recursive:
+            summary = deltasql.import_tables(source, place, **options)
+        else:
+            options |= {"name": name, "since": since, "up_to_version": up_to_version}
+            if held is not None:
+                report = held.import_table(source, **options)
+            else:
+                report = deltasql.import_table(source, place, **options)
+    # Not before the bar is gone: the first line would be put behind it.
+    if summary is not None:
+        show_summary(context, summary)
+        fail_unless(summary.ok)
+    if report is not None:
+        show_report(context, report)
+        fail_unless(report.ok)
+
+
+def show_summary(context: Context, summary: ImportSummary) -> None:
+    """Print what became of many tables: in words, or a row for each."""
+    if context.format in ("table", "json", "yaml"):
+        show_report(context, summary)
+    else:
+        context.output.rows([each.to_dict() for each in summary.tables], COLUMNS)

@@ -1,0 +1,332 @@
+"""`deltasql mirror`: what is published where, the reconciler, and what to do when it is stuck."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from deltasql.cli.commands import Commands
+from deltasql.cli.context import (
+    EXIT_WRONG,
+    Context,
+    fail_unless,
+    make_sure,
+    nearest,
+    show_report,
+    talk,
+)
+from deltasql.cli.operate.metrics import metrics_served, opentelemetry_option
+from deltasql.cli.progress import busy, counted, of_mirror, of_phase, progress
+from deltasql.cli.signals import stopping
+from deltasql.model.counts import many
+
+if TYPE_CHECKING:
+    import threading
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.mirror.publish.reconcile import Step
+
+STATUS = (
+    "table",
+    "target",
+    "state",
+    "version",
+    "published_version",
+    "pending",
+    "lag_s",
+    "damage",
+    "last_error",
+)
+TARGETS = ("name", "kind", "location", "state", "published_version")
+
+
+@click.group(cls=Commands)
+def mirror() -> None:
+    """Publish commits to `_delta_log`, and see how far that is.
+
+    \b
+    Example:
+      deltasql mirror status
+    """
+
+
+@mirror.command()
+@click.argument("table", required=False)
+@click.option("--check", is_flag=True, help="Exit with 1 when a target is unhealthy.")
+@click.option("--fast", is_flag=True, help="Ask the database only; do not look at files.")
+@click.pass_obj
+def status(context: Context, table: str | None, check: bool, fast: bool) -> None:
+    """Show how far each table is published, and damaged files of its log.
+
+    \b
+    Example:
+      deltasql mirror status sales --check
+    """
+    with context.open_tables(table) as (catalog, name):
+        found = catalog.mirror.status(name, files=not fast)
+    context.output.rows([asdict(each) for each in found], STATUS)
+    if check and any(each.is_unhealthy for each in found):
+        raise click.exceptions.Exit(EXIT_WRONG)
+
+
+@mirror.command()
+@click.option("--once", is_flag=True, help="Publish what is missing, then stop.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Answer Prometheus at http://HOST:PORT/metrics; 0 takes a free port.",
+)
+@click.option(
+    "--metrics-host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="HOST",
+    help="The address that --metrics-port listens at.",
+)
+@opentelemetry_option
+@click.pass_obj
+def run(
+    context: Context,
+    once: bool,
+    metrics_port: int | None,
+    metrics_host: str,
+) -> None:
+    """Reconcile: publish what is missing, again and again, until SIGTERM or Ctrl-C.
+
+    Any number of reconcilers may run against one catalog.
+
+    \b
+    Example:
+      deltasql mirror run --once
+    """
+    with (
+        metrics_served(metrics_host, metrics_port),
+        context.open() as catalog,
+        stopping() as stop,
+    ):
+        talk("reconciling" if once else "reconciling; stop with SIGTERM or Ctrl-C")
+        published = _run_once(context, catalog, stop) if once else _run(context, catalog, stop)
+    talk(f"stopped; {many(published, 'version')} published")
+
+
+@mirror.command()
+@click.argument("table", required=False)
+@click.pass_obj
+def publish(context: Context, table: str | None) -> None:
+    """Publish what is missing now, of one table or of all.
+
+    \b
+    Example:
+      deltasql mirror publish sales
+    """
+    with (
+        context.open_tables(table) as (catalog, name),
+        counted("publishing", color=context.color) as on_progress,
+    ):
+        published = catalog.mirror.publish(name, on_progress=on_progress)
+    talk(f"{many(published, 'version')} published")
+
+
+@mirror.command()
+@click.argument("table")
+@click.pass_obj
+def checkpoint(context: Context, table: str) -> None:
+    """Write a checkpoint of the latest published version.
+
+    \b
+    Example:
+      deltasql mirror checkpoint sales
+    """
+    with (
+        context.open_table(table) as (catalog, name),
+        busy("writing a checkpoint", color=context.color),
+    ):
+        info = catalog.mirror.checkpoint(name)
+    context.output.record(asdict(info))
+
+
+@mirror.command()
+@click.argument("table")
+@click.option(
+    "--force", is_flag=True, help="Replace files that differ; the old ones are kept aside."
+)
+@click.option("--dry-run", is_flag=True, help="Say what is wrong, and what would be written.")
+@click.option("--yes", is_flag=True, help="Do not ask before files are replaced.")
+@click.pass_obj
+def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) -> None:
+    """Write again what is missing or damaged in the published log; exit with 1 if it still differs.
+
+    \b
+    Example:
+      deltasql mirror repair sales
+    """
+    with context.open_table(table) as (catalog, name):
+        if force and not dry_run:
+            _ask(catalog, name, f"Replace what differs in the log of {name}?", yes=yes)
+        with progress(of_phase, color=context.color) as on_progress:
+            report = catalog.mirror.repair(
+                name, force=force, dry_run=dry_run, on_progress=on_progress
+            )
+    show_report(context, report)
+    fail_unless(report.ok or dry_run)
+
+
+@mirror.command()
+@click.argument("table")
+@click.option("--dry-run", is_flag=True, help="List what would be taken over; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
+    """Take over what another writer put into the log past the database.
+
+    \b
+    Example:
+      deltasql mirror adopt sales --yes
+    """
+    with context.open_table(table) as (catalog, name):
+        if dry_run:
+            with busy(f"looking at {name}", color=context.color):
+                # What could be rejected is what could be adopted.
+                found = catalog.mirror.reject(name, dry_run=True)
+            context.output.record({"table": found.table, "foreign_versions": found.rejected})
+            return
+        _ask(catalog, name, f"Make the foreign commits in the log of {name} part of it?", yes=yes)
+        with busy(f"taking over {name}", color=context.color):
+            report = catalog.mirror.adopt(name)
+    show_report(context, report)
+
+
+@mirror.command()
+@click.argument("table")
+@click.option("--dry-run", is_flag=True, help="Say what would be taken out; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
+    """Keep aside what another writer put into the log, and publish ours.
+
+    \b
+    Example:
+      deltasql mirror reject sales --yes
+    """
+    with context.open_table(table) as (catalog, name):
+        if not dry_run:
+            _ask(catalog, name, f"Take the foreign commits of {name} out of its log?", yes=yes)
+        with busy(f"clearing the log of {name}", color=context.color):
+            report = catalog.mirror.reject(name, dry_run=dry_run)
+    show_report(context, report)
+
+
+@mirror.command()
+@click.argument("path", type=click.Path(dir_okay=False))
+@click.pass_obj
+def duckdb(context: Context, path: str) -> None:
+    """Keep a DuckDB file with a view of every table, updated after each commit.
+
+    \b
+    Example:
+      deltasql mirror duckdb catalog.duckdb
+    """
+    import deltasql
+
+    with context.open() as catalog:
+        deltasql.mirror_duckdb(catalog, path)
+    talk(f"{path} follows the catalog")
+
+
+@mirror.group(cls=Commands)
+def targets() -> None:
+    """The places a table is published to.
+
+    \b
+    Example:
+      deltasql mirror targets list sales
+    """
+
+
+@targets.command(name="list")
+@click.argument("table")
+@click.pass_obj
+def list_targets(context: Context, table: str) -> None:
+    """List a table's targets, its own location first.
+
+    \b
+    Example:
+      deltasql mirror targets list sales
+    """
+    with context.open_table(table) as (catalog, name):
+        found = catalog.mirror.targets(name)
+    rows = [{column: getattr(each, column) for column in TARGETS} for each in found]
+    context.output.rows(rows, TARGETS)
+
+
+@targets.command(name="add")
+@click.argument("table")
+@click.argument("name")
+@click.argument("location")
+@click.pass_obj
+def add_target(context: Context, table: str, name: str, location: str) -> None:
+    """Publish a table to a second location too, with its data.
+
+    \b
+    Example:
+      deltasql mirror targets add sales backup s3://backup/sales
+    """
+    with context.open_table(table) as (catalog, full_name):
+        catalog.mirror.add_target(full_name, name, location)
+        with counted(f"publishing to {name}", color=context.color) as on_progress:
+            published = catalog.mirror.publish(full_name, on_progress=on_progress)
+    talk(f"{many(published, 'version')} published")
+
+
+@targets.command(name="remove")
+@click.argument("table")
+@click.argument("name")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def remove_target(context: Context, table: str, name: str, dry_run: bool, yes: bool) -> None:
+    """Publish a table no longer to a further location; what lies there stays.
+
+    \b
+    Example:
+      deltasql mirror targets remove sales backup --yes
+    """
+    with context.open_table(table) as (catalog, full_name):
+        known = {each.name: each.location for each in catalog.mirror.targets(full_name)}
+        if name not in known:
+            raise click.UsageError(f"{full_name} has no target {name!r}.{nearest(name, known)}")
+        place = known[name]
+        if dry_run:
+            talk(f"would publish {full_name} no longer to {place}")
+            return
+        make_sure(f"Publish {full_name} no longer to {place}?", yes=yes)
+        catalog.mirror.remove_target(full_name, name)
+    talk(f"{full_name} is published no longer to {place}; what lies there stays")
+
+
+def _ask(catalog: Catalog, name: str, question: str, *, yes: bool) -> None:
+    """Ask about a table that is known to exist."""
+    catalog.table(name)
+    make_sure(question, yes=yes)
+
+
+def _run(context: Context, catalog: Catalog, stop: threading.Event) -> int:
+    with progress(of_mirror, color=context.color) as on_progress:
+        return catalog.mirror.run(stop, on_progress=on_progress)
+
+
+def _run_once(context: Context, catalog: Catalog, stop: threading.Event) -> int:
+    missing = sum(each.pending for each in catalog.mirror.status(files=False))
+    done = 0
+    with counted("publishing", color=context.color) as draw:
+        draw(0, missing)
+
+        def count(step: Step) -> None:
+            nonlocal done
+            done += step.published
+            draw(done, max(missing, done))
+
+        return catalog.mirror.run(stop, once=True, on_progress=count)

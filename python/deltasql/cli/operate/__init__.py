@@ -1,0 +1,1 @@
+"""Commands for running a catalog: configuration, checks, maintenance, console."""

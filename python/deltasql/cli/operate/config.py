@@ -1,0 +1,103 @@
+"""`deltasql config`: the settings that count, where each comes from, and whether they work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deltasql.cli.commands import Commands
+from deltasql.cli.context import Context, fail_unless, nearest, talk
+from deltasql.cli.progress import busy
+
+if TYPE_CHECKING:
+    from deltasql.config import Config
+
+SETTINGS = ("key", "value", "default", "source")
+CHECKS = ("catalog", "ok", "backend", "schema_version", "tables", "uri", "problem")
+
+
+@click.group(cls=Commands)
+def config() -> None:
+    """Settings from files and variables: show them, check them.
+
+    \b
+    Example:
+      deltasql config show
+    """
+
+
+@config.command()
+@click.argument("section", required=False)
+@click.option("--changed", is_flag=True, help="Only what is set somewhere.")
+@click.pass_obj
+def show(context: Context, section: str | None, changed: bool) -> None:
+    """Show every setting with its source, or those of one SECTION; secrets are masked.
+
+    \b
+    Example:
+      deltasql config show pool
+    """
+    from deltasql.config import Config
+
+    rows = [each._asdict() for each in Config.load().describe()]
+    sections = sorted({*Config.model_fields})
+    if section is not None and section not in sections:
+        raise click.UsageError(f"no section is called {section!r}.{nearest(section, sections)}")
+    if section is not None:
+        rows = [row for row in rows if row["key"].partition(".")[0] == section]
+    if changed:
+        rows = [row for row in rows if row["source"] != "default"]
+    context.output.rows(rows, SETTINGS)
+
+
+@config.command()
+@click.pass_obj
+def check(context: Context) -> None:
+    """Read every file and variable, then connect to each catalog that is named; exit 1 if not.
+
+    Nothing is created or changed. Catalogs are those of the configuration, and of --uri or
+    DELTASQL_URI.
+
+    \b
+    Example:
+      deltasql config check
+    """
+    from deltasql.config import Config
+
+    loaded = Config.load()
+    talk("the settings are valid")
+    names = {name: name for name in loaded.catalogs}
+    if context.uri is not None and context.uri not in names:
+        names["(named)"] = context.uri
+    with busy("connecting", color=context.color):
+        rows = [_checked(loaded, name, place) for name, place in names.items()]
+    context.output.rows(rows, CHECKS)
+    if not rows:
+        talk("no catalog is named: nothing was connected to")
+    fail_unless(all(row["ok"] for row in rows))
+
+
+def _checked(config: Config, name: str, place: str) -> dict[str, Any]:
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.catalog.connect import is_new, pending_migrations, resolved
+    from deltasql.exceptions import TxnLogError
+
+    row: dict[str, Any] = dict.fromkeys(CHECKS) | {"catalog": name, "ok": False}
+    try:
+        uri = resolved(place, config)
+        row |= {"uri": str(uri), "backend": uri.backend}
+        if is_new(uri, config):
+            return row | {"problem": "there is no catalog yet: deltasql init creates it"}
+        pending = pending_migrations(uri, config)
+        if pending:
+            return row | {"problem": f"{len(pending)} migrations are pending: deltasql migrate"}
+        with Catalog(uri, config, migrate=False) as catalog:
+            health = catalog.health()
+        return row | {
+            "ok": health.ok,
+            "schema_version": health.schema_version,
+            "tables": health.tables,
+        }
+    except TxnLogError as error:
+        return row | {"problem": error.message}

@@ -1,0 +1,112 @@
+"""`deltasql init` and `migrate`: a catalog is created, and brought to this release's schema."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from deltasql.cli.context import Context, make_sure, talk
+
+if TYPE_CHECKING:
+    from deltasql.api.catalog.catalog import Catalog
+
+PENDING = ("migration", "name", "state")
+
+
+@click.command()
+@click.argument("uri", required=False)
+@click.option(
+    "--data-root",
+    metavar="PLACE",
+    help="Where the files of new tables go: a folder, or a bucket such as s3://bucket/lake.",
+)
+@click.pass_obj
+def init(context: Context, uri: str | None, data_root: str | None) -> None:
+    """Create the catalog at URI, or the one that is named; do nothing when it is there.
+
+    With PostgreSQL somebody has to say where the files of new tables go. It is a setting of those
+    who write, not of the database: the next steps that are printed set it.
+
+    \b
+    Example:
+      deltasql init deltasql://sqlite/meta.db
+    """
+    import deltasql
+    from deltasql.api.catalog.connect import is_new, resolved
+
+    named = uri or context.catalog_uri()
+    place = resolved(named)
+    created = is_new(place)
+    with deltasql.connect(place, create=True) as catalog:
+        health = catalog.health()
+        root = _data_root(data_root, catalog)
+    context.output.record(
+        {
+            "uri": str(catalog.uri),
+            "backend": health.backend,
+            "created": created,
+            "schema_version": health.schema_version,
+            "tables": health.tables,
+        }
+    )
+    talk("the catalog is created" if created else "the catalog was there already")
+    talk("\nnext steps:")
+    shown, hint = str(catalog.uri), ""
+    if place.password is not None:  # it belongs into no terminal
+        if place.password in named:
+            hint = "  # with the password in the place of ***"
+        else:
+            shown = named  # it comes from a variable
+    talk(f"  export DELTASQL_URI='{shown}'{hint}")
+    if root is not None:
+        talk(f"  export DELTASQL_TABLE__DATA_ROOT={shlex.quote(root)}  # for all who write")
+    talk("  deltasql table create sales id:bigint day:date --partition-by day")
+    talk("  deltasql import --help")
+    talk("  deltasql shell")
+
+
+def _data_root(given: str | None, catalog: Catalog) -> str | None:
+    """Return where tables are to go, absolute; None where a setting or the database says it."""
+    from deltasql.storage import absolute_location
+
+    if given is None:
+        if catalog.config.table.data_root is not None or catalog.uri.backend != "postgres":
+            return None
+        given = "lake"
+        if sys.stdin.isatty():
+            question = "Where do the files of new tables go (a folder, or a URL of a bucket)"
+            given = click.prompt(question, default=absolute_location(given), err=True)
+    return absolute_location(given)
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="List what would be applied; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def migrate(context: Context, dry_run: bool, yes: bool) -> None:
+    """Bring the catalog's tables in the database to the schema of this release.
+
+    Commands that create a catalog or load tables into it do the same; all others ask for this one.
+    Older releases may not be able to use it afterwards.
+
+    \b
+    Example:
+      deltasql migrate --dry-run
+    """
+    import deltasql
+    from deltasql.api.catalog.connect import pending_migrations, resolved
+
+    place = resolved(context.catalog_uri())
+    pending = pending_migrations(place)
+    state = "pending"
+    if pending and not dry_run:
+        make_sure(f"Apply {len(pending)} migrations to {place}?", yes=yes)
+        deltasql.connect(place).close()
+        state = "applied"
+    rows = [{"migration": number, "name": name, "state": state} for number, name in pending]
+    context.output.rows(rows, PENDING)
+    if not pending:
+        talk("the schema is up to date")

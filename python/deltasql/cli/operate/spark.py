@@ -1,0 +1,24 @@
+"""A Spark session for one command."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def session_for(engine: str | None) -> Iterator[None]:
+    """Start Spark where it is the engine."""
+    if engine != "spark":
+        yield
+        return
+    from deltasql.engine.spark.session import require_pyspark
+
+    require_pyspark()
+    from deltasql.spark.own_session import own_session  # late: it imports pyspark
+
+    with own_session():
+        yield

@@ -1,0 +1,1 @@
+"""Commands on tables: list, create, describe."""

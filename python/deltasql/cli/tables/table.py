@@ -1,0 +1,284 @@
+"""`deltasql table`: the tables of a catalog, by name."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from deltasql.cli.commands import Commands
+from deltasql.cli.context import Context, make_sure, nearest, talk
+from deltasql.cli.tables.columns import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.store.records import TableRow
+
+LIST = ("name", "location", "created_at", "is_following")
+DROPPED = ("name", "location", "dropped_at")
+
+
+@click.group(cls=Commands)
+def table() -> None:
+    """Create, list, rename, drop and change tables.
+
+    \b
+    Example:
+      deltasql table list
+    """
+
+
+@table.command(name="list")
+@click.option("--namespace", help="Only the tables of this one.")
+@click.option("--dropped", is_flag=True, help="Those that undrop can bring back.")
+@click.pass_obj
+def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
+    """List the tables of the catalog.
+
+    \b
+    Example:
+      deltasql table list --namespace default
+    """
+    with context.open() as catalog:
+        _refuse_unknown_namespace(catalog, namespace)
+        if dropped:
+            rows = [
+                {
+                    "name": _name_of(row),
+                    "location": row.location,
+                    "dropped_at": _moment(row.dropped_at_ms or 0),
+                }
+                for row in catalog.dropped()
+                if namespace in (None, row.namespace)
+            ]
+        else:
+            rows = [
+                {
+                    "name": each.full_name,
+                    "location": each.location,
+                    "created_at": _moment(each.row.created_at_ms),
+                    "is_following": each.is_following,
+                }
+                for each in catalog.tables(namespace)
+            ]
+    context.output.rows(rows, DROPPED if dropped else LIST)
+
+
+@table.command()
+@click.argument("name")
+@click.argument("columns", nargs=-1, metavar="[NAME:TYPE]...")
+@click.option("--schema", help="A Delta schema as JSON: the text, a file, or - for stdin.")
+@click.option("--partition-by", metavar="COLUMN,…", help="Partition columns.")
+@click.option("--location", help="Where its files go; else under table.data_root.")
+@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
+@click.option("--description", help="What the table holds.")
+@click.option("--if-not-exists", is_flag=True, help="Leave a table of that name as it is.")
+@click.option(
+    "--allow-nested-location",
+    is_flag=True,
+    help="Accept a location inside another table's folder, or around one.",
+)
+@click.pass_obj
+def create(
+    context: Context,
+    name: str,
+    columns: tuple[str, ...],
+    schema: str | None,
+    partition_by: str | None,
+    location: str | None,
+    properties: tuple[str, ...],
+    description: str | None,
+    if_not_exists: bool,
+    allow_nested_location: bool,
+) -> None:
+    """Create the empty table NAME with columns such as id:bigint or 'day:date not null'.
+
+    Types are those of SQL or of Delta: bigint, string, double, date, timestamp, decimal(10,2),
+    array<T>, map<K,V>, struct<a:T,…> and the others.
+
+    \b
+    Example:
+      deltasql table create orders id:bigint day:date --partition-by day
+    """
+    if bool(columns) == bool(schema):
+        raise click.UsageError("give the columns as NAME:TYPE, or all of them by --schema.")
+    wanted = schema_of(columns) if schema is None else _schema_text(schema)
+    partitions = [each.strip() for each in (partition_by or "").split(",") if each.strip()]
+    _refuse_unknown(partitions, [each["name"] for each in json.loads(wanted)["fields"]])
+    with context.open(create=True) as catalog:
+        made = catalog.create_table(
+            name,
+            wanted,
+            location=location,
+            partition_by=partitions or None,
+            properties=_pairs(properties),
+            description=description,
+            if_exists="ignore" if if_not_exists else "error",
+            allow_nested_location=allow_nested_location,
+        )
+        context.output.record({"name": made.full_name, "location": made.location})
+
+
+@table.command()
+@click.argument("table")
+@click.pass_obj
+def show(context: Context, table: str) -> None:
+    """Show what is known of TABLE: columns, properties, protocol, size.
+
+    \b
+    Example:
+      deltasql table show sales
+    """
+    with context.open_table(table) as (catalog, name):
+        found = catalog.describe(name)
+        columns = catalog.inspect.schema(name)
+    if context.format in ("json", "ndjson", "yaml"):
+        found["schema"] = json.loads(found["schema"])["fields"]
+    else:
+        found["schema"] = [
+            f"{each.name} {each.type}{'' if each.nullable else ' not null'}" for each in columns
+        ]
+    context.output.record(found)
+
+
+@table.command()
+@click.argument("table")
+@click.argument("new_name")
+@click.pass_obj
+def rename(context: Context, table: str, new_name: str) -> None:
+    """Give TABLE another name or namespace; its files stay where they are.
+
+    \b
+    Example:
+      deltasql table rename sales crm.sales
+    """
+    with context.open_table(table) as (catalog, name):
+        made = catalog.rename(name, new_name)
+    talk(f"{name} is now {made.full_name}")
+
+
+@table.command()
+@click.argument("table")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def drop(context: Context, table: str, dry_run: bool, yes: bool) -> None:
+    """Take TABLE out of the catalog; no file is deleted, and undrop brings it back.
+
+    \b
+    Example:
+      deltasql table drop sales --yes
+    """
+    with context.open_table(table) as (catalog, name):
+        found = catalog.table(name)
+        if dry_run:
+            talk(f"would drop {name}; its files stay at {found.location}")
+            return
+        make_sure(f"Drop {name}, whose files stay at {found.location}?", yes=yes)
+        catalog.drop(name)
+    talk(f"{name} is dropped; deltasql table undrop {name} brings it back")
+
+
+@table.command()
+@click.argument("name")
+@click.pass_obj
+def undrop(context: Context, name: str) -> None:
+    """Bring back the table that was dropped last under NAME.
+
+    \b
+    Example:
+      deltasql table undrop sales
+    """
+    with context.open() as catalog:
+        known = {_name_of(row) for row in catalog.dropped()}
+        if name not in known and (hint := nearest(name, known)):
+            raise click.UsageError(f"no dropped table is called {name!r}.{hint}")
+        back = catalog.undrop(name)
+    talk(f"{back.full_name} is back")
+
+
+@table.command(name="set")
+@click.argument("table")
+@click.argument("properties", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--description", help="What the table holds.")
+@click.option("--dry-run", is_flag=True, help="Check it; change nothing.")
+@click.pass_obj
+def set_properties(
+    context: Context,
+    table: str,
+    properties: tuple[str, ...],
+    description: str | None,
+    dry_run: bool,
+) -> None:
+    """Set table properties of TABLE, its description, or both, in one commit.
+
+    \b
+    Example:
+      deltasql table set sales delta.logRetentionDuration='interval 60 days'
+    """
+    if not properties and description is None:
+        raise click.UsageError("give properties as KEY=VALUE, or --description.")
+    with context.open_table(table) as (catalog, name), catalog.begin() as transaction:
+        if properties:
+            transaction.set_table_properties(name, _pairs(properties))
+        if description is not None:
+            transaction.set_table_description(name, description)
+        if dry_run:
+            transaction.rollback()
+            talk(f"would change {name}")
+            return
+    talk(f"{name} is at version {transaction.versions[name]}")
+
+
+def _schema_text(given: str) -> str:
+    """Return the JSON of a schema that was given as text, by its file, or on stdin."""
+    text = given
+    if not given.lstrip().startswith(("{", "[")):
+        with click.open_file(given, encoding="utf-8") as file:
+            text = file.read()
+    try:
+        if isinstance(json.loads(text).get("fields"), list):
+            return text
+    except (ValueError, AttributeError, RecursionError):
+        pass
+    raise click.UsageError('--schema is no Delta schema: {"type": "struct", "fields": […]}.')
+
+
+def _refuse_unknown(wanted: Sequence[str], known: Sequence[str]) -> None:
+    for each in wanted:
+        if each not in known:
+            raise click.UsageError(f"there is no column {each!r}.{nearest(each, known)}")
+
+
+def _refuse_unknown_namespace(catalog: Catalog, namespace: str | None) -> None:
+    if namespace is None:
+        return
+    known = {"default", *catalog.namespaces(), *(each.namespace for each in catalog.dropped())}
+    if namespace not in known:
+        hint = nearest(namespace, sorted(known))
+        raise click.UsageError(f"there is no namespace {namespace!r}.{hint}")
+
+
+def _pairs(given: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for each in given:
+        key, mark, value = each.partition("=")
+        if not (key and mark):
+            raise click.UsageError(f"a property is written KEY=VALUE, got {each!r}.")
+        pairs[key] = value
+    return pairs
+
+
+def _name_of(row: TableRow) -> str:
+    """Return the name of a dropped table as `undrop` takes it."""
+    from deltasql.uri import join_table_name
+
+    return join_table_name(row.namespace, row.name)
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)

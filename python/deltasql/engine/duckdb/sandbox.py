@@ -1,0 +1,161 @@
+"""Queries that people write: a DuckDB of their own, which opens only the files of their tables.
+
+DuckDB itself refuses every other file, the network and extensions; what is not a query is refused
+before it comes here (`deltasql.model.predicates.query_text`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from contextlib import contextmanager
+from itertools import count
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from deltasql.engine.duckdb.connection import require_duckdb, told
+from deltasql.engine.duckdb.engine import BATCH_ROWS, DuckDbEngine
+from deltasql.engine.duckdb.instance import Lent, lend_confined
+from deltasql.engine.duckdb.relation import own_relation, renamed
+from deltasql.engine.duckdb.scan import as_pattern
+from deltasql.engine.duckdb.types import delta_types
+from deltasql.engine.files.addresses import root_address
+from deltasql.exceptions import InvalidQueryError, TxnLogEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import duckdb
+    from sqlglot import exp
+
+    from deltasql.config import Config
+    from deltasql.engine.base import Relation
+    from deltasql.engine.files.live_files import LiveFiles
+
+_FORMS = {
+    "query": "{sql}",
+    "explain": "EXPLAIN {sql}",
+    "explain analyze": "EXPLAIN ANALYZE {sql}",
+    "describe": 'SELECT column_name, column_type, "null" AS nullable FROM (DESCRIBE {sql})',
+    "summarize": "SELECT * FROM (SUMMARIZE {sql})",
+}
+_NAMES_HELP = "Correct the query; `deltasql schema TABLE` has the columns of a table."
+
+
+class ConfinedDuckDb(DuckDbEngine):
+    """An engine for one query over files that are known before."""
+
+    def __init__(self, config: Config, files: Sequence[LiveFiles]) -> None:
+        super().__init__(config)
+        # A query must not know what its relations are called: a WITH of it would take their place.
+        secret = uuid.uuid4().hex
+        self._numbers = (f"{secret}_{number}" for number in count(1))
+        self._folders = sorted({folder for each in files for folder in _folders(each)})
+
+    def answer(
+        self,
+        kind: str,
+        sql: exp.Query,
+        relations: Mapping[str, Relation],
+        *,
+        timeout: float | None = None,
+        batch_rows: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return the answer, computed while it is read; a query that takes too long is ended."""
+        deadline = _Deadline(timeout)
+        used = {name: self._narrowed(own_relation(each), sql) for name, each in relations.items()}
+        names = {name: f"relation_{next(self._numbers)}" for name in used}
+        placed = sql.transform(lambda node: renamed(node, names))
+        text = _FORMS[kind].format(sql=placed.sql(dialect=self.dialect, identify=True))
+        cursor = self._cursor([held for each in used.values() for held in each.needs])
+        with told():
+            for name, relation in used.items():
+                cursor.execute(f"CREATE TEMP VIEW {names[name]} AS {relation.sql}")
+        with deadline.ends(cursor), _told_shortly():
+            reader = cursor.execute(text).to_arrow_reader(batch_rows or BATCH_ROWS)
+        schema = delta_types(reader.schema)
+
+        def read(_: object = used) -> Iterator[pa.RecordBatch]:
+            with cursor:
+                while True:
+                    with deadline.ends(cursor), _told_shortly():
+                        batch = next(reader, None)
+                    if batch is None:
+                        return
+                    yield batch.cast(schema)
+
+        return pa.RecordBatchReader.from_batches(schema, read())
+
+    @property
+    def _database(self) -> Lent:
+        if self._lent is None:
+            self._lent = lend_confined(self._config.engine, self._folders)
+        return self._lent
+
+
+class _Deadline:
+    """How long an answer may take, without what whoever reads it does in between."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._left = seconds
+
+    @contextmanager
+    def ends(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """Interrupt what a cursor does in the block when the time is over."""
+        if self._left is None:
+            yield
+            return
+        if self._left <= 0:
+            raise self._error()
+        end = time.monotonic() + self._left
+        timer = threading.Timer(self._left, cursor.interrupt)
+        timer.start()
+        try:
+            yield
+        except TxnLogEngineError as error:
+            if time.monotonic() >= end:
+                raise self._error() from error
+            raise
+        finally:
+            timer.cancel()
+            self._left = end - time.monotonic()
+
+    def _error(self) -> TxnLogEngineError:
+        return TxnLogEngineError(
+            f"the query was ended: it took longer than {self._seconds:g} s",
+            engine="duckdb",
+            help="Ask for less, or give it more time.",
+        )
+
+
+@contextmanager
+def _told_shortly() -> Iterator[None]:
+    """Raise DuckDB's errors without the query, which is not the one that was written."""
+    require_duckdb()
+    import duckdb
+
+    try:
+        with told():
+            yield
+    except TxnLogEngineError as error:
+        short = error.message.partition("\n\nLINE ")[0]
+        if isinstance(error.__cause__, duckdb.BinderException | duckdb.CatalogException):
+            raise InvalidQueryError(short, help=_NAMES_HELP) from error
+        raise TxnLogEngineError(short, engine="duckdb", help=error.help) from error
+
+
+def _folders(files: LiveFiles) -> Iterator[str]:
+    """Yield the folders that hold the local files of a table."""
+    root = f"{root_address(files.location).rstrip('/')}/"
+    found = set()
+    for file in files.files:
+        if file.address.startswith("/"):
+            inside = file.address.startswith(root)
+            found.add(root if inside else f"{PurePosixPath(file.address).parent}/")
+    for folder in found:
+        # DuckDB is given patterns, and looks at them before it looks at the files they name.
+        yield from {folder, as_pattern(folder)}

@@ -1,0 +1,223 @@
+"""The SQL by which DuckDB reads the files of a table.
+
+The schema comes from the log and never from the files: columns are read by their physical names
+with the types of the table, those a file does not have are null, those that were dropped are not
+read. The query gives them their logical names, also inside of structs, arrays and maps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from deltasql.exceptions import TxnLogEngineError, UnsupportedFeatureError
+from deltasql.model.schema.schema import ArrayType, DataType, MapType, StructType, decimal_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
+
+ColumnPath: TypeAlias = tuple[str, ...]
+NO_PATHS: frozenset[ColumnPath] = frozenset()
+
+_TYPES = {
+    "byte": "TINYINT",
+    "short": "SMALLINT",
+    "integer": "INTEGER",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "string": "VARCHAR",
+    "binary": "BLOB",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
+    "timestamp_ntz": "TIMESTAMP",
+    # DuckDB has no nanoseconds with a zone: these are in UTC.
+    "timestamp_nanos": "TIMESTAMP_NS",
+    "timestamp_nanos_ntz": "TIMESTAMP_NS",
+    "void": "INTEGER",  # as Parquet keeps what is always null
+}
+_GLOB = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """What a query has to know of a table beside its files."""
+
+    schema: StructType
+    partition_columns: Sequence[str]
+    column_mapping_mode: str | None
+    files_table: str
+    """Holds the partition values of each file, as the columns p0, p1, …"""
+    deleted_table: str
+    """Holds the deleted rows of each file."""
+
+
+def files_query(
+    shape: TableShape,
+    files: str,
+    *,
+    naive: Set[ColumnPath] = NO_PATHS,
+    has_deletions: bool = False,
+    also: Sequence[str] = (),
+    rows: int | None = None,
+) -> str:
+    """Return the SELECT over files that are read alike.
+
+    `files` is SQL for a list of patterns, `naive` are the timestamps that the files keep without
+    a zone, by physical path; `also` are more columns, of `r` (rows) or `p` (the files table).
+    `rows` is how many there are, for the planner: it would guess a thousand in each file.
+    """
+    mode = shape.column_mapping_mode
+    reading = _Reading(mode, naive)
+    partitions = {name: number for number, name in enumerate(shape.partition_columns)}
+    read: list[str] = []
+    shown: list[str] = []
+    for column in shape.schema.fields:
+        if column.name in partitions:
+            value = f"p.p{partitions[column.name]}"
+        else:
+            path = (column.physical_name(mode),)
+            # Names of our own: a column may be called `filename`.
+            name = f"c{len(read)}"
+            try:
+                kind = literal(reading.type(column.type, path))
+            except UnsupportedFeatureError as error:
+                raise UnsupportedFeatureError(
+                    f"column {column.name!r}: {error.message}",
+                    features=error.features,
+                    help=error.help,
+                ) from error
+            read.append(
+                f"{literal(path[0])}: {{name: '{name}', type: {kind}, default_value: NULL}}"
+            )
+            value = reading.value(column.type, path, f"r.{name}")
+        shown.append(f"{value} AS {identifier(column.name)}")
+    known = "" if rows is None else f", explicit_cardinality = {rows}"
+    parts = [
+        "SELECT " + ", ".join([*shown, *also]),
+        f"FROM read_parquet({files}, schema = MAP {{{', '.join(read)}}}{known}) AS r",
+    ]
+    if partitions or any(each.startswith("p.") for each in also):
+        parts.append(f"JOIN {shape.files_table} AS p ON p.filename = r.filename")
+    if has_deletions:
+        parts.append(
+            f"ANTI JOIN {shape.deleted_table} AS d "
+            "ON d.filename = r.filename AND d.row_number = r.file_row_number"
+        )
+    return "\n".join(parts)
+
+
+def empty_query(schema: StructType, also: Sequence[str] = ()) -> str:
+    """Return the SELECT of no rows with the columns of a table, and BIGINT columns beside."""
+    columns = [
+        f"CAST(NULL AS {duckdb_type(f.type)}) AS {identifier(f.name)}" for f in schema.fields
+    ]
+    columns += [f"CAST(NULL AS BIGINT) AS {identifier(name)}" for name in also]
+    return f"SELECT {', '.join(columns)} WHERE false"
+
+
+def duckdb_type(data_type: DataType) -> str:
+    """Return DuckDB's type for a Delta type.
+
+    >>> duckdb_type(ArrayType("decimal(10,2)"))
+    'DECIMAL(10,2)[]'
+    """
+    return _Reading(None, NO_PATHS).type(data_type, ())
+
+
+def identifier(name: str) -> str:
+    """Quote a name.
+
+    >>> identifier('the "best" one')
+    '"the ""best"" one"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Quote a text.
+
+    >>> literal("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def as_pattern(address: str) -> str:
+    """Return the pattern that names exactly one file, since DuckDB takes names for patterns.
+
+    >>> as_pattern("/lake/a*[1].parquet")
+    '/lake/a[*][[]1].parquet'
+    """
+    if _GLOB.isdisjoint(address):
+        return address
+    if "\\" in address:
+        raise TxnLogEngineError(
+            f"DuckDB cannot name the file {address!r}",
+            engine="duckdb",
+            help="A pattern cannot spell a backslash: rewrite the file under another name.",
+        )
+    return "".join(f"[{c}]" if c in _GLOB else c for c in address)
+
+
+class _Reading:
+    """How the columns of a group of files are read and made into those of the table."""
+
+    def __init__(self, mode: str | None, naive: Set[ColumnPath]) -> None:
+        self._mode, self._naive = mode, naive
+
+    def type(self, data_type: DataType, path: ColumnPath) -> str:
+        """The type to read, with physical names."""
+        if isinstance(data_type, StructType):
+            members = []
+            for member in data_type.fields:
+                name = member.physical_name(self._mode)
+                members.append(f"{identifier(name)} {self.type(member.type, (*path, name))}")
+            return f"STRUCT({', '.join(members)})"
+        if isinstance(data_type, ArrayType):
+            return f"{self.type(data_type.element_type, (*path, 'element'))}[]"
+        if isinstance(data_type, MapType):
+            key = self.type(data_type.key_type, (*path, "key"))
+            return f"MAP({key}, {self.type(data_type.value_type, (*path, 'value'))})"
+        decimal = decimal_type(data_type)
+        if decimal is not None:
+            return f"DECIMAL({decimal[0]},{decimal[1]})"
+        if data_type not in _TYPES:
+            raise UnsupportedFeatureError(
+                f"DuckDB does not read columns of type {data_type}",
+                features=(data_type,),
+                help="Read this table with another engine, or leave it out by tables=[…].",
+            )
+        return "TIMESTAMP" if path in self._naive else _TYPES[data_type]
+
+    def value(self, data_type: DataType, path: ColumnPath, read: str, depth: int = 0) -> str:
+        """The value of the table, made from the one that was read; itself when they are alike."""
+        if isinstance(data_type, StructType):
+            return self._struct(data_type, path, read, depth)
+        item = f"x{depth}"
+        if isinstance(data_type, ArrayType):
+            element = self.value(data_type.element_type, (*path, "element"), item, depth + 1)
+            return read if element == item else f"list_transform({read}, lambda {item}: {element})"
+        if isinstance(data_type, MapType):
+            key = self.value(data_type.key_type, (*path, "key"), f"{item}.key", depth + 1)
+            value = self.value(data_type.value_type, (*path, "value"), f"{item}.value", depth + 1)
+            if (key, value) == (f"{item}.key", f"{item}.value"):
+                return read
+            entry = f"{{'key': {key}, 'value': {value}}}"
+            return f"map_from_entries(list_transform(map_entries({read}), lambda {item}: {entry}))"
+        # What a file keeps without a zone is UTC; a cast would take it for local time.
+        return f"make_timestamptz(epoch_us({read}))" if path in self._naive else read
+
+    def _struct(self, data_type: StructType, path: ColumnPath, read: str, depth: int) -> str:
+        members = []
+        same = True
+        for member in data_type.fields:
+            physical = member.physical_name(self._mode)
+            inner = f"struct_extract({read}, {literal(physical)})"
+            value = self.value(member.type, (*path, physical), inner, depth + 1)
+            same = same and value == inner and physical == member.name
+            members.append(f"{literal(member.name)}: {value}")
+        if same:
+            return read
+        return f"CASE WHEN {read} IS NULL THEN NULL ELSE {{{', '.join(members)}}} END"

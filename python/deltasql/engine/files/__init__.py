@@ -1,0 +1,1 @@
+"""Live data files: their addresses, their sizes, and reading them concurrently."""

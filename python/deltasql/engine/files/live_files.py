@@ -1,0 +1,192 @@
+"""The live files of a table as an engine reads them: addresses, partition values, dead rows."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from deltasql.engine.files.addresses import data_addresses, storage_of
+from deltasql.engine.parquet.file_errors import missing_file, reading
+from deltasql.engine.parquet.footers import named_as_in_file
+from deltasql.model.actions import DeletionVector
+from deltasql.model.deletion_vector import deleted_rows, vector_file
+from deltasql.model.partition_values import parse_partition_value
+from deltasql.model.schema.convert import schema_to_arrow
+from deltasql.model.schema.schema import StructType, column_mapping_mode, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import pyarrow as pa
+
+    from deltasql.config import StorageSettings
+    from deltasql.model.actions import Metadata
+    from deltasql.model.schema.schema import StructField
+
+_FOOTERS_AT_ONCE = 8
+_LISTED = ("path", "partition", "deletion_vector", "size", "modification_time", "num_records")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """One file as the log has it."""
+
+    path: str
+    address: str
+    partition: str
+    """The partition values as JSON, by physical name."""
+    vector: str
+    """The deletion vector as JSON; empty without one."""
+    size: int | None
+    modified_ms: int | None
+    records: int | None = None
+
+
+class LiveFiles:
+    """Files of one table at one version, and how its metadata says to read them."""
+
+    def __init__(
+        self, location: str, metadata: Metadata, listed: pa.Table, settings: StorageSettings
+    ) -> None:
+        """`listed` has the columns of a scan; sizes and times may be missing."""
+        self.location, self.settings = location, settings
+        self.listed = listed
+        self.schema = schema_of(metadata.schema_string)
+        self.column_mapping_mode = column_mapping_mode(metadata.configuration)
+        self.partition_columns = tuple(metadata.partition_columns)
+
+    @cached_property
+    def files(self) -> list[LiveFile]:
+        """The files one by one; of many, `listed` is far cheaper to look at."""
+        listed, known = self.listed, self.listed.column_names
+        columns: list[list[Any]] = [
+            listed[name].to_pylist() if name in known else [None] * listed.num_rows
+            for name in _LISTED
+        ]
+        addresses = data_addresses(self.location, columns[0])
+        return [
+            LiveFile(path, address, partition or "{}", vector or "", *rest)
+            for address, path, partition, vector, *rest in zip(addresses, *columns, strict=True)
+        ]
+
+    @property
+    def partitions(self) -> pa.Array:
+        """The partition values of each file as JSON, by physical name."""
+        return self._texts("partition", "{}")
+
+    @property
+    def have_vectors(self) -> pa.Array:
+        """Whether each file has a deletion vector."""
+        import pyarrow.compute as pc
+
+        return pc.not_equal(self._texts("deletion_vector", ""), "")
+
+    def _texts(self, name: str, missing: str) -> pa.Array:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if name not in self.listed.column_names:
+            return pa.repeat(pa.scalar(missing), self.listed.num_rows)
+        found = self.listed[name].cast(pa.string()).combine_chunks()
+        return pc.if_else(pc.equal(pc.fill_null(found, ""), ""), missing, found)
+
+    def stats(self) -> list[str | None]:
+        """Return the statistics of each file as the log has them."""
+        if "stats" not in self.listed.column_names:
+            return [None] * self.listed.num_rows
+        found: list[str | None] = self.listed["stats"].to_pylist()
+        return found
+
+    @property
+    def have_deletions(self) -> bool:
+        import pyarrow.compute as pc
+
+        return bool(pc.any(self.have_vectors).as_py())
+
+    def by_names(self, files: Sequence[LiveFile]) -> list[tuple[StructType, list[LiveFile]]]:
+        """Group files whose columns have the same names, each group with the schema to read it by.
+
+        That is one group with the schema of the table, unless columns are mapped by id: then only
+        the footer of a file tells which of its columns is which.
+        """
+        if self.column_mapping_mode != "id":
+            return [(self.schema, list(files))]
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+            schemas = pool.map(self._schema_in, files)
+            groups: dict[StructType, list[LiveFile]] = {}
+            for schema, file in zip(schemas, files, strict=True):
+                groups.setdefault(schema, []).append(file)
+        return list(groups.items())
+
+    def _schema_in(self, file: LiveFile) -> StructType:
+        import pyarrow.parquet as pq
+
+        storage, name = storage_of(self.location, file.path, self.settings)
+        with reading(file.path, self.location), storage.open_input(name) as opened:
+            return named_as_in_file(self.schema, pq.read_schema(opened), file.path)
+
+    def partition_fields(self) -> list[StructField]:
+        """Return the columns that come from the log, in the order of the partitioning."""
+        found = [self.schema.find(name) for name in self.partition_columns]
+        return [field for field in found if field is not None]
+
+    def partition_values(self, files: Sequence[LiveFile]) -> list[tuple[StructField, pa.Array]]:
+        """Return each partition column with its typed values, one per file."""
+        return self.values_of([file.partition for file in files])
+
+    def listed_values(self) -> list[tuple[StructField, pa.Array]]:
+        """Return each partition column with its typed values, one per listed file."""
+        encoded = self.partitions.dictionary_encode()
+        distinct = self.values_of(encoded.dictionary.to_pylist())
+        return [(field, values.take(encoded.indices)) for field, values in distinct]
+
+    def values_of(self, partitions: Sequence[str]) -> list[tuple[StructField, pa.Array]]:
+        """Return each partition column with its typed values, one per text of JSON."""
+        import pyarrow as pa
+
+        distinct = {text: json.loads(text) for text in set(partitions)}
+        columns = []
+        for field in self.partition_fields():
+            key = field.physical_name(self.column_mapping_mode)
+            kind = schema_to_arrow(StructType((field,))).field(0).type
+            values = {
+                text: parse_partition_value(partition.get(key), field.type)
+                for text, partition in distinct.items()
+            }
+            columns.append((field, pa.array([values[text] for text in partitions], kind)))
+        return columns
+
+    def deleted(self, files: Collection[LiveFile]) -> pa.Table:
+        """Return the deleted rows of files as (filename, row_number)."""
+        import pyarrow as pa
+
+        contents: dict[str, bytes] = {}
+        names: list[Any] = []
+        rows: list[Any] = []
+        for file in files:
+            if file.vector:
+                vector = DeletionVector.from_body(json.loads(file.vector))
+                numbers = deleted_rows(vector, self._content(vector, contents))
+                rows.append(pa.array(numbers, pa.int64()))
+                names.append(pa.repeat(pa.scalar(file.address), len(numbers)))
+        return pa.table(
+            {
+                "filename": pa.chunked_array(names, pa.string()),
+                "row_number": pa.chunked_array(rows, pa.int64()),
+            }
+        )
+
+    def _content(self, vector: DeletionVector, contents: dict[str, bytes]) -> bytes | None:
+        path = vector_file(vector)
+        if path is None:
+            return None
+        if path not in contents:  # one file holds the vectors of many
+            storage, name = storage_of(self.location, path, self.settings)
+            try:
+                contents[path] = storage.read(name)
+            except FileNotFoundError as error:
+                raise missing_file(path, self.location, "deletion vector file") from error
+        return contents[path]

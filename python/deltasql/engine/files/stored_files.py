@@ -1,0 +1,182 @@
+"""Rows of files that an engine cannot open itself, as an Arrow stream that can be read again.
+
+DuckDB needs an extension for object stores, which would have to be downloaded and to be told the
+credentials; our storage has them already. It also cuts nanoseconds that Arrow reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltasql.engine.base import FILE, ROW
+from deltasql.engine.duckdb.types import duckdb_types
+from deltasql.engine.files.addresses import storage_of
+from deltasql.engine.files.side_by_side import side_by_side
+from deltasql.engine.parquet.arrow_layouts import as_void, list_offsets
+from deltasql.engine.parquet.file_errors import reading
+from deltasql.engine.parquet.footers import named_as_in_file
+from deltasql.exceptions import TxnLogEngineError
+from deltasql.model.schema.convert import schema_to_arrow
+from deltasql.model.schema.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    has_nanoseconds,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from deltasql.config import StorageSettings
+    from deltasql.engine.files.live_files import LiveFile, LiveFiles
+
+_BATCH_ROWS = 65_536
+_FILES_AT_ONCE = 4
+
+
+class StoredFiles:
+    """The live rows of files, with the columns of their table."""
+
+    def __init__(
+        self,
+        files: LiveFiles,
+        settings: StorageSettings,
+        *,
+        positions: bool = False,
+        only: Collection[str] | None = None,
+        also_local: bool = False,
+    ) -> None:
+        """`only` names the columns that are wanted, by which less is fetched.
+
+        Without `also_local` files on this machine are left out.
+        """
+        self._files, self._settings = files, settings
+        self._also_local = also_local
+        fields = [f for f in files.schema.fields if only is None or f.name in only]
+        self._fields = fields or [*files.schema.fields[:1]]
+        arrow = schema_to_arrow(StructType(tuple(self._fields)))
+        columns = [pa.field(field.name, field.type) for field in arrow]
+        if positions:
+            columns += [pa.field(name, pa.int64()) for name in (FILE, ROW)]
+        self._read = pa.schema(columns)
+        self.schema = duckdb_types(self._read)
+        self._positions = positions
+        self._numbered = [
+            (number, file)
+            for number, file in enumerate(files.files)
+            if also_local or not file.address.startswith("/")
+        ]
+
+    def narrowed(self, names: Collection[str]) -> StoredFiles:
+        """Return the same rows with fewer columns."""
+        return StoredFiles(
+            self._files,
+            self._settings,
+            positions=self._positions,
+            only=names,
+            also_local=self._also_local,
+        )
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        reader = pa.RecordBatchReader.from_batches(self.schema, self._batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        values = self._files.partition_values([file for _, file in self._numbered])
+        constants = {field.name: array for field, array in values}
+        reads = [
+            (number, file, {name: array[place] for name, array in constants.items()})
+            for place, (number, file) in enumerate(self._numbered)
+        ]
+        return side_by_side(lambda read: self._file(*read), reads, at_once=_FILES_AT_ONCE)
+
+    def _file(
+        self, number: int, file: LiveFile, constants: dict[str, pa.Scalar]
+    ) -> Iterator[pa.RecordBatch]:
+        mode = self._files.column_mapping_mode
+        deleted = self._files.deleted([file])["row_number"] if file.vector else None
+        storage, name = storage_of(self._files.location, file.path, self._settings)
+        start = 0
+        # Old timestamps are nanoseconds, which have no room for Delta's first and last years.
+        unit = "ns" if has_nanoseconds(self._files.schema) else "us"
+        with (
+            reading(file.path, self._files.location),
+            storage.open_input(name) as opened,
+            pq.ParquetFile(opened, coerce_int96_timestamp_unit=unit, pre_buffer=True) as parquet,
+        ):
+            fields = self._fields
+            if mode == "id":
+                schema = StructType(tuple(fields))
+                fields = [*named_as_in_file(schema, parquet.schema_arrow, file.path).fields]
+            names = {field.name for field in parquet.schema_arrow}
+            stored = (f.physical_name(mode) for f in fields if f.name not in constants)
+            wanted = [name for name in stored if name in names]
+            if not wanted:
+                wanted = [parquet.schema_arrow.names[0]]  # the rows themselves have to be seen
+            for batch in parquet.iter_batches(_BATCH_ROWS, columns=wanted):
+                rows = pa.int64()
+                numbers = pa.array(range(start, start + batch.num_rows), rows)
+                start += batch.num_rows
+                columns = [
+                    pa.repeat(constants[field.name], batch.num_rows)
+                    if field.name in constants
+                    else _logical(_column(batch, field.physical_name(mode)), field, mode)
+                    for field in fields
+                ]
+                if self._positions:
+                    columns += [pa.repeat(pa.scalar(number, rows), batch.num_rows), numbers]
+                found = pa.RecordBatch.from_arrays(columns, schema=self._read)
+                if self.schema != self._read:
+                    found = found.cast(self.schema)
+                if deleted is not None:
+                    found = found.filter(pc.invert(pc.is_in(numbers, value_set=deleted)))
+                yield found
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name in batch.schema.names:
+        return batch.column(name)
+    return pa.nulls(batch.num_rows)
+
+
+def _logical(array: pa.Array, field: StructField, mode: str | None) -> pa.Array:
+    kind = schema_to_arrow(StructType((StructField(field.name, field.type),))).field(0).type
+    try:
+        return _converted(array, field.type, kind, mode)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TxnLogEngineError(
+            f"column {field.name!r} of a file cannot be read as {field.type}: {error}",
+            help="The file does not fit the table's schema; rewrite it.",
+        ) from error
+
+
+def _converted(array: pa.Array, data_type: DataType, kind: pa.DataType, mode: str | None) -> Any:
+    """Give an array of a file the names and types of the table."""
+    if pa.types.is_null(kind):
+        return as_void(array, kind)
+    if pa.types.is_null(array.type) or not isinstance(data_type, StructType | ArrayType | MapType):
+        if array.type == kind:
+            return array
+        # Microseconds of the first and last years are beyond what nanoseconds can count.
+        is_finer = pa.types.is_timestamp(kind) and kind.unit == "ns"
+        return array.cast(kind, safe=is_finer)
+    if isinstance(data_type, StructType):
+        parts = {member.name: place for place, member in enumerate(array.type)}
+        members = []
+        for member, wanted in zip(data_type.fields, kind, strict=True):
+            place = parts.get(member.physical_name(mode))
+            part = pa.nulls(len(array)) if place is None else array.field(place)
+            members.append(_converted(part, member.type, wanted.type, mode))
+        return pa.StructArray.from_arrays(members, fields=list(kind), mask=array.is_null())
+    if isinstance(data_type, MapType):
+        keys = _converted(array.keys, data_type.key_type, kind.key_type, mode)
+        items = _converted(array.items, data_type.value_type, kind.item_type, mode)
+        return pa.MapArray.from_arrays(list_offsets(array), keys, items, type=kind)
+    values = _converted(array.values, data_type.element_type, kind.value_type, mode)
+    return pa.ListArray.from_arrays(list_offsets(array), values, type=kind)

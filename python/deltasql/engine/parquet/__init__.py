@@ -1,0 +1,1 @@
+"""Writing Parquet data files with Delta statistics."""

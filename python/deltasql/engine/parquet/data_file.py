@@ -1,0 +1,169 @@
+"""A data file that is being written, and those that follow it when it is full."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+
+from deltasql.engine.parquet.partitions import partition_folder
+from deltasql.engine.parquet.statistics import Statistics
+from deltasql.exceptions import TxnLogStorageError
+from deltasql.model.actions import AddFile
+from deltasql.model.clock import now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from deltasql.engine.base import WritePlan
+    from deltasql.engine.parquet.file_shape import FileShape
+    from deltasql.engine.parquet.options import ParquetOptions
+
+_FULL = 0.95  # of the size that was asked for: a little more would be a row group of its own
+_SMALL = 64 * 1024  # bytes in memory of what is written at once
+_FEWEST_ROWS = 1024  # of a row group that is cut to meet a file size
+
+
+class OpenFile:
+    """The file to which rows of one partition go; it is made when the first of them come."""
+
+    def __init__(
+        self,
+        plan: WritePlan,
+        shape: FileShape,
+        options: ParquetOptions,
+        values: tuple[str | None, ...],
+    ) -> None:
+        """`values` are those of the partition, in the order of its columns."""
+        self._plan, self._shape, self._options = plan, shape, options
+        self._values = dict(zip(shape.partition_keys, values, strict=True))
+        self._sink: Any = None
+        self._context: Any = None
+        self._writer: Any = None
+        self._statistics: Statistics | None = None
+        self._bytes_per_byte = 1.0
+        """How many bytes of a file become of one in memory: known after the first row group."""
+        self.name = new_name(plan, options, self._values)
+        self.is_full_once = False
+        """Whether there are more rows than one file takes."""
+
+    def write(self, rows: pa.Table) -> list[AddFile]:
+        """Write rows, and return the files that became full."""
+        try:
+            return self._write_rows(rows)
+        except BaseException:
+            self.discard()
+            raise
+
+    def write_last(self, rows: pa.Table) -> list[AddFile]:
+        """Write rows after which no more come."""
+        return self.write(rows) + self.close()
+
+    def close(self) -> list[AddFile]:
+        """Complete the file, and return it if there is one."""
+        try:
+            return [] if self._writer is None else [self._finish()]
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Give up what is not complete: it never appears.
+
+        Raises what the storage makes of the error at hand, where it says more: a disk is full.
+        """
+        if self._context is not None:
+            kind, error, traceback = sys.exc_info()
+            failed = error if error is not None else RuntimeError("given up")
+            context, self._context, self._writer = self._context, None, None
+            # The block of the file ends as if it had failed with this very error.
+            try:
+                context.__exit__(kind or type(failed), failed, traceback)
+            except type(failed) as told:
+                if told is not failed and isinstance(told, TxnLogStorageError):
+                    raise
+
+    def _write_rows(self, rows: pa.Table) -> list[AddFile]:
+        done = []
+        stored = self._shape.store(rows)
+        # Of a few rows, nothing can be said about those to come: the file is mostly its footer.
+        size = stored.nbytes if stored.num_rows > _FEWEST_ROWS else 0
+        start = 0
+        while start < stored.num_rows:
+            if self._writer is None:
+                self._open(stored)
+            room = self._options.target_file_size - self._sink.tell()
+            fitting = int(stored.num_rows * room / max(1.0, size * self._bytes_per_byte)) + 1
+            length = max(fitting, _FEWEST_ROWS)
+            whole = not start and length >= stored.num_rows
+            piece = stored if whole else stored.slice(start, length)
+            self._write(piece, size * piece.num_rows / stored.num_rows)
+            start += piece.num_rows
+            if self._sink.tell() >= self._options.target_file_size * _FULL:
+                done.append(self._finish())
+                self.is_full_once = True
+                self.name = ""
+        return done
+
+    def _write(self, piece: pa.Table, size: float) -> None:
+        before = self._sink.tell()
+        self._writer.write_table(piece, row_group_size=self._options.max_row_group_size)
+        if size:
+            self._bytes_per_byte = max(0.001, (self._sink.tell() - before) / max(1.0, size))
+        if self._statistics is not None:
+            self._statistics.add(piece)
+
+    def _open(self, rows: pa.Table) -> None:
+        if not self.name:
+            self.name = new_name(self._plan, self._options, self._values)
+            self._plan.intend([self.name])
+        context = self._plan.storage.writer(
+            self.name,
+            small=rows.get_total_buffer_size() <= _SMALL,
+        )
+        self._sink = context.__enter__()
+        self._context = context
+        arguments = self._options.arguments_for(rows, self._shape)
+        self._writer = pq.ParquetWriter(
+            self._sink, self._shape.stored, store_schema=False, **arguments
+        )
+        if not self._plan.folder:
+            length = self._plan.options.statistics_length
+            self._statistics = Statistics(self._shape.indexed, length)
+
+    def _finish(self) -> AddFile:
+        self._writer.close()
+        size = self._sink.tell()
+        context, self._context, self._writer = self._context, None, None
+        context.__exit__(None, None, None)
+        return added_file(self._plan, self.name, self._values, size, self._statistics)
+
+
+def new_name(plan: WritePlan, options: ParquetOptions, partition: Mapping[str, str | None]) -> str:
+    """Return a name that no file has."""
+    folder = f"{plan.folder}{partition_folder(partition)}"
+    return f"{folder}part-00000-{uuid.uuid4()}-c000{options.suffix}"
+
+
+def added_file(
+    plan: WritePlan,
+    name: str,
+    partition: Mapping[str, str | None],
+    size: int,
+    found: Statistics | None,
+) -> AddFile:
+    """Return the action for a file that is complete."""
+    tight = plan.configuration.get("delta.enableDeletionVectors") == "true"
+    return AddFile(
+        path=quote(name, safe="/=-_.~!$&'()*+,;@"),
+        partition_values=partition,
+        size=size,
+        modification_time=now_ms(),
+        data_change=plan.data_change,
+        stats=None if found is None else found.to_json(tight=tight),
+    )

@@ -1,0 +1,93 @@
+"""Delta statistics of a file that another engine wrote, taken from its footer."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltasql.engine.parquet.statistics import Statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.engine.parquet.file_shape import FileShape, Indexed
+
+Path = tuple[str, ...]
+_NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds": 1}
+
+
+def footer_statistics(footer: pq.FileMetaData, shape: FileShape) -> Statistics:
+    """Fold the statistics of the row groups; what one of them does not tell is left out.
+
+    >>> import io
+    >>> from deltasql.engine.parquet.file_shape import FileShape
+    >>> sink, rows = io.BytesIO(), pa.table({"id": [1, None, 3]})
+    >>> pq.write_table(rows, sink, row_group_size=2)
+    >>> shape = FileShape(rows.schema, rows.schema, (), (), {"id": None}, ())
+    >>> footer_statistics(pq.read_metadata(sink), shape).to_json()
+    '{"numRecords":3,"minValues":{"id":1},"maxValues":{"id":3},"nullCount":{"id":1}}'
+    """
+    found = Statistics(shape.indexed)
+    found.add_rows(footer.num_rows)
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    places = _places(footer)
+    for path, kind in _leaves(shape.indexed, shape.stored):
+        if kind is None:
+            continue
+        place = places.get(".".join(path))
+        parts = [] if place is None else [group.column(place).statistics for group in groups]
+        if parts and all(part is not None and part.has_null_count for part in parts):
+            # A group of nothing but nulls has no bounds, and needs none.
+            bounded = [part for part in parts if part.has_min_max]
+            known = all(part.has_min_max or not part.num_values for part in parts)
+            bounds = _bounds(bounded, kind) if known and bounded else None
+            found.add_column(path, kind, sum(part.null_count for part in parts), bounds)
+    return found
+
+
+def _places(footer: pq.FileMetaData) -> dict[str, int]:
+    """Return where a column is, by its dotted path; a path that two columns share is left out."""
+    places: dict[str, int] = {}
+    shared = set()
+    for number in range(footer.num_columns):
+        path = footer.schema.column(number).path
+        if path in places:
+            shared.add(path)
+        places[path] = number
+    return {path: number for path, number in places.items() if path not in shared}
+
+
+def _leaves(
+    indexed: Indexed, members: Any, path: Path = ()
+) -> Iterator[tuple[Path, pa.DataType | None]]:
+    """Yield the columns that have statistics, with their types; None for lists and maps."""
+    kinds = {member.name: member.type for member in members}
+    for name, below in indexed.items():
+        if below is not None:
+            yield from _leaves(below, kinds[name], (*path, name))
+        else:
+            yield (*path, name), None if pa.types.is_nested(kinds[name]) else kinds[name]
+
+
+def _bounds(parts: list[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
+    if pa.types.is_timestamp(kind):
+        return _moments(parts, 1 if kind.unit == "ns" else 1_000)
+    if pa.types.is_temporal(kind):  # as numbers, since Python's dates end with the year 9999
+        return min(part.min_raw for part in parts), max(part.max_raw for part in parts)
+    low = min(part.min for part in parts)
+    # Writers of footers leave out NaN, which is above all numbers.
+    has_maximum = not pa.types.is_floating(kind)
+    return low, max(part.max for part in parts) if has_maximum else None
+
+
+def _moments(parts: list[Any], wanted: int) -> tuple[int, int] | None:
+    """Return bounds in units of `wanted` nanoseconds; None when the file does not tell its own."""
+    unit = _NANOSECONDS.get(json.loads(parts[0].logical_type.to_json()).get("timeUnit", ""))
+    if unit is None:
+        return None
+    low = min(part.min_raw for part in parts) * unit
+    high = max(part.max_raw for part in parts) * unit
+    return low // wanted, -(-high // wanted)

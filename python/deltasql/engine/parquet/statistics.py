@@ -1,0 +1,204 @@
+"""Delta statistics of a data file: bounds that hold for every row, and counts of nulls."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from deltasql.engine.parquet.file_shape import Indexed
+
+_FEW_ROWS = 64
+_STRING_PREFIX = 32  # characters of a string that statistics keep
+_LAST_CHARACTER = "\U0010ffff"
+_EPOCH = datetime(1970, 1, 1)
+_DAY_ONE = date(1970, 1, 1)
+
+
+class Statistics:
+    """What is known of the rows of one file so far.
+
+    >>> found = Statistics({"id": None})
+    >>> found.add(pa.table({"id": [1, 3, None]}))
+    >>> found.to_json()
+    '{"numRecords":3,"minValues":{"id":1},"maxValues":{"id":3},"nullCount":{"id":1}}'
+    """
+
+    def __init__(self, indexed: Indexed, text_length: int | None = None) -> None:
+        """Of a text, the first `text_length` characters are kept."""
+        self._indexed = indexed
+        self._length = text_length or _STRING_PREFIX
+        self._rows = 0
+        self._columns: dict[tuple[str, ...], _Column] = {}
+
+    def add(self, rows: pa.Table) -> None:
+        """Take rows into account; their columns have the physical names."""
+        self.add_rows(rows.num_rows)
+        for name, below in self._indexed.items():
+            self._add(rows.column(name), below, (name,))
+
+    def add_rows(self, count: int) -> None:
+        """Count rows whose columns are told apart, by `add_column`."""
+        self._rows += count
+
+    def add_column(
+        self, path: tuple[str, ...], kind: pa.DataType, nulls: int, bounds: tuple[Any, Any] | None
+    ) -> None:
+        """Take what is known of a column from elsewhere; None when its bounds are not known.
+
+        Bounds of dates and timestamps are days and units of the type since 1970.
+        """
+        column = self._columns.setdefault(path, _Column(kind))
+        column.nulls += nulls
+        column.widen(bounds)
+
+    def to_json(self, *, tight: bool = False) -> str:
+        """Return the statistics as Delta writes them; `tight` says that bounds are of live rows."""
+        low: dict[str, Any] = {}
+        high: dict[str, Any] = {}
+        nulls: dict[str, Any] = {}
+        for path, column in self._columns.items():
+            _put(nulls, path, column.nulls)
+            if column.bounds is None or not column.has_bounds:
+                continue
+            for values, bound, upper in zip((low, high), column.bounds, (False, True), strict=True):
+                stat = _stat(bound, column.kind, self._length, upper=upper)
+                if stat is not None:
+                    _put(values, path, stat)
+        found = {"numRecords": self._rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+        return _encode({**found, "tightBounds": True} if tight else found)
+
+    def _add(self, column: Any, below: Indexed | None, path: tuple[str, ...]) -> None:
+        if below is None:
+            known = self._columns.get(path)
+            if known is None:
+                known = self._columns[path] = _Column(column.type)
+            known.add(column)
+            return
+        # Flattened, a member is null where its struct is: there, a reader sees null too.
+        members = dict(zip([f.name for f in column.type], column.flatten(), strict=True))
+        for name, deeper in below.items():
+            self._add(members[name], deeper, (*path, name))
+
+
+@dataclass(slots=True)
+class _Column:
+    kind: pa.DataType
+    nulls: int = 0
+    bounds: tuple[Any, Any] | None = None
+    has_bounds: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.has_bounds = _has_order(self.kind)
+
+    def add(self, column: pa.ChunkedArray) -> None:
+        nulls, count = column.null_count, len(column)
+        self.nulls += nulls
+        if not self.has_bounds or nulls == count:
+            return
+        plain = column
+        if pa.types.is_temporal(self.kind):
+            # As numbers, since Python's dates end with the year 9999.
+            integer = pa.int32() if pa.types.is_date(self.kind) else pa.int64()
+            plain = pa.chunked_array([chunk.view(integer) for chunk in column.chunks], integer)
+        if count <= _FEW_ROWS:
+            self._add_few([value for value in plain.to_pylist() if value is not None])
+            return
+        if pa.types.is_floating(self.kind) and not pc.all(pc.is_finite(column)).as_py():
+            self.has_bounds = False  # JSON has no infinity, and engines order NaN differently
+            return
+        found = pc.min_max(plain).as_py()
+        self.widen((found["min"], found["max"]))
+
+    def _add_few(self, values: list[Any]) -> None:
+        """Do the same without Arrow, whose functions take longer to call than a few rows."""
+        if isinstance(values[0], float) and not all(map(math.isfinite, values)):
+            self.has_bounds = False
+            return
+        self.widen((min(values), max(values)))
+
+    def widen(self, bounds: tuple[Any, Any] | None) -> None:
+        if bounds is None or any(isinstance(b, float) and not math.isfinite(b) for b in bounds):
+            self.has_bounds = False
+        elif self.bounds is None:
+            self.bounds = bounds
+        else:
+            self.bounds = (min(bounds[0], self.bounds[0]), max(bounds[1], self.bounds[1]))
+
+
+@lru_cache(maxsize=256)
+def _has_order(kind: pa.DataType) -> bool:
+    tests = ("integer", "floating", "decimal", "string", "date", "timestamp", "boolean")
+    return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)
+
+
+def _stat(value: Any, kind: pa.DataType, length: int, *, upper: bool) -> Any:
+    """Return a bound as JSON has it; None when there is no way to write one that holds."""
+    if isinstance(value, str):
+        return _prefix(value, length, upper=upper)
+    if isinstance(value, float) and value == 0:
+        # Some engines sort -0.0 before 0.0, and only one of them was seen as the bound.
+        return math.copysign(0.0, 1 if upper else -1)
+    try:
+        if pa.types.is_date(kind):
+            return (_DAY_ONE + timedelta(days=value)).isoformat()
+        if pa.types.is_timestamp(kind):
+            unit = 1_000_000 if kind.unit == "ns" else 1_000
+            return _moment(value, unit, has_zone=kind.tz is not None, upper=upper)
+    except OverflowError:
+        return None
+    return value
+
+
+def _moment(count: int, millisecond: int, *, has_zone: bool, upper: bool) -> str:
+    """Readers expect milliseconds: a bound is moved outward, never past a row.
+
+    `millisecond` is how many units of `count` it has. The text is deltalake's: no fraction of a
+    whole second, a space where there is no zone.
+    """
+    whole = -(-count // millisecond) if upper else count // millisecond
+    moment = _EPOCH + timedelta(milliseconds=whole)
+    timespec = "milliseconds" if count % (1000 * millisecond) else "seconds"
+    text = moment.isoformat("T" if has_zone else " ", timespec)
+    return f"{text}Z" if has_zone else text
+
+
+def _prefix(value: str, length: int, *, upper: bool) -> str | None:
+    if len(value) <= length:
+        return value
+    prefix = value[:length]
+    if not upper:
+        return prefix
+    # Nothing sorts after this character, so the cut value stays an upper bound, unless the
+    # value goes on with just that character.
+    is_last = value[length] == _LAST_CHARACTER
+    return None if is_last else prefix + _LAST_CHARACTER
+
+
+def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    here = values
+    for name in path[:-1]:
+        here = here.setdefault(name, {})
+    here[path[-1]] = value
+
+
+_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def _encode(value: Any) -> str:
+    """Encode as JSON with all digits of a decimal: a float would round a bound past its row."""
+    try:
+        return _to_json(value)
+    except TypeError:  # there are decimals
+        if isinstance(value, Decimal):
+            return format(value, "f")
+    members = (f"{_encode(name)}:{_encode(each)}" for name, each in value.items())
+    return f"{{{','.join(members)}}}"

@@ -1,0 +1,121 @@
+"""Options by which Spark reaches the buckets of tables as this process does.
+
+Hadoop's S3 client takes options for a bucket alone. They are options of one read or write, never
+settings of the session. Options that the session has for a bucket (`fs.s3a.bucket.…`, also with
+`spark.hadoop.` in front) win. A bucket has one set of credentials in a process: Hadoop keeps the
+client that it opened with the first.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from deltasql import telemetry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from deltasql.config import StorageSettings
+    from deltasql.engine.files.live_files import LiveFiles
+
+_log = logging.getLogger(__name__)
+_SCHEMES = ("s3://", "s3a://")
+_NAMES = {
+    "access_key_id": "access.key",
+    "secret_access_key": "secret.key",
+    "session_token": "session.token",
+    "token": "session.token",
+    "endpoint": "endpoint",
+    "endpoint_url": "endpoint",
+    "region": "endpoint.region",
+    "default_region": "endpoint.region",
+}
+_PROVIDER = "aws.credentials.provider"
+_CREDENTIALS = ("access.key", "secret.key", "session.token", _PROVIDER)
+_SECRETS = ("access.key", "secret.key", "session.token")
+_PROVIDERS = "org.apache.hadoop.fs.s3a"
+_TRUE = ("1", "true", "on", "yes", "y")
+_first: dict[str, int] = {}
+"""The hash of the credentials that a bucket was first reached with."""
+_warned: set[str] = set()
+"""Buckets of which a warning about other credentials was logged."""
+
+
+def bucket_options(spark: SparkSession, location: str, storage: StorageSettings) -> dict[str, str]:
+    """Return the options of a read or write at a location; none elsewhere than in S3."""
+    wanted = {}
+    if location.startswith(_SCHEMES):
+        wanted = hadoop_settings(storage.plain_options(location))
+    if not wanted:
+        return {}
+    prefix = f"fs.s3a.bucket.{_bucket(location)}"
+    known = spark.conf.getAll
+    own = {
+        name
+        for name in (*_CREDENTIALS, *wanted)
+        if not known.keys().isdisjoint((f"{prefix}.{name}", f"spark.hadoop.{prefix}.{name}"))
+    }
+    # Half of one key and half of another open nothing.
+    kept = own.union(_CREDENTIALS) if own.intersection(_CREDENTIALS) else own
+    ours = {name: value for name, value in wanted.items() if name not in kept}
+    secrets = hash(tuple(ours.get(name) for name in _SECRETS))
+    if _first.setdefault(_bucket(location), secrets) != secrets:
+        _warn(_bucket(location))
+    return {f"{prefix}.{name}": value for name, value in ours.items()}
+
+
+def files_options(spark: SparkSession, files: LiveFiles) -> dict[str, str]:
+    """Return the options of a read from all buckets that files of a table are in."""
+    paths = files.listed["path"]
+    # The others are below the table's own location.
+    elsewhere = paths.filter(pc.match_substring_regex(paths, "^s3a?://")).to_pylist()
+    places = {path[: path.find("/", path.find("//") + 2)] for path in elsewhere}
+    found: dict[str, str] = {}
+    for bucket, place in {_bucket(each): each for each in (*places, files.location)}.items():
+        if bucket:
+            found.update(bucket_options(spark, place, files.settings))
+    return found
+
+
+def hadoop_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options of deltalake's as Hadoop's S3 client names them.
+
+    >>> hadoop_settings({"AWS_REGION": "eu-west-1", "aws_endpoint_url": "http://[::1]:9000"})
+    {'endpoint': 'http://[::1]:9000', 'endpoint.region': 'eu-west-1', 'path.style.access': 'true'}
+    """
+    plain = {name.lower().removeprefix("aws_"): value for name, value in options.items()}
+    found = {theirs: plain[name] for name, theirs in _NAMES.items() if name in plain}
+    if "endpoint" in found:
+        hosted = plain.get("virtual_hosted_style_request", "").lower() in _TRUE
+        found["path.style.access"] = "false" if hosted else "true"
+    provider = None
+    if plain.get("skip_signature", "").lower() in _TRUE:
+        provider = "AnonymousAWSCredentialsProvider"
+    elif "access.key" in found and "secret.key" in found:
+        kind = "Temporary" if "session.token" in found else "Simple"
+        provider = f"{kind}AWSCredentialsProvider"
+    if provider is not None:
+        found[_PROVIDER] = f"{_PROVIDERS}.{provider}"
+    return found
+
+
+def _warn(bucket: str) -> None:
+    """Log once that a bucket is reached with other credentials than before."""
+    if bucket in _warned:
+        return
+    _warned.add(bucket)
+    telemetry.log(
+        _log,
+        logging.WARNING,
+        "a bucket got other credentials, but Spark may continue to use the first ones",
+        bucket=bucket,
+    )
+
+
+def _bucket(location: str) -> str:
+    return location.partition("://")[2].partition("/")[0]

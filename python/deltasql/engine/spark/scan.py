@@ -1,0 +1,357 @@
+"""Read the live files of a table with Spark's own Parquet scan.
+
+The schema and the partition values come from the log, never from files or folders. Exactly the
+files of the snapshot are read: a name that Spark would leave out or take for a pattern is found
+before it could cost rows. Only the driver sees the list of files; executors do the reading.
+Classic Spark asks an index of ours for the files, so that it lists nothing and filters that are
+applied later still prune; Spark Connect, which has no py4j, gets the names of the files, and so
+does a Spark that cannot compile the index.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote
+
+from deltasql.engine.base import FILE, ROW
+from deltasql.engine.spark.file_index import (
+    IndexedScan,
+    has_index,
+    indexed_frame,
+    partition_name,
+    unreadable,
+)
+from deltasql.engine.spark.s3 import files_options
+from deltasql.engine.spark.schema import quoted, spark_paths, spark_schema, spark_type
+from deltasql.engine.spark.session import is_connect, require_pyspark
+from deltasql.engine.spark.void import stored_columns, with_void
+from deltasql.exceptions import TxnLogEngineError
+from deltasql.model.schema.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    has_void,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from deltasql.engine.files.live_files import LiveFile, LiveFiles
+
+    _Group: TypeAlias = list[tuple[int, LiveFile]]
+    Prune: TypeAlias = Callable[[str], pa.ChunkedArray]
+
+_GLOB = frozenset("[]{}*?\\")
+_LISTED_BY_DRIVER = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_BROADCAST_ROWS = 5_000_000
+_PATH = "__deltasql_path"
+_OPTIONS = {
+    "mergeSchema": "false",
+    # Days and moments are those of today's calendar, whatever a session says of old files.
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    # Rows must not go missing because a session forgives missing files.
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+}
+
+
+def scan(
+    spark: SparkSession,
+    files: LiveFiles,
+    *,
+    positions: bool = False,
+    prune: Prune | None = None,
+    required: bool = False,
+) -> DataFrame:
+    """Return the rows of these files, with the columns of the table in their order.
+
+    With `positions`, FILE and ROW say where each of them is. `prune` returns the paths of files
+    that can match a condition: classic Spark asks it about filters that are applied later. With
+    `required`, classic Spark is told which columns are never null.
+    """
+    require_pyspark()
+    options = {**_OPTIONS, **files_options(spark, files)}
+    frames = [
+        _rows(spark, files, schema, group, options, positions, prune, required)
+        for schema, group in _groups(files)
+    ]
+    if not frames:
+        also = [StructField(name, "long") for name in (FILE, ROW) if positions]
+        whole = StructType((*files.schema.fields, *also))
+        return spark.createDataFrame([], spark_schema(whole, required=required))
+    return _union(frames)
+
+
+def _groups(files: LiveFiles) -> list[tuple[StructType, pa.Array]]:
+    """Return the places of files that are read alike, and the schema to read them by.
+
+    Files without a deletion vector are apart from those that have one.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    vectors = files.have_vectors
+    found = [pc.indices_nonzero(each).cast(pa.int64()) for each in (pc.invert(vectors), vectors)]
+    alike = [each for each in found if len(each)]
+    if files.column_mapping_mode != "id":
+        return [(files.schema, each) for each in alike]
+    places = {id(file): place for place, file in enumerate(files.files)}
+    return [
+        (schema, pa.array([places[id(file)] for file in group], pa.int64()))
+        for numbers in alike
+        for schema, group in files.by_names([files.files[n] for n in numbers.to_pylist()])
+    ]
+
+
+def _rows(
+    spark: SparkSession,
+    files: LiveFiles,
+    schema: StructType,
+    numbers: pa.Array,
+    options: Mapping[str, str],
+    positions: bool,
+    prune: Prune | None,
+    required: bool,
+) -> DataFrame:
+    """Read files that all have a deletion vector, or none of which has."""
+    if is_connect(spark) or not _sizes_are_known(files) or not has_index(spark):
+        group = [(number, files.files[number]) for number in numbers.to_pylist()]
+        return _read(spark, files, schema, group, options, positions)
+    return _read_indexed(spark, files, schema, numbers, options, positions, prune, required)
+
+
+def _sizes_are_known(files: LiveFiles) -> bool:
+    known = {"size", "modification_time"} <= set(files.listed.column_names)
+    return known and files.listed["size"].null_count == 0
+
+
+def _read_indexed(
+    spark: SparkSession,
+    files: LiveFiles,
+    schema: StructType,
+    numbers: pa.Array,
+    options: Mapping[str, str],
+    positions: bool,
+    prune: Prune | None,
+    required: bool,
+) -> DataFrame:
+    """Read files through an index of our own; places and partition values come with it."""
+    from pyspark.sql import functions as F
+
+    mode, vectors = files.column_mapping_mode, bool(files.have_vectors[numbers[0].as_py()].as_py())
+    partitions = {f.name: place for place, f in enumerate(files.partition_fields())}
+    stored = stored_columns(schema, partitions)
+    indexed = IndexedScan(files, numbers, stored, positions or vectors, prune, required)
+    frame = indexed_frame(spark, indexed, spark_schema(stored, mode, required=required), options)
+    known = set(stored.names)
+    columns: dict[str, Column | str] = {
+        f.name: _named(f, mode) if f.name in known else F.lit(None).alias(f.name)
+        for f in schema.fields
+        if f.name not in partitions
+    }
+    for name, place in partitions.items():
+        columns[name] = F.col(partition_name(place)).alias(name)
+    if positions or vectors:
+        columns[FILE] = FILE
+        columns[ROW] = frame.metadataColumn("_metadata").getField("row_index").alias(ROW)
+    shown = [*files.schema.names, *((FILE, ROW) if positions else ())]
+    if not vectors:
+        return frame.select([columns[name] for name in shown])
+    rows = frame.select(list(columns.values()))
+    group = [(number, files.files[number]) for number in numbers.to_pylist()]
+    left = rows.join(_deleted_rows(spark, files, group), [FILE, ROW], "anti")
+    return left.select([F.col(quoted(name)) for name in shown])
+
+
+def _read(
+    spark: SparkSession,
+    files: LiveFiles,
+    schema: StructType,
+    group: _Group,
+    options: Mapping[str, str],
+    positions: bool,
+) -> DataFrame:
+    """Read files by their names; places and partition values are joined to them."""
+    from pyspark.sql import functions as F
+
+    mode = files.column_mapping_mode
+    listed = [file for _, file in group]
+    partitions = {field.name for field in files.partition_fields()}
+    stored = stored_columns(schema, partitions)
+    # Folders named day=… would give columns of their own.
+    reader = spark.read.schema(spark_schema(stored, mode))
+    reader = reader.options(recursiveFileLookup="true", **options)
+    frames = [reader.parquet(*paths) for paths in _listings(spark, _patterns(spark, listed))]
+    stored_names = set(stored.names)
+    columns = {
+        field.name: _renamed(field, mode) if field.name in stored_names else F.lit(None)
+        for field in schema.fields
+        if field.name not in partitions
+    }
+    constant = len({file.partition for file in listed}) == 1
+    if constant:
+        for field, values in files.partition_values(listed[:1]):
+            columns[field.name] = _literal(values[0].as_py(), field.type)
+    shown = [*files.schema.names, *((FILE, ROW) if positions else ())]
+    if constant and not listed[0].vector and not positions:
+        return _union(f.select([columns[name].alias(name) for name in shown]) for f in frames)
+    named = [column.alias(name) for name, column in columns.items()]
+    rows = _union(frame.select([*named, *_places(frame)]) for frame in frames)
+    known = _known_files(spark, files, group, _spelled(rows, listed), with_values=not constant)
+    found = rows.join(F.broadcast(known), _PATH, "left").where(
+        # Spelled in another way than Spark does, a file would lose its rows in silence.
+        F.when(F.col(FILE).isNotNull(), F.lit(True)).otherwise(
+            F.raise_error(F.concat(F.lit("deltasql does not know the file "), F.col(_PATH)))
+        )
+    )
+    if listed[0].vector:
+        found = found.join(_deleted_rows(spark, files, group), [FILE, ROW], "anti")
+    return found.select([F.col(quoted(name)) for name in shown])
+
+
+def _union(frames: Iterable[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.unionAll(other), frames)
+
+
+def _places(frame: DataFrame) -> list[Column]:
+    """Return where each row of a Parquet scan is: its file and its number there."""
+    hidden = frame.metadataColumn("_metadata")
+    return [hidden.getField("file_path").alias(_PATH), hidden.getField("row_index").alias(ROW)]
+
+
+def _listings(spark: SparkSession, paths: list[str]) -> list[list[str]]:
+    """Split the paths of local files into lists that the driver looks at itself.
+
+    For a longer list Spark starts a job with a task for each file, which takes far longer. On an
+    object store the job is worth it.
+    """
+    if not paths[0].startswith("file:"):
+        return [paths]
+    most = max(1, int(spark.conf.get(_LISTED_BY_DRIVER) or 1))
+    return [paths[start : start + most] for start in range(0, len(paths), most)]
+
+
+def _patterns(spark: SparkSession, listed: Sequence[LiveFile]) -> list[str]:
+    """Return patterns that name exactly one file each, since Spark takes names for patterns."""
+    addresses = [file.address for file in listed]
+    for address in addresses:
+        name = address.rpartition("/")[2]
+        if name.startswith(".") or (name.startswith("_") and "=" not in name) or ":" in name:
+            raise unreadable(address)
+    return [
+        "".join(f"\\{c}" if c in _GLOB else c for c in path)
+        for path in spark_paths(spark, addresses)
+    ]
+
+
+def _spelled(frame: DataFrame, group: Sequence[LiveFile]) -> list[str]:
+    """Return the files as Spark spells them in `_metadata.file_path`.
+
+    Spark's own list is asked for: no rule of encoding has to be repeated, and a file that Spark
+    left out is noticed.
+    """
+    spelled = {_address(name): name for name in frame.inputFiles()}
+    amiss = spelled.keys() ^ {file.address for file in group}
+    if amiss:
+        raise TxnLogEngineError(
+            f"Spark would read {len(spelled)} files, not {len(group)}: {min(amiss)!r} is amiss",
+            engine="spark",
+            help="A file has a name that Spark cannot take as it is; rewrite it.",
+        )
+    # The list has three slashes where the column has one.
+    return [spelled[file.address].replace("file:///", "file:/", 1) for file in group]
+
+
+def _address(name: str) -> str:
+    """Undo what Spark does to an address."""
+    scheme, _, rest = name.partition(":")
+    if scheme == "file":
+        return unquote("/" + rest.lstrip("/"))
+    return unquote(f"{'s3' if scheme == 's3a' else scheme}:{rest}")
+
+
+def _known_files(
+    spark: SparkSession,
+    files: LiveFiles,
+    group: _Group,
+    spelled: list[str],
+    *,
+    with_values: bool,
+) -> DataFrame:
+    """Return a row for each file: its number, and the partition values of the log."""
+    import pyarrow as pa
+
+    fields = [StructField(_PATH, "string"), StructField(FILE, "long")]
+    numbers = [number for number, _ in group]
+    columns: list[Any] = [pa.array(spelled, pa.string()), pa.array(numbers, pa.int64())]
+    if with_values:
+        for field, values in files.partition_values([file for _, file in group]):
+            fields.append(StructField(field.name, field.type))
+            columns.append(values)
+    rows = pa.table(columns, names=[field.name for field in fields])
+    return spark.createDataFrame(rows, spark_schema(StructType(tuple(fields))))
+
+
+def _deleted_rows(spark: SparkSession, files: LiveFiles, group: _Group) -> DataFrame:
+    import pyarrow as pa
+    from pyspark.sql import functions as F
+
+    numbers = {file.address: number for number, file in group}
+    deleted = files.deleted([file for _, file in group])
+    owners = [numbers[address] for address in deleted["filename"].to_pylist()]
+    rows = pa.table({FILE: pa.array(owners, pa.int64()), ROW: deleted["row_number"]})
+    frame = spark.createDataFrame(rows)
+    return F.broadcast(frame) if rows.num_rows <= _BROADCAST_ROWS else frame
+
+
+def _named(field: StructField, mode: str | None) -> Column | str:
+    """Return a column under its logical name; each call of the session costs more than a name."""
+    is_mapped = field.physical_name(mode) != field.name or _has_mapped_members(field.type, mode)
+    if not is_mapped and not has_void(field.type):
+        return quoted(field.name)
+    return _renamed(field, mode).alias(field.name)
+
+
+def _renamed(field: StructField, mode: str | None) -> Column:
+    """Read a column under its logical name; a cast of a struct renames its members by position."""
+    from pyspark.sql import functions as F
+
+    column = F.col(quoted(field.physical_name(mode)))
+    if has_void(field.type):
+        return with_void(column, field.type, mode)
+    if _has_mapped_members(field.type, mode):
+        return column.cast(spark_type(field.type))
+    return column
+
+
+def _has_mapped_members(data_type: DataType, mode: str | None) -> bool:
+    if isinstance(data_type, StructType):
+        return any(
+            member.physical_name(mode) != member.name or _has_mapped_members(member.type, mode)
+            for member in data_type.fields
+        )
+    if isinstance(data_type, ArrayType):
+        return _has_mapped_members(data_type.element_type, mode)
+    if isinstance(data_type, MapType):
+        inner = (data_type.key_type, data_type.value_type)
+        return any(_has_mapped_members(each, mode) for each in inner)
+    return False
+
+
+def _literal(value: Any, data_type: DataType) -> Column:
+    """A constant of exactly this type; text is cast, since Python's types lose zones."""
+    from pyspark.sql import functions as F
+
+    # The name of a type would mean another one where the session says so.
+    kind = spark_type(data_type)
+    if value is None or isinstance(value, bytes):
+        return F.lit(value).cast(kind)
+    text = value.isoformat() if hasattr(value, "isoformat") else str(value)
+    return F.lit(text).cast(kind)

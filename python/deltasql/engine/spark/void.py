@@ -1,0 +1,158 @@
+"""Void columns on Spark: rows have them, files do not.
+
+Spark does not read a void column from a file in which it is stored as integers, as deltasql 0.1.0
+stored it. So void columns are never read: they are added as null literals.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from deltasql.engine.spark.schema import quoted
+from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.model.schema.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    has_void,
+    without_void,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+
+def stored_columns(schema: StructType, partitions: Collection[str]) -> StructType:
+    """Return the columns to read from files: neither partition columns nor void ones.
+
+    What is void in an array, in a map or alone in a struct is read as integers.
+    """
+    kept = without_void(schema, tuple(partitions)).fields
+    return StructType(
+        tuple(
+            StructField(field.name, _with_integers(field.type), field.nullable, field.metadata)
+            for field in kept
+            if field.name not in partitions and field.type != "void"
+        )
+    )
+
+
+def with_void(column: Column, data_type: DataType, mode: str | None) -> Column:
+    """Return a column of a file as a table has it: with void members, under logical names."""
+    from pyspark.sql import functions as F
+
+    if data_type == "void":
+        return F.lit(None)
+    if isinstance(data_type, StructType):
+        members = [
+            (
+                F.lit(None)
+                if member.type == "void"
+                else with_void(column.getField(member.physical_name(mode)), member.type, mode)
+            ).alias(member.name)
+            for member in data_type.fields
+        ]
+        return F.when(column.isNotNull(), F.struct(*members))
+    if isinstance(data_type, ArrayType):
+        element = data_type.element_type
+        return F.transform(column, lambda each: with_void(each, element, mode))
+    if isinstance(data_type, MapType):
+        value = data_type.value_type
+        return F.transform_values(column, lambda _, each: with_void(each, value, mode))
+    return column
+
+
+def without_void_columns(
+    frame: DataFrame, schema: StructType, partitions: Sequence[str]
+) -> tuple[StructType, DataFrame]:
+    """Return the columns that files have, and rows with them; a value in a void one is an error."""
+    from pyspark.sql import functions as F
+
+    kept = without_void(schema, partitions)
+    for left in kept.fields:
+        if has_void(left.type) and left.name not in partitions:
+            # It would be written as booleans, which other readers do not take for nulls.
+            raise UnsupportedFeatureError(
+                f"column {left.name!r} is void where a file must hold something: in an array, in "
+                "a map, or in a struct or a table with no other columns",
+                features=("void",),
+                help="Spark has no form for this: use engine='duckdb', or give it a type.",
+            )
+    changed = {
+        field.name.casefold(): field
+        for field in schema.fields
+        if has_void(field.type) and field.name not in partitions
+    }
+    columns, values = [], []
+    for name in frame.columns:
+        column, field = F.col(quoted(name)), changed.get(name.casefold())
+        if field is None:
+            columns.append(column)
+            continue
+        message = f"column {field.name!r} has a value where it is void, which can only be null"
+        values.append(F.when(_has_value(column, field.type), F.raise_error(F.lit(message))))
+        if field.name in kept.names:
+            columns.append(_without_void(column, field.type).alias(name))
+    # `raise_error` runs while the filter is evaluated; the filter itself removes no row.
+    checked = reduce(lambda rows, value: rows.where(value.isNull()), values, frame)
+    return kept, checked.select(columns)
+
+
+def _without_void(column: Column, data_type: DataType) -> Column:
+    from pyspark.sql import functions as F
+
+    if isinstance(data_type, StructType):
+        kept = without_void(data_type).names
+        members = [
+            _without_void(column.getField(member.name), member.type).alias(member.name)
+            for member in data_type.fields
+            if member.name in kept
+        ]
+        return F.when(column.isNotNull(), F.struct(*members))
+    if isinstance(data_type, ArrayType):
+        element = data_type.element_type
+        return F.transform(column, lambda each: _without_void(each, element))
+    if isinstance(data_type, MapType):
+        value = data_type.value_type
+        return F.transform_values(column, lambda _, each: _without_void(each, value))
+    return column
+
+
+def _has_value(column: Column, data_type: DataType) -> Column:
+    """Tell whether a row has a value where its type is void."""
+    from pyspark.sql import functions as F
+
+    if isinstance(data_type, StructType):
+        found = [
+            _has_value(column.getField(member.name), member.type)
+            for member in data_type.fields
+            if has_void(member.type)
+        ]
+        return reduce(lambda one, other: one | other, found)
+    if isinstance(data_type, ArrayType):
+        element = data_type.element_type
+        return F.exists(column, lambda each: _has_value(each, element))
+    if isinstance(data_type, MapType):
+        value = data_type.value_type
+        return F.exists(F.map_values(column), lambda each: _has_value(each, value))
+    return column.isNotNull()
+
+
+def _with_integers(data_type: DataType) -> DataType:
+    if isinstance(data_type, StructType):
+        return StructType(
+            tuple(
+                StructField(f.name, _with_integers(f.type), f.nullable, f.metadata)
+                for f in data_type.fields
+            )
+        )
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_with_integers(data_type.element_type))
+    if isinstance(data_type, MapType):
+        return MapType(data_type.key_type, _with_integers(data_type.value_type))
+    return "integer" if data_type == "void" else data_type

@@ -1,0 +1,1 @@
+"""Which side may commit to a table, and moving it: follow, cutover, rollback."""

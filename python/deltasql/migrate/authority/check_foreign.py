@@ -1,0 +1,95 @@
+"""Does a foreign commit apply cleanly on what SQL has?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltasql.commit.staged import Staged
+from deltasql.commit.state import table_state
+from deltasql.commit.validate import validate_against, validate_staged, validate_table
+from deltasql.exceptions import InvalidActionError, UnsupportedFeatureError
+from deltasql.model.actions import CommitInfo
+from deltasql.model.protocol import check_writable
+from deltasql.model.schema.schema import StructType
+from deltasql.store.append import file_keys, live_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltasql.mirror.log.read import LogCommit
+    from deltasql.model.actions import AddFile, RemoveFile
+    from deltasql.store.records import Head, TableRow
+    from deltasql.store.store import Store
+
+_HELP = "Nothing was imported; reject the commit, or restore the table to what it expects."
+
+
+class ForeignChecker:
+    """Checks commits that follow SQL's head, one after the other."""
+
+    def __init__(self, store: Store, table: TableRow, head: Head) -> None:
+        self._store, self._table = store, table
+        self._state = table_state(
+            store.metadata(table.table_id, head.metadata_version),
+            store.protocol(table.table_id, head.protocol_version),
+        )
+        self._ended: set[bytes] = set()
+        self._begun: set[bytes] = set()
+
+    @property
+    def is_of_sql(self) -> bool:
+        """Whether the table is one that SQL writes to and that shuts out who cannot know it."""
+        metadata, protocol = self._state.metadata, self._state.protocol
+        try:
+            schema = StructType.from_json(metadata.schema_string)
+            check_writable(protocol, schema, metadata.configuration)
+        except UnsupportedFeatureError:
+            return False
+        return self._state.in_commit_timestamps
+
+    def check(self, commit: LogCommit) -> None:
+        """Refuse a commit that SQL itself would not have made."""
+        info = commit.actions.commit_info or CommitInfo()
+        staged = Staged(self._table, info=info)
+        staged.extend(each for each in commit.actions.actions() if not isinstance(each, CommitInfo))
+        validate_staged(staged)
+        self._check_metadata(staged, commit)
+        validate_against(staged, self._state)
+        if self._state.in_commit_timestamps and info.in_commit_timestamp is None:
+            raise self._refusal(commit, "has no in-commit timestamp, which the table requires")
+        self._check_files(staged, commit)
+
+    def _check_metadata(self, staged: Staged, commit: LogCommit) -> None:
+        if staged.metadata is None and staged.protocol is None:
+            return
+        metadata = staged.metadata or self._state.metadata
+        protocol = staged.protocol or self._state.protocol
+        validate_table(metadata, protocol)
+        if metadata.partition_columns != self._state.metadata.partition_columns:
+            raise self._refusal(commit, "changes the partition columns")
+        if metadata.id != self._state.metadata.id:
+            raise self._refusal(commit, "gives the table another id: it is another table's commit")
+        self._state = table_state(metadata, protocol)
+
+    def _check_files(self, staged: Staged, commit: LogCommit) -> None:
+        removed, added = file_keys(staged.removes), file_keys(staged.adds)
+        live = self._live({**removed, **added})
+        for key, file in removed.items():
+            if key not in live:
+                raise self._refusal(commit, f"removes {file.path}, which is not live")
+        for key, add in added.items():
+            if key in live and key not in removed:
+                raise self._refusal(commit, f"adds {add.path}, which is live already")
+        self._ended = (self._ended | removed.keys()) - added.keys()
+        self._begun = (self._begun - removed.keys()) | added.keys()
+
+    def _live(self, files: Mapping[bytes, AddFile | RemoveFile]) -> set[bytes]:
+        found = live_files(self._store.query, self._table.table_id, files) if files else {}
+        return (found.keys() - self._ended) | self._begun
+
+    def _refusal(self, commit: LogCommit, why: str) -> InvalidActionError:
+        return InvalidActionError(
+            f"{commit.file.name} cannot be adopted: it {why}",
+            table=self._table.full_name,
+            help=_HELP,
+        )

@@ -1,0 +1,308 @@
+"""Commits that a writer put into a published log past SQL: taken in, or taken out.
+
+A foreign commit that follows SQL's head is imported under its own version and its file stays.
+Where SQL went on meanwhile, the foreign commit is placed after what SQL did, if the conflict rules
+allow it, and SQL's commits take back their places in the log. Either way nothing is deleted: files
+that give way are kept aside. Both can be repeated after a crash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from deltasql.commit.conflict import check_conflicts, isolation_for
+from deltasql.commit.staged import ReadSet, Staged
+from deltasql.commit.winners import load_winners
+from deltasql.exceptions import (
+    LogParseError,
+    MirrorDivergedError,
+    TxnLogMirrorError,
+    TxnLogTableNotFoundError,
+)
+from deltasql.migrate.authority.check_foreign import ForeignChecker
+from deltasql.migrate.importing.load_log import LogLoader, commit_id
+from deltasql.mirror.log.encode import commit_bytes, commit_file, files_named
+from deltasql.mirror.log.listing import LOG_FOLDER, find_log, sort_files
+from deltasql.mirror.log.read import read_commits
+from deltasql.mirror.log.same_content import same_content
+from deltasql.mirror.publish import status
+from deltasql.mirror.publish.targets import OWN, named, targets_of
+from deltasql.mirror.verify.quarantine import Aside
+from deltasql.mirror.verify.repair import set_aside_from
+from deltasql.model.actions import CommitInfo
+from deltasql.model.counts import many
+from deltasql.model.properties import TableProperties
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.commit.transaction import Committer
+    from deltasql.mirror.log.listing import LogListing
+    from deltasql.mirror.log.read import LogCommit
+    from deltasql.storage import Storage
+    from deltasql.store.records import Head, TableRow
+    from deltasql.store.store import Store
+
+
+@dataclass(slots=True)
+class ForeignReport:
+    """What was done with foreign commits: their versions in the log, and those they got in SQL."""
+
+    table: str
+    location: str
+    adopted: dict[int, int] = field(default_factory=dict)
+    rejected: list[int] = field(default_factory=list)
+    aside: list[str] = field(default_factory=list)
+    released: bool = False
+    dry_run: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        return {
+            "table": self.table,
+            "location": self.location,
+            "adopted": {str(version): now for version, now in self.adopted.items()},
+            "rejected": list(self.rejected),
+            "aside": list(self.aside),
+            "released": self.released,
+            "dry_run": self.dry_run,
+        }
+
+    def summary(self) -> str:
+        """Return the report as text."""
+        lines = [
+            f"  version {version} of the log is version {now} of SQL"
+            for version, now in self.adopted.items()
+        ]
+        done = "would be" if self.dry_run else "was"
+        lines += [f"  version {version} of the log {done} rejected" for version in self.rejected]
+        lines += [f"  kept aside: {name}" for name in self.aside]
+        if self.released:
+            lines.append("  the mirror is open again")
+        count = len(self.adopted) + len(self.rejected)
+        return "\n".join([f"{self.table}: {many(count, 'foreign commit')}", *lines])
+
+
+def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage) -> ForeignReport:
+    """Import the foreign commits of a table's log.
+
+    An error changes nothing, but for one case: where they are placed after commits of SQL and SQL
+    gets another one in between two of them, those before it are in; the next call goes on there.
+    """
+    report = ForeignReport(table.full_name, storage.location)
+    head = _head(store, table)
+    listing = find_log(storage)
+    first = None if listing is None else first_foreign(store, table, storage, listing)
+    if listing is not None and first is not None:
+        last = first
+        while last + 1 in listing.commits:
+            last += 1
+        foreign = list(read_commits(storage, listing, first, last))
+        _flush(storage, foreign)
+        if first > head.version:
+            _import(store, table, head, foreign, report)
+        else:
+            _rebase(store, committer, table, head, foreign, report)
+            _clear(storage, first, report)
+    return _open_again(store, table, storage, report)
+
+
+def reject(
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    *,
+    last: int | None = None,
+    dry_run: bool = False,
+) -> ForeignReport:
+    """Keep the foreign commits of a table's log aside, so that SQL's can take their places.
+
+    Where they are known to end at version `last`, nothing is done if the log has gone on since.
+    """
+    report = ForeignReport(table.full_name, storage.location, dry_run=dry_run)
+    listing = find_log(storage)
+    if listing is not None and last is not None and listing.last_version > last:
+        return report
+    first = None if listing is None else first_foreign(store, table, storage, listing)
+    if dry_run:
+        if listing is not None and first is not None:
+            report.rejected = [version for version in listing.commits if version >= first]
+        return report
+    if first is not None:
+        report.rejected = _clear(storage, first, report, last=last)
+    return _open_again(store, table, storage, report)
+
+
+def foreign_version(store: Store, table: TableRow, storage: Storage) -> int | None:
+    """Return the first version of the log that SQL does not know, by a listing of its end."""
+    listing = _list_end(storage, _published(store, table))
+    return first_foreign(store, table, storage, listing)
+
+
+def refuse_foreign(store: Store, table: TableRow, storage: Storage) -> None:
+    """Refuse to go on where the log may tell of files that SQL does not know."""
+    published = _published(store, table)
+    listing = _list_end(storage, published)
+    first = first_foreign(store, table, storage, listing)
+    if first is not None:
+        raise MirrorDivergedError(
+            f"version {first} of the log at {storage.location} was written past SQL, which does "
+            f"not know the files of {table.full_name} that it needs",
+            table=table.full_name,
+            version=first,
+            location=storage.location,
+            help="Import the table again, or use `deltasql mirror adopt` or `reject` first.",
+        )
+    if published >= 0 and not listing.commits and not listing.checkpoints:
+        raise TxnLogMirrorError(
+            f"the log of {table.full_name} at {storage.location} lacks version {published}: "
+            "others may need files that SQL does not know",
+            table=table.full_name,
+            location=storage.location,
+            help="Make the log reachable, or write it again with `deltasql mirror repair`.",
+        )
+
+
+def first_foreign(
+    store: Store, table: TableRow, storage: Storage, listing: LogListing
+) -> int | None:
+    """Return the first version of the log after the published ones that is not SQL's."""
+    head, version = _head(store, table), _published(store, table) + 1
+    while version <= head.version and _is_ours(store, table, storage, version):
+        version += 1
+    return version if version in listing.commits else None
+
+
+def _import(
+    store: Store,
+    table: TableRow,
+    head: Head,
+    foreign: Sequence[LogCommit],
+    report: ForeignReport,
+) -> None:
+    """Append commits under their own versions; their files stay as they are."""
+    checker = ForeignChecker(store, table, head)
+    for commit in foreign:
+        checker.check(commit)
+    LogLoader(store, table).append(foreign)
+    report.adopted = {commit.version: commit.version for commit in foreign}
+
+
+def _flush(storage: Storage, foreign: Sequence[LogCommit]) -> None:
+    """Let commits and their files survive a power loss: their writer need not have waited."""
+    for commit in foreign:
+        paths = [each.path for each in files_named(commit.data)]
+        relative = [path for path in paths if not path.startswith("/") and "://" not in path]
+        storage.flush([*map(storage.data_name, relative), commit_file(commit.version)])
+
+
+def _rebase(
+    store: Store,
+    committer: Committer,
+    table: TableRow,
+    head: Head,
+    foreign: Sequence[LogCommit],
+    report: ForeignReport,
+) -> None:
+    """Commit foreign commits after what SQL did since they parted."""
+    before = foreign[0].version - 1
+    with store.session() as session:
+        winners = load_winners(session, table.table_id, before, head)
+    # A run that died half-way committed some already: those are no winners over the rest.
+    ids = {commit.version: commit_id(table, commit.version, commit.data) for commit in foreign}
+    others = [each for each in winners if each.row.txn_id not in ids.values()]
+    metadata = store.metadata(table.table_id, head.metadata_version)
+    level = committer.isolation_level(TableProperties(metadata.configuration))
+    for commit in foreign:
+        staged = _staged(table, commit, before)
+        check_conflicts(staged, others, isolation_for(staged, level))
+    # Up to here it was checked; what SQL commits meanwhile is checked by the committer.
+    checked = head.version
+    for commit in foreign:
+        txn_id = ids[commit.version]
+        done = store.query("group_members", txn_id=txn_id)
+        if not done:
+            (ratified,) = committer.commit([_staged(table, commit, checked)], txn_id)
+            checked = ratified.version
+        report.adopted[commit.version] = done[0][2] if done else ratified.version
+
+
+def _staged(table: TableRow, commit: LogCommit, read_version: int) -> Staged:
+    actions = commit.actions
+    info = actions.commit_info or CommitInfo()
+    staged = Staged(table, read_version=read_version, info=info)
+    staged.extend(each for each in actions.actions() if not isinstance(each, CommitInfo))
+    staged.reads = ReadSet(whole_table=not _is_blind(staged, info))
+    return staged
+
+
+def _is_blind(staged: Staged, info: CommitInfo) -> bool:
+    """Whether a commit only adds files without having looked at the table."""
+    if staged.removes or staged.metadata or staged.protocol:
+        return False
+    if info.is_blind_append is not None:
+        return info.is_blind_append
+    mode = (info.operation_parameters or {}).get("mode")
+    return info.operation == "WRITE" and mode == "Append"
+
+
+def _clear(
+    storage: Storage, first: int, report: ForeignReport, *, last: int | None = None
+) -> list[int]:
+    """Keep everything of the log from a version on aside, up to a last one if that is known."""
+    listing = find_log(storage)
+    if listing is None:
+        return []
+    aside = Aside(storage)
+    chosen = listing if last is None else listing.up_to(last)
+    moved = set_aside_from(storage, chosen, first, aside)
+    report.aside = aside.names
+    return sorted(moved)
+
+
+def _open_again(
+    store: Store, table: TableRow, storage: Storage, report: ForeignReport
+) -> ForeignReport:
+    """Say how far the log is SQL's now, and open a mirror that was shut."""
+    head, version = _head(store, table), _published(store, table)
+    while version < head.version and _is_ours(store, table, storage, version + 1):
+        version += 1
+    own = named(targets_of(store, table), OWN)
+    was_shut = own.is_quarantined
+    if version > own.published_version:
+        status.mark_published(store, table, version)
+    if was_shut:
+        status.release(store, table)
+        report.released = True
+    return report
+
+
+def _is_ours(store: Store, table: TableRow, storage: Storage, version: int) -> bool:
+    """Whether the log has a version as SQL has it, in whatever spelling."""
+    try:
+        theirs = storage.read(commit_file(version))
+        with store.session() as session:
+            ours = commit_bytes(session, table.table_id, version)
+        return same_content(ours, theirs)
+    except (FileNotFoundError, LogParseError):
+        return False
+
+
+def _list_end(storage: Storage, version: int) -> LogListing:
+    """List a log from a version on."""
+    after = commit_file(version - 1) if version > 0 else None
+    return sort_files(storage.location, storage.list(LOG_FOLDER, start_after=after))
+
+
+def _published(store: Store, table: TableRow) -> int:
+    return named(targets_of(store, table), OWN).published_version
+
+
+def _head(store: Store, table: TableRow) -> Head:
+    head = store.head(table.table_id)
+    if head is None:
+        raise TxnLogTableNotFoundError(
+            f"table {table.full_name} does not exist any more", table=table.full_name
+        )
+    return head

@@ -1,0 +1,361 @@
+"""Rollback: a table leaves SQL, and its log decides again.
+
+First the log gets all that SQL has, and is compared with it. Then the table leaves the catalog,
+under the lock of its head, so that nobody commits to it through SQL any more. Last the log gets a
+commit of its own that drops in-commit timestamps, where SQL had turned them on: writers by path
+go on from there. Where others had, they stay, and a note tells that the log is nobody's. Each step
+finds out whether it was done, so a run that died is repeated.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from deltasql import _core
+from deltasql.commit.transaction import ENGINE_INFO
+from deltasql.exceptions import (
+    MirrorDivergedError,
+    RetriesExhaustedError,
+    TableExistsError,
+    TxnLogMirrorError,
+    TxnLogTableNotFoundError,
+)
+from deltasql.migrate.authority.authority import (
+    CUTOVER,
+    ENABLED,
+    ENABLED_AT,
+    ENABLED_SINCE,
+    enabled_by,
+    is_in_place,
+    put_commit,
+    wrong_for_readers,
+)
+from deltasql.migrate.authority.follow import mark_in_place, refresh, table_at
+from deltasql.migrate.authority.foreign_commits import foreign_version
+from deltasql.migrate.authority.handover_report import RollbackReport
+from deltasql.migrate.authority.other_authority import note_given_back
+from deltasql.migrate.importing.verify import verify_by_size
+from deltasql.mirror.log.encode import commit_file
+from deltasql.mirror.log.listing import LOG_FOLDER, list_log
+from deltasql.mirror.log.read import read_commits
+from deltasql.mirror.publish import status
+from deltasql.mirror.publish.targets import OWN, named, targets_of
+from deltasql.model.actions import CommitInfo, Metadata, Protocol
+from deltasql.model.clock import now_ms
+from deltasql.model.progress import Meter
+from deltasql.model.properties import TableProperties
+from deltasql.model.protocol import without_feature, writer_features
+from deltasql.phases import reached
+from deltasql.storage import open_storage
+from deltasql.store.append import live_name
+from deltasql.store.locations import drop_table
+from deltasql.store.records import TableRow
+from deltasql.uri import join_table_name
+
+if TYPE_CHECKING:
+    from deltasql.config import StorageSettings
+    from deltasql.mirror.log.listing import LogListing
+    from deltasql.mirror.publish.publisher import Publisher
+    from deltasql.mirror.verify.verify import VerifyReport
+    from deltasql.model.progress import OnProgress
+    from deltasql.store.records import Head
+    from deltasql.store.store import Store
+
+FEATURE = "inCommitTimestamp"
+_ATTEMPTS = 20
+_PAUSE_S = 0.05
+_AT_ONCE = 100  # versions that are published before it is told how far it is
+
+
+def rollback(
+    store: Store,
+    publisher: Publisher,
+    table: TableRow,
+    *,
+    settings: StorageSettings,
+    verify: bool = True,
+    dry_run: bool = False,
+    tell: OnProgress | None = None,
+) -> RollbackReport:
+    """Leave a table to its log: a live one, or one that has left the catalog already."""
+    work = _Rollback(store, publisher, table, settings, tell)
+    return work.look(verify=verify) if dry_run else work.run(verify=verify)
+
+
+def table_to_leave(store: Store, namespace: str, name: str) -> TableRow:
+    """Return the table of a name, or the one that had it last, if its place is nobody else's."""
+    found = store.find_table(namespace, name, fresh=True)
+    if found is not None:
+        return found
+    full_name = join_table_name(namespace, name)
+    for row in store.query("list_dropped"):
+        table = TableRow.from_row(row)
+        if (table.namespace, table.name) != (namespace, name) or table.is_loading:
+            continue
+        other = table_at(store, table.location)
+        if other is not None:
+            raise TableExistsError(
+                f"{full_name} has left the catalog, and its log is that of {other.full_name} now",
+                table=full_name,
+                help=f"Roll {join_table_name(other.namespace, other.name)} back.",
+            )
+        return table
+    live = [TableRow.from_row(row) for row in store.query("list_tables", namespace=None)]
+    known = [join_table_name(each.namespace, each.name) for each in live]
+    near = get_close_matches(full_name, known, n=1)
+    raise TxnLogTableNotFoundError(
+        f"table {full_name} does not exist",
+        table=full_name,
+        help=f"Did you mean {near[0]}?" if near else TxnLogTableNotFoundError.default_help,
+    )
+
+
+def refuse_return(store: Store, table: TableRow, settings: StorageSettings) -> None:
+    """Refuse to bring back a dropped table whose place, or whose log, is others' now."""
+    other = table_at(store, table.location)
+    if other is not None:
+        raise TableExistsError(
+            f"{table.full_name} cannot come back: its files are those of {other.full_name} now",
+            table=table.full_name,
+            help=f"Use {other.full_name}, or drop it first.",
+        )
+    if table.is_following:
+        return
+    head = store.head(table.table_id)
+    first = foreign_version(store, table, open_storage(table.location, settings))
+    # Where SQL has versions that the log lacks, it comes back to publish them, or to adopt others'.
+    if first is not None and head is not None and first > head.version:
+        raise MirrorDivergedError(
+            f"{table.full_name} cannot come back: its log went on with version {first}, which SQL "
+            "does not know",
+            table=table.full_name,
+            version=first,
+            location=table.location,
+            help=f"Import the log instead: `deltasql import {table.location}`.",
+        )
+
+
+class _Rollback:
+    """One table on its way from SQL to its log."""
+
+    def __init__(
+        self,
+        store: Store,
+        publisher: Publisher,
+        table: TableRow,
+        settings: StorageSettings,
+        tell: OnProgress | None,
+    ) -> None:
+        self._store, self._publisher, self._table = store, publisher, table
+        self._settings = settings
+        self._storage = open_storage(table.location, settings)
+        name = join_table_name(table.namespace, table.name)
+        self._report = RollbackReport(table=name, location=self._storage.location)
+        self._meter = Meter(name, tell)
+
+    def look(self, *, verify: bool) -> RollbackReport:
+        """Say what would be done."""
+        report, table = self._report, self._table
+        own = named(targets_of(self._store, table), OWN)
+        report.state = "would roll back"
+        report.published = 0 if table.is_following else own.pending
+        listing = list_log(self._storage)
+        report.version = listing.last_version + report.published
+        if self._what_to_drop(listing) is not None:
+            report.timestamps_dropped = True
+            report.version += 1
+        elif table.dropped_at_ms is not None:
+            report.state = "was rolled back"
+        if verify:
+            report.verification = self._verify()
+        return report
+
+    def run(self, *, verify: bool) -> RollbackReport:
+        report = self._report
+        if self._table.dropped_at_ms is None:
+            self._leave(verify=verify)
+        elif not self._table.is_following:
+            report.state = "was rolled back"  # unless there is something left to do
+            self._publish()
+            if verify:
+                self._refuse_incomplete()
+            self._flush()
+        self._give_back()
+        return report
+
+    # Everything into the log
+
+    def _publish(self) -> None:
+        target = named(status.targets_with_own(self._store, self._table), OWN)
+        self._meter.begin("publishing", "versions", target.pending)
+        while target.pending:
+            outcome = self._publisher.advance(
+                target, target.head_version, converge=True, limit=_AT_ONCE
+            )
+            self._report.published += outcome.published
+            self._meter.step(outcome.published)
+            if outcome.error is not None:
+                raise outcome.error
+            target = named(targets_of(self._store, self._table), OWN)
+
+    def _verify(self) -> VerifyReport:
+        """Compare SQL with the log, whatever others have put there after it."""
+        head, listing = self._head(), list_log(self._storage)
+        log = listing.up_to(min(head.version, listing.last_version))
+        return verify_by_size(
+            self._store, self._table, self._storage, log, self._settings, meter=self._meter
+        )
+
+    def _refuse_incomplete(self) -> None:
+        report = self._report
+        report.verification = found = self._verify()
+        wrong = wrong_for_readers(found)
+        if wrong:
+            raise TxnLogMirrorError(
+                f"{self._table.full_name} was not rolled back: its log is not what SQL says: "
+                + "; ".join(str(each) for each in wrong[:5]),
+                table=self._table.full_name,
+                location=self._storage.location,
+                help="Repair the log with `deltasql mirror repair`, then roll back again.",
+            )
+
+    # Out of the catalog
+
+    def _leave(self, *, verify: bool) -> None:
+        attempts = 0
+        while True:
+            attempts += 1
+            if self._table.is_following:
+                self._catch_up()
+            else:
+                self._publish()
+                if verify and self._report.verification is None:
+                    self._refuse_incomplete()
+            table, flushed = self._table, self._head().version
+            self._flush()
+            if self._drop(flushed):
+                break
+            if attempts >= _ATTEMPTS:
+                raise RetriesExhaustedError(
+                    f"{table.full_name} was not rolled back: others committed each time",
+                    table=table.full_name,
+                    attempts=attempts,
+                    help="Nothing is lost; repeat it when fewer write to the table.",
+                )
+            time.sleep(_PAUSE_S)
+        self._store.forget_table(table)
+        self._flush(flushed)  # a checkpoint may have been under way
+        reached("left")
+        head, last = self._head(), list_log(self._storage).last_version
+        if last > head.version and not table.is_following:
+            span = f"versions {head.version + 1} to {last}"
+            self._report.notes.append(f"{span} of the log were written past SQL")
+
+    def _catch_up(self) -> None:
+        """Know all of a log that was only followed: a cutover may have died half-way."""
+        known = self._table
+        refresh(self._store, known, settings=self._settings)
+        self._table = self._store.find_table(known.namespace, known.name, fresh=True) or known
+
+    def _flush(self, first: int = 0) -> None:
+        """Let the log survive a loss of power, from a version on: SQL will not write it again."""
+        after = commit_file(first - 1) if first else None
+        names = [each.name for each in self._storage.list(LOG_FOLDER, start_after=after)]
+        self._storage.flush(self._meter.over("flushing", "files", names, len(names)))
+
+    def _drop(self, flushed: int) -> bool:
+        """Take the table out of the catalog, if its log has all of it."""
+        store, table = self._store, self._table
+        with store.change([table.table_id], is_bulk=True) as (session, heads):
+            head = heads.get(table.table_id)
+            if head is None or head.live_name != live_name(table.namespace, table.name):
+                raise TxnLogTableNotFoundError(
+                    f"table {table.full_name} was renamed or dropped", table=table.full_name
+                )
+            if not is_in_place(store, session, table, self._storage, head.version):
+                return False
+            self._flush(flushed)  # what came since
+            mark_in_place(session, table.table_id, head.version)
+            drop_table(session, table.table_id)
+        return True
+
+    # Over to writers by path
+
+    def _give_back(self) -> None:
+        report = self._report
+        for _ in range(_ATTEMPTS):
+            listing = list_log(self._storage)
+            report.version = listing.last_version
+            found = self._what_to_drop(listing)
+            if found is None:
+                if not self._table.is_following:
+                    note_given_back(self._store, self._storage, listing, self._table)
+                return
+            metadata, protocol = found
+            data = self._commit(metadata, protocol, report.version)
+            reached("giving back")
+            if put_commit(self._storage, report.version + 1, data):
+                reached("given back")
+                report.version += 1
+                report.timestamps_dropped, report.state = True, "rolled back"
+                return
+        raise RetriesExhaustedError(
+            f"{self._table.full_name} has left the catalog, but others committed each time when "
+            "its log was to be changed",
+            table=self._table.full_name,
+            attempts=_ATTEMPTS,
+            help="Nothing is lost; repeat the rollback when fewer write to the table.",
+        )
+
+    def _what_to_drop(self, listing: LogListing) -> tuple[Metadata, Protocol] | None:
+        """Return metadata and protocol of the log, if SQL turned its in-commit timestamps on."""
+        head = self._head()
+        metadata = self._store.metadata(self._table.table_id, head.metadata_version)
+        protocol = self._store.protocol(self._table.table_id, head.protocol_version)
+        is_ours = self._turned_them_on(metadata)
+        since = metadata.configuration.get(ENABLED_SINCE)
+        for commit in read_commits(
+            self._storage, listing, head.version + 1, max(listing.last_version, head.version)
+        ):
+            metadata = commit.actions.metadata or metadata
+            protocol = commit.actions.protocol or protocol
+        is_on = TableProperties(metadata.configuration).in_commit_timestamps
+        is_same = metadata.configuration.get(ENABLED_SINCE) == since
+        if not (is_on and is_ours and is_same and FEATURE in writer_features(protocol)):
+            return None
+        return metadata, protocol
+
+    def _turned_them_on(self, metadata: Metadata) -> bool:
+        row = enabled_by(self._store, self._table, metadata)
+        if row is None:
+            return False
+        if self._table.is_following:
+            # Only by a cutover of ours that died: other catalogs are not ours to undo.
+            return row.txn_id == self._table.properties.get(CUTOVER)
+        return ENGINE_INFO in (row.info.engine_info or "")
+
+    def _head(self) -> Head:
+        head = self._store.head(self._table.table_id)
+        assert head is not None
+        return head
+
+    def _commit(self, metadata: Metadata, protocol: Protocol, read_version: int) -> bytes:
+        """Encode the commit that drops in-commit timestamps and changes nothing else."""
+        dropped = (ENABLED, ENABLED_SINCE, ENABLED_AT)
+        kept = {k: v for k, v in metadata.configuration.items() if k not in dropped}
+        info = CommitInfo(
+            timestamp=now_ms(),
+            operation="DROP FEATURE",
+            operation_parameters={"featureName": FEATURE},
+            engine_info=ENGINE_INFO,
+            is_blind_append=False,
+            read_version=read_version,
+            txn_id=str(uuid.uuid4()),
+            extra={"rollback": self._table.table_uuid},
+        )
+        after = without_feature(protocol, FEATURE)
+        return _core.encode_commit([info, after, replace(metadata, configuration=kept)])

@@ -1,0 +1,1 @@
+"""Export versions of a table as a Delta table of its own."""

@@ -1,0 +1,1 @@
+"""Import existing Delta tables into a catalog."""

@@ -1,0 +1,418 @@
+"""Append the commits of a `_delta_log` to SQL: the same versions, times and fields."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from deltasql._core import LogFiles, SeenFiles, parse_commit
+from deltasql.commit.state import physical_partition_columns
+from deltasql.exceptions import LogParseError, VersionTakenError
+from deltasql.migrate.importing.load_checkpoint import BATCH_FILES, file_batches
+from deltasql.migrate.importing.read_ahead import read_ahead
+from deltasql.model.actions import CommitInfo
+from deltasql.model.clock import LAST_MS
+from deltasql.model.protocol import check_readable
+from deltasql.model.schema.column_mapping import check_mapping
+from deltasql.model.schema.schema import schema_of, skipping_columns
+from deltasql.store import load
+from deltasql.store.load import LoadPlan, SkippingColumns
+from deltasql.store.records import (
+    Commit,
+    Head,
+    cdc_rows,
+    derived_id,
+    domain_rows,
+    is_usable_id,
+    metadata_row,
+    protocol_row,
+    txn_rows,
+    with_derived_id,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from deltasql import _core
+    from deltasql.mirror.log.read import LogState, StateStream
+    from deltasql.model.actions import Metadata
+    from deltasql.storage import FileInfo
+    from deltasql.store.dialect import Session
+    from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
+
+# When a commit without an in-commit timestamp happened: when its file was written, which Delta's
+# readers go by, or at the time that it tells itself, which survives a copy of our own lake.
+Times = Literal["commit", "file"]
+
+
+class ParsedCommit(Protocol):
+    """A commit file that was parsed, here or elsewhere."""
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def file(self) -> FileInfo: ...
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the file."""
+
+    @property
+    def actions(self) -> _core.Commit: ...
+    @property
+    def adds(self) -> _core.FileList | None:
+        """Files that were added, where `actions` do not hold them."""
+
+
+class LogLoader:
+    """Appends commits to one table, in order, each call in one SQL transaction.
+
+    A table that begins with a checkpoint takes several, of `batch_files` files each: it has no head
+    before the last, and what a run that died left of it is deleted by the next. With the `token` of
+    a run that has taken a table over nothing is written once another run did the same.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        table: TableRow,
+        *,
+        times: Times = "file",
+        batch_files: int = BATCH_FILES,
+        token: str | None = None,
+    ) -> None:
+        self._store, self._table, self._times = store, table, times
+        self._batch_files = batch_files
+        self._partitions: dict[str, int] = {}
+        self._token = token
+        self._place = self._recall(store.head(table.table_id))
+        # Where all files come this way it is known which of them are new.
+        self._seen = SeenFiles() if self._place.head is None else None
+
+    @property
+    def next_version(self) -> int | None:
+        """The version to append next; None when any may be the first."""
+        head = self._place.head
+        return None if head is None else head.version + 1
+
+    def start(
+        self,
+        state: LogState | StateStream,
+        commit: ParsedCommit | None,
+        at_ms: int,
+        *,
+        on_files: Callable[[int], None] | None = None,
+    ) -> None:
+        """Begin a table whose older commits are gone: all that a checkpoint holds is one commit.
+
+        `commit` is the commit file of that version, where it is still there; `at_ms` is when it
+        happened, if the file does not tell. `on_files` hears of every batch how many files it had.
+        """
+        self._claim()
+        check_readable(state.protocol)
+        check_metadata(state.metadata, f"version {state.version}")
+        version, table_id = state.version, self._table.table_id
+        schema = _schema(state.metadata)
+        columns = SkippingColumns()
+        columns.change(schema.skipping, 1)
+        partitions: dict[str, int] = {}
+        next_file_id = 1
+        for files in file_batches(
+            state, columns.active, schema.partition_columns, self._batch_files
+        ):
+            with self._change() as session:
+                load.write(
+                    session, LoadPlan(table_id, files), partitions, is_first=True, seen=self._seen
+                )
+            next_file_id = files.next_file_id
+            if on_files is not None:
+                on_files(len(files))
+        info = (commit.actions.commit_info if commit else None) or CommitInfo()
+        digest = commit.digest if commit else hashlib.sha256(str(version).encode()).hexdigest()
+        plan = LoadPlan(table_id, LogFiles(next_file_id), columns=columns)
+        plan.add("insert_metadata", [metadata_row(table_id, version, state.metadata)])
+        plan.add("insert_protocol", [protocol_row(table_id, version, state.protocol)])
+        plan.add("insert_txn", txn_rows(table_id, version, state.txns.values()))
+        plan.add("insert_domain_metadata", domain_rows(table_id, version, state.domains.values()))
+        at = self._time(info, at_ms)
+        head = Head(table_id, version, at, next_file_id, version, version)
+        plan.versions.append(self._version(head, info, lambda: digest))
+        with self._change() as session:
+            load.write(session, plan, partitions, is_first=True)
+            load.write_head(session, None, head)
+        self._partitions = partitions
+        self._place = _Place(head, columns.copy(), schema.partition_columns)
+
+    def append(
+        self, commits: Sequence[ParsedCommit], *, also: Callable[[Session], object] | None = None
+    ) -> None:
+        """Append commits that follow one another; `also` is done in the same transaction."""
+        if not commits:
+            return
+        if self._place.head is None:
+            self._claim()
+        self._write(*self._plan(commits, self._place), also)
+
+    def append_all(
+        self,
+        batches: Iterable[Sequence[ParsedCommit]],
+        *,
+        also: Callable[[Session, int], object] | None = None,
+    ) -> Iterator[Sequence[ParsedCommit]]:
+        """Append batches of commits, the next of which is read while one is written.
+
+        Yields each when it is there. `also` is done in the transaction of each batch, with its last
+        version.
+        """
+        if self._place.head is None:
+            self._claim()
+
+        def plans() -> Iterator[tuple[Sequence[ParsedCommit], LoadPlan, _Place]]:
+            place = self._place
+            for batch in batches:
+                plan, place = self._plan(batch, place)
+                yield batch, plan, place
+
+        for batch, plan, place in read_ahead(plans()):
+            done = None if also is None else partial(_call, also, batch[-1].version)
+            self._write(plan, place, done)
+            yield batch
+
+    def time_of(self, commit: ParsedCommit) -> int:
+        """Return when a commit happened, in milliseconds."""
+        info = commit.actions.commit_info or CommitInfo()
+        return self._time(info, commit.file.modified_ms)
+
+    def _write(
+        self, plan: LoadPlan, place: _Place, also: Callable[[Session], object] | None
+    ) -> None:
+        before, partitions = self._place.head, dict(self._partitions)
+        assert place.head is not None
+        with self._change() as session:
+            load.write(session, plan, partitions, is_first=before is None, seen=self._seen)
+            load.write_head(session, before, place.head)
+            if also is not None:
+                also(session)
+        self._partitions, self._place = partitions, place
+
+    def _plan(self, commits: Sequence[ParsedCommit], place: _Place) -> tuple[LoadPlan, _Place]:
+        """Work out all rows, so that the database is not kept waiting."""
+        table_id, head = self._table.table_id, place.head
+        if head is not None and commits[0].version != head.version + 1:
+            # Somebody was faster since the log was compared with SQL.
+            raise self._moved(commits[0].version - 1, head.version)
+        columns, partition_columns = place.columns.copy(), place.partition_columns
+        files = LogFiles(1 if head is None else head.next_file_id)
+        files.set_columns(columns.active, partition_columns)
+        plan = LoadPlan(table_id, files, columns=columns)
+        for run in _runs(commits):
+            first = run[0].actions
+            if first.protocol is not None:
+                check_readable(first.protocol)
+            if first.metadata is not None:
+                check_metadata(first.metadata, run[0].file.name)
+                schema = _schema(first.metadata)
+                columns.change(schema.skipping, files.next_file_id)
+                partition_columns = schema.partition_columns
+                files.set_columns(columns.active, partition_columns)
+            elif head is None:
+                raise LogParseError(
+                    f"version {run[0].version} is the first and has no metaData action"
+                )
+            next_ids = files.append_commits([(c.version, c.actions, c.adds) for c in run])
+            for commit, next_file_id in zip(run, next_ids, strict=True):
+                head = self._plan_rows(plan, commit, head, next_file_id)
+        return plan, _Place(head, columns.copy(), partition_columns)
+
+    def _plan_rows(
+        self, plan: LoadPlan, commit: ParsedCommit, before: Head | None, next_file_id: int
+    ) -> Head:
+        """Work out the rows of a commit that are not of files."""
+        table_id, version, actions = self._table.table_id, commit.version, commit.actions
+        info = actions.commit_info or CommitInfo()
+        metadata, protocol = actions.metadata, actions.protocol
+        if protocol is not None:
+            check_readable(protocol)
+            plan.add("insert_protocol", [protocol_row(table_id, version, protocol)])
+        if metadata is not None:
+            plan.add("insert_metadata", [metadata_row(table_id, version, metadata)])
+        if txns := {txn.app_id: txn for txn in actions.txns}:
+            plan.add("insert_txn", txn_rows(table_id, version, txns.values()))
+        if domains := {each.domain: each for each in actions.domain_metadata}:
+            plan.add("insert_domain_metadata", domain_rows(table_id, version, domains.values()))
+        if cdc := actions.cdc:
+            plan.add("insert_cdc_file", cdc_rows(table_id, version, cdc))
+        at_ms = self._time(info, commit.file.modified_ms)
+        head = Head(
+            table_id=table_id,
+            version=version,
+            committed_at_ms=at_ms if before is None else max(at_ms, before.committed_at_ms + 1),
+            next_file_id=next_file_id,
+            metadata_version=version if before is None or metadata else before.metadata_version,
+            protocol_version=version if before is None or protocol else before.protocol_version,
+        )
+        plan.versions.append(self._version(head, info, lambda: commit.digest))
+        return head
+
+    def _version(
+        self, head: Head, info: CommitInfo, digest: Callable[[], str]
+    ) -> tuple[Commit, int]:
+        told = info.txn_id
+        commit = Commit(
+            table=self._table,
+            head=None,
+            version=head.version,
+            committed_at_ms=head.committed_at_ms,
+            txn_id=derived_id(self._table, head.version, digest()) if told is None else told,
+            group_size=_group_size(info.extra.get("group")),
+            info=info,
+        )
+        if told is not None and not is_usable_id(told):
+            commit = with_derived_id(commit)
+        return commit, head.next_file_id
+
+    def _claim(self) -> None:
+        """Begin a table anew; from now on nobody else may."""
+        token = self._token or str(uuid.uuid4())
+        table_id = self._table.table_id
+        with self._store.change(is_bulk=True) as (session, _):
+            # There is no head to lock: whoever has the table's row may have made one meanwhile.
+            session.query("loading_properties", table_id=table_id)
+            heads = session.query("read_head", table_id=table_id)
+            self._refuse_moved(Head(*heads[0]) if heads else None)
+            if not load.claim(session, table_id, token):
+                raise self._taken()
+            load.clear(session, table_id)
+        self._token = token
+
+    @contextmanager
+    def _change(self) -> Iterator[Session]:
+        """Change the table if it is as it was left."""
+        table_id = self._table.table_id
+        with self._store.change([table_id], is_bulk=True) as (session, heads):
+            self._refuse_moved(heads.get(table_id))
+            if self._token is not None and not load.is_claimed(session, table_id, self._token):
+                raise self._taken()
+            yield session
+
+    def _taken(self) -> VersionTakenError:
+        return VersionTakenError(
+            f"another run began to load {self._table.full_name}",
+            table=self._table.full_name,
+            help="Wait for it to end, or start again.",
+        )
+
+    def _refuse_moved(self, found: Head | None) -> None:
+        head = self._place.head
+        known = None if head is None else head.version
+        seen = None if found is None else found.version
+        if known != seen:
+            raise self._moved(known, seen)
+
+    def _moved(self, known: int | None, seen: int | None) -> VersionTakenError:
+        return VersionTakenError(
+            f"{self._table.full_name} was committed to while its log was loaded",
+            table=self._table.full_name,
+            expected_version=known,
+            actual_version=seen,
+        )
+
+    def _time(self, info: CommitInfo, modified_ms: int) -> int:
+        told = info.in_commit_timestamp
+        if told is None and self._times == "commit":
+            told = info.timestamp
+        # After a moment that no calendar has there would be none for the next commit.
+        return told if isinstance(told, int) and abs(told) <= LAST_MS else modified_ms
+
+    def _recall(self, head: Head | None) -> _Place:
+        if head is None:
+            return _Place(None, SkippingColumns(), ())
+        metadata = self._store.metadata(head.table_id, head.metadata_version)
+        with self._store.session() as session:
+            columns = SkippingColumns.read(session, head.table_id)
+        return _Place(head, columns, _schema(metadata).partition_columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """How far a table is, and what the metadata in force says of files."""
+
+    head: Head | None
+    columns: SkippingColumns
+    partition_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """What metadata says of files: partition columns, columns to index."""
+
+    partition_columns: tuple[str, ...]
+    skipping: tuple[tuple[tuple[str, ...], str], ...]
+
+
+def commit_id(table: TableRow, version: int, data: bytes) -> str:
+    """Return the transaction id of a commit file that tells none: always the same."""
+    return derived_id(table, version, hashlib.sha256(data).hexdigest())
+
+
+def is_id_of(txn_id: str, table: TableRow, version: int, data: bytes) -> bool:
+    """Tell whether SQL has a commit file under this transaction id: its own, or one made for it."""
+    info = parse_commit(data, version=version).commit_info
+    told = None if info is None else info.txn_id
+    if told is None:
+        return txn_id == commit_id(table, version, data)
+    return txn_id in (told, derived_id(table, version, told))
+
+
+def has_commit(store: Store, table: TableRow, version: int, data: bytes) -> bool:
+    """Tell whether a version of SQL is the commit of a file, by its transaction id.
+
+    Also of a version that was loaded as a sum of all before it.
+    """
+    rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
+    if not rows:
+        return False
+    return is_id_of(rows[0][2], table, version, data)
+
+
+def _runs(commits: Sequence[ParsedCommit]) -> Iterator[Sequence[ParsedCommit]]:
+    """Part commits where the metadata changes: in between files are told of in the same way."""
+    starts = [at for at, commit in enumerate(commits) if at and commit.actions.metadata is not None]
+    for first, end in pairwise([0, *starts, len(commits)]):
+        yield commits[first:end]
+
+
+def _call(also: Callable[[Session, int], object], version: int, session: Session) -> None:
+    also(session, version)
+
+
+def _group_size(group: object) -> int:
+    """Return how many tables a transaction had, as a log tells it; see `add_group`."""
+    told = group if isinstance(group, dict) else {}
+    size, participants = told.get("size"), told.get("participants")
+    if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 2**31:
+        return size
+    return len(participants) if isinstance(participants, list) else 1
+
+
+def check_metadata(metadata: Metadata, source: str) -> None:
+    """Refuse metadata by which the files of a table cannot be read; `source` names where it is."""
+    if not metadata.schema_string:
+        raise LogParseError(
+            f"{source} has a metaData action without a schemaString",
+            help="Only a table that has no schema yet may lack it; import it when it has one.",
+        )
+    schema = schema_of(metadata.schema_string)
+    physical_partition_columns(metadata, schema)
+    check_mapping(schema, metadata.configuration)
+
+
+def _schema(metadata: Metadata) -> _Schema:
+    schema = schema_of(metadata.schema_string)
+    columns = skipping_columns(schema, metadata.partition_columns, metadata.configuration)
+    return _Schema(physical_partition_columns(metadata, schema), tuple(columns))

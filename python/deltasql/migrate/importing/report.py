@@ -1,0 +1,200 @@
+"""What an import tells: its progress while it runs, its report when it is done."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from deltasql.model.counts import many
+
+if TYPE_CHECKING:
+    from deltasql.exceptions import TxnLogError
+    from deltasql.mirror.verify.verify import VerifyReport
+
+ImportState = Literal[
+    "imported",
+    "continued",
+    "replaced",
+    "up to date",
+    "would import",
+    "would continue",
+    "would replace",
+    "failed",
+]
+ImportPhase = Literal["reading", "loading", "checking files", "verifying", "done"]
+_SHOWN = 20
+
+
+@dataclass(slots=True)
+class ImportProgress:
+    """How far the import of one table is; the counts are those of this run."""
+
+    source: str
+    table: str | None = None
+    phase: ImportPhase = "reading"
+    commits: int = 0
+    total_commits: int = 0
+    files: int = 0
+    log_bytes: int = 0
+    started_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """How long it runs by now."""
+        return time.monotonic() - self.started_s
+
+    @property
+    def files_per_second(self) -> float:
+        """How many files were loaded in a second."""
+        return self.files / max(self.seconds, 1e-9)
+
+    @property
+    def eta_s(self) -> float | None:
+        """How long the rest of the commits will take; None before the first of them."""
+        if not self.commits or self.total_commits < self.commits:
+            return None
+        return self.seconds / self.commits * (self.total_commits - self.commits)
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What became of one table.
+
+    `commits`, `files` and `log_bytes` are what this run loaded, or would load; `live_files` and
+    `live_bytes` are the table's at its last version.
+    """
+
+    source: str
+    table: str | None = None
+    state: ImportState = "imported"
+    first_version: int | None = None
+    last_version: int | None = None
+    commits: int = 0
+    files: int = 0
+    log_bytes: int = 0
+    live_files: int = 0
+    live_bytes: int = 0
+    protocol: dict[str, Any] | None = None
+    missing_files: list[str] = field(default_factory=list)
+    missing: int = 0
+    accepts_missing: bool = False
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    verification: VerifyReport | None = None
+    error: TxnLogError | None = None
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the table is in the catalog, or could be, as its log says."""
+        return self.state != "failed" and (self.accepts_missing or not self.missing)
+
+    @property
+    def files_per_second(self) -> float:
+        """How many files were loaded in a second."""
+        return self.files / max(self.seconds, 1e-9)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        return {
+            "ok": self.ok,
+            "source": self.source,
+            "table": self.table,
+            "state": self.state,
+            "first_version": self.first_version,
+            "last_version": self.last_version,
+            "commits": self.commits,
+            "files": self.files,
+            "log_bytes": self.log_bytes,
+            "live_files": self.live_files,
+            "live_bytes": self.live_bytes,
+            "protocol": self.protocol,
+            "missing": self.missing,
+            "missing_files": list(self.missing_files),
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+            "verification": None if self.verification is None else self.verification.to_dict(),
+            "error": None if self.error is None else _told(self.error),
+            "seconds": round(self.seconds, 3),
+        }
+
+    def summary(self) -> str:
+        """Return the report as text."""
+        lines = [f"{self.table or self.source}: {self.state}"]
+        if self.last_version is not None:
+            live = f"{many(self.live_files, 'file')} of {many(self.live_bytes, 'byte')}"
+            lines.append(
+                f"  versions {self.first_version} to {self.last_version}, {live}, "
+                f"from {self.source}"
+            )
+        if self.commits:
+            loaded = f"{many(self.commits, 'commit')} with {many(self.files, 'file')}"
+            lines.append(f"  {loaded} in {self.seconds:.1f} s")
+        if self.verification is not None:
+            lines.append(f"  {_verified(self.verification)}")
+        if self.error is not None:
+            lines.append(f"  {self.error}")
+        lines += [f"  {note}" for note in self.notes]
+        lines += [f"  warning: {warning}" for warning in self.warnings]
+        lines += [f"    {each}" for each in self.missing_files[:_SHOWN]]
+        if self.missing > _SHOWN:
+            lines.append(f"    … and {self.missing - _SHOWN} more")
+        return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class ImportSummary:
+    """What became of every table below a folder."""
+
+    root: str
+    tables: list[ImportReport] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether every table is in the catalog."""
+        return all(each.ok for each in self.tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary as plain values, for JSON."""
+        return {
+            "ok": self.ok,
+            "root": self.root,
+            "seconds": round(self.seconds, 3),
+            "tables": [each.to_dict() for each in self.tables],
+        }
+
+    def summary(self) -> str:
+        """Return the summary as a table of text, with what is to be said of each table below."""
+        head = ("table", "state", "versions", "commits", "files", "bytes", "warnings")
+        rows = [head, *(_row(each) for each in self.tables)]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        failed = [each for each in self.tables if not each.ok]
+        for each in self.tables:
+            if each.error is not None or each.warnings:
+                lines += ["", each.summary()]
+        lines += ["", f"{many(len(self.tables), 'table')} below {self.root}, {len(failed)} failed"]
+        return "\n".join(lines)
+
+
+def _verified(found: VerifyReport) -> str:
+    versions = ", ".join(str(version) for version in found.versions)
+    return f"verified: {many(found.commits, 'commit')}, and all that holds at version {versions}"
+
+
+def _row(each: ImportReport) -> tuple[str, ...]:
+    span = "" if each.last_version is None else f"{each.first_version} to {each.last_version}"
+    counts = (each.commits, each.live_files, each.live_bytes, len(each.warnings))
+    return (each.table or each.source, each.state, span, *(str(count) for count in counts))
+
+
+def _told(error: TxnLogError) -> dict[str, Any]:
+    return {"type": type(error).__name__, "message": error.message, "help": error.help} | {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in error.fields.items()
+    }

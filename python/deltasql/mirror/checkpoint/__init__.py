@@ -1,0 +1,1 @@
+"""Checkpoints and `.crc` files of the published log."""

@@ -1,0 +1,129 @@
+"""Classic checkpoints: all that a version holds in one Parquet file, straight from SQL.
+
+Rows are read and written in pieces, so the memory needed does not grow with the table.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltasql import telemetry
+from deltasql.exceptions import TxnLogMirrorError
+from deltasql.mirror.checkpoint.due import checkpoint_file
+from deltasql.mirror.checkpoint.rows import CheckpointRows
+from deltasql.mirror.checkpoint.schema import checkpoint_schema
+from deltasql.mirror.checkpoint.source import FILES_PER_READ, CheckpointSource
+from deltasql.mirror.log.last_checkpoint import CheckpointInfo, move_last_checkpoint
+from deltasql.phases import reached
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from deltasql.storage import Storage
+    from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
+
+# Texts that differ from row to row: a dictionary of them, or their bounds, would only cost.
+_LONG_TEXTS = (".path", ".stats", ".schemaString")
+
+
+def write_checkpoint(
+    store: Store, table: TableRow, storage: Storage, version: int
+) -> CheckpointInfo:
+    """Write the checkpoint of a published version, then let `_last_checkpoint` name it.
+
+    Doing it again, or twice at once, is harmless: the same content takes the same place.
+    """
+    with telemetry.span("checkpoint", table=table.full_name, version=version):
+        info = write_checkpoint_of(CheckpointSource(store, table, version), table, storage)
+        store.tell_table("files_active", info.num_of_add_files, table.full_name)
+        return info
+
+
+def write_checkpoint_of(
+    source: CheckpointSource, table: TableRow, storage: Storage
+) -> CheckpointInfo:
+    """Write a checkpoint of what a source tells, then let `_last_checkpoint` name it."""
+    reached("checkpointing")
+    try:
+        info = _write(source, storage)
+    except pa.ArrowException as error:
+        raise TxnLogMirrorError(
+            f"version {source.version} does not fit into a checkpoint: {error}",
+            table=table.full_name,
+            version=source.version,
+            help="Look for an action with a number or a text that Delta does not allow.",
+        ) from error
+    reached("checkpointed")
+    move_last_checkpoint(storage, info)
+    return info
+
+
+def _write(source: CheckpointSource, storage: Storage) -> CheckpointInfo:
+    schema = checkpoint_schema(source.metadata)
+    rows = CheckpointRows(schema, source.partitions())
+    actions = adds = 0
+    with storage.writer(checkpoint_file(source.version)) as sink:
+        with pq.ParquetWriter(sink, schema, **_layout(schema)) as writer:
+            for group in _ahead(_row_groups(_pieces(source, rows))):
+                writer.write_table(group, row_group_size=group.num_rows)
+                actions += group.num_rows
+                adds += group.num_rows - group["add"].null_count
+        size_in_bytes = sink.tell()
+    return CheckpointInfo(source.version, actions, size_in_bytes, adds)
+
+
+def _pieces(source: CheckpointSource, rows: CheckpointRows) -> Iterator[pa.Table]:
+    yield rows.actions(source.actions())
+    for removes in source.tombstones():
+        yield rows.removes(removes)
+    for files in source.live_files():
+        yield rows.adds(files)
+
+
+def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Join small pieces; each group is at most twice as large as a read."""
+    waiting: list[pa.Table] = []
+    for piece in pieces:
+        waiting.append(piece)
+        if sum(each.num_rows for each in waiting) >= FILES_PER_READ:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _ahead(groups: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Read the next group while the one before is being written."""
+    with ThreadPoolExecutor(1, "deltasql-checkpoint") as reader:
+        coming = reader.submit(next, groups, None)
+        while (group := coming.result()) is not None:
+            coming = reader.submit(next, groups, None)
+            yield group
+
+
+def _layout(schema: pa.Schema) -> dict[str, Any]:
+    leaves = [name for field in schema for name in _leaf_paths(field)]
+    return {
+        "compression": "snappy",
+        "use_dictionary": [name for name in leaves if not name.endswith(_LONG_TEXTS)],
+        "write_statistics": [name for name in leaves if not name.endswith(".stats")],
+    }
+
+
+def _leaf_paths(field: pa.Field, prefix: str = "") -> Iterator[str]:
+    """Name the Parquet columns below a field as the writer's options want them."""
+    name, data_type = f"{prefix}{field.name}", field.type
+    if pa.types.is_struct(data_type):
+        for member in data_type.fields:
+            yield from _leaf_paths(member, f"{name}.")
+    elif pa.types.is_map(data_type):
+        yield from (f"{name}.key_value.key", f"{name}.key_value.value")
+    elif pa.types.is_list(data_type):
+        yield f"{name}.list.element"
+    else:
+        yield name

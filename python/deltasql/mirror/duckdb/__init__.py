@@ -1,0 +1,1 @@
+"""A DuckDB file with a view for each table of a catalog."""

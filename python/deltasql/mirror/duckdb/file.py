@@ -1,0 +1,270 @@
+"""What lies inside of a DuckDB catalog: the views, and in the schema `deltasql` what they need."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from deltasql.engine.duckdb.scan import TableShape, identifier
+from deltasql.exceptions import MissingDriverError, TxnLogMirrorError
+from deltasql.mirror.duckdb.files import KnownFile, ViewFiles
+from deltasql.mirror.duckdb.views import view_query
+from deltasql.model.schema.schema import column_mapping_mode
+from deltasql.uri import DEFAULT_NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import duckdb
+    import pyarrow as pa
+
+    from deltasql.config import Config
+    from deltasql.snapshot.snapshot import Snapshot
+
+_INNER, _MAIN = "deltasql", "main"
+_SCRIPT = """
+CREATE SCHEMA deltasql;
+CREATE TABLE deltasql.info (format INTEGER NOT NULL);
+INSERT INTO deltasql.info VALUES (1);
+CREATE TABLE deltasql.tables (
+  table_id BIGINT PRIMARY KEY,
+  table_uuid VARCHAR NOT NULL,
+  namespace VARCHAR NOT NULL,
+  name VARCHAR NOT NULL,
+  location VARCHAR NOT NULL,
+  version BIGINT NOT NULL,
+  schema_string VARCHAR NOT NULL,
+  is_shown BOOLEAN NOT NULL,
+  error VARCHAR
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTable:
+    """A table as the file has it."""
+
+    table_id: int
+    table_uuid: str
+    namespace: str
+    name: str
+    location: str
+    version: int
+    schema_string: str
+    is_shown: bool  # has a view, if perhaps an old one
+    error: str | None
+
+
+class CatalogFile:
+    """An open DuckDB database with views over Delta tables; close it."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, error: type[Exception]) -> None:
+        self._db, self.errors = connection, (error,)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open a database, or make a new one."""
+        try:
+            import duckdb
+        except ImportError as error:
+            raise MissingDriverError(driver="duckdb", extra="duckdb") from error
+        # Nothing is fetched over the network behind the user's back: that may take forever.
+        try:
+            db = duckdb.connect(str(path), config={"autoinstall_known_extensions": False})
+            return cls(db, duckdb.Error)
+        except duckdb.Error as error:
+            raise TxnLogMirrorError(
+                f"the DuckDB catalog cannot be opened: {error}",
+                help="Delete the file if it is a catalog that deltasql made: it is made anew.",
+            ) from error
+
+    def complete(self) -> None:
+        """Bring everything into the file itself; closing alone would keep quiet about a failure."""
+        self._db.execute("CHECKPOINT")
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._db.close()
+
+    # What it is for
+
+    def prepare(self) -> bool:
+        """Make an empty database a catalog; False when it is somebody else's."""
+        names = {row[0] for row in self._rows("SELECT DISTINCT schema_name FROM duckdb_tables()")}
+        if _INNER in names:
+            return True
+        if names or self._rows("SELECT 1 FROM duckdb_views() WHERE NOT internal LIMIT 1"):
+            return False
+        self._db.execute(_SCRIPT)
+        return True
+
+    def tables(self) -> dict[int, KnownTable]:
+        """Return every table of the file by id."""
+        rows = self._rows("SELECT * FROM deltasql.tables ORDER BY table_id")
+        return {row[0]: KnownTable(*row) for row in rows}
+
+    # Views
+
+    def show(self, snapshot: Snapshot, before: KnownTable | None, config: Config) -> None:
+        """Make the view of a table, all or nothing."""
+        table, metadata = snapshot.table, snapshot.metadata
+        if table.namespace.casefold() == _INNER:
+            raise TxnLogMirrorError(
+                f"the schema {_INNER} is kept for the catalog itself",
+                table=table.full_name,
+                help="Rename the table into another namespace.",
+            )
+        same = before is not None and before.schema_string == metadata.schema_string
+        files = ViewFiles(snapshot, config, self._known_files(table.table_id) if same else {})
+        shape = TableShape(
+            snapshot.schema,
+            snapshot.partition_columns,
+            column_mapping_mode(metadata.configuration),
+            files_table=_files_table(table.table_id),
+            deleted_table=_deleted_table(table.table_id),
+        )
+        query = view_query(shape, files.groups())
+        with self._transaction():
+            self._keep_files(table.table_id, files)
+            if before is not None:
+                self.drop_view(before)
+            self._create_view(table.namespace, table.name, query)
+            self._note(snapshot, is_shown=True, error=None)
+
+    def drop_view(self, known: KnownTable) -> None:
+        """Drop the view of a table that has one."""
+        if not known.is_shown:
+            return
+        for schema in _schemas(known.namespace):
+            self._db.execute(f"DROP VIEW IF EXISTS {_name(schema, known.name)}")
+
+    def hide(self, known: KnownTable) -> None:
+        """Drop the view, but remember the table and its files: it gets another name."""
+        self.drop_view(known)
+        self._db.execute(
+            "UPDATE deltasql.tables SET is_shown = false WHERE table_id = $id",
+            {"id": known.table_id},
+        )
+
+    def forget(self, known: KnownTable) -> None:
+        """Drop the view and all that is known of a table."""
+        self.drop_view(known)
+        for name in (_files_table(known.table_id), _deleted_table(known.table_id)):
+            self._db.execute(f"DROP TABLE IF EXISTS {name}")
+        self._db.execute("DELETE FROM deltasql.tables WHERE table_id = $id", {"id": known.table_id})
+
+    def note_error(self, snapshot: Snapshot, before: KnownTable | None, error: str) -> None:
+        """Remember why the view of a table is missing or old."""
+        self._note(snapshot, is_shown=before is not None and before.is_shown, error=error)
+
+    def drop_empty_schemas(self) -> bool:
+        """Drop the schemas of namespaces that have no view any more; True if there were any."""
+        used = {_MAIN, _INNER}
+        for known in self.tables().values():
+            used.update(_schemas(known.namespace) if known.is_shown else ())
+        rows = self._rows(
+            "SELECT schema_name FROM duckdb_schemas() "
+            "WHERE NOT internal AND database_name = current_database()"
+        )
+        empty = [row[0] for row in rows if row[0] not in used]
+        for schema in empty:
+            self._db.execute(f"DROP SCHEMA {identifier(schema)}")
+        return bool(empty)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.begin()
+        done = False
+        try:
+            yield
+            self._db.commit()
+            done = True
+        finally:
+            if not done:
+                self._db.rollback()
+
+    def _create_view(self, namespace: str, name: str, query: str) -> None:
+        first, *others = _schemas(namespace)
+        for schema in (first, *others):
+            self._db.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(schema)}")
+        self._db.execute(f"CREATE VIEW {_name(first, name)} AS {query}")
+        for schema in others:
+            self._db.execute(f"CREATE VIEW {_name(schema, name)} AS FROM {_name(first, name)}")
+
+    def _keep_files(self, table_id: int, files: ViewFiles) -> None:
+        if files.need_table:
+            self._replace(_files_table(table_id), files.table())
+        name = _deleted_table(table_id)
+        if not files.have_deletions:
+            self._db.execute(f"DROP TABLE IF EXISTS {name}")
+            return
+        kept = files.unchanged_vectors()
+        new = files.deleted(without=kept)
+        if not kept:
+            self._replace(name, new)
+            return
+        self._db.execute(
+            f"DELETE FROM {name} WHERE NOT list_contains($kept, filename)",  # noqa: S608
+            {"kept": kept},
+        )
+        self._db.register("dl_rows", new)
+        self._db.execute(f"INSERT INTO {name} FROM dl_rows")
+        self._db.unregister("dl_rows")
+
+    def _replace(self, name: str, rows: pa.Table) -> None:
+        self._db.register("dl_rows", rows)
+        try:
+            self._db.execute(f"CREATE OR REPLACE TABLE {name} AS FROM dl_rows")
+        finally:
+            self._db.unregister("dl_rows")
+
+    def _known_files(self, table_id: int) -> dict[str, KnownFile]:
+        name = f"files_{table_id}"
+        found = self._rows(
+            "SELECT 1 FROM duckdb_tables() WHERE schema_name = $schema AND table_name = $name",
+            schema=_INNER,
+            name=name,
+        )
+        if not found:
+            return {}
+        rows = self._db.table(_files_table(table_id)).select("filename, naive, vector").fetchall()
+        return {row[0]: KnownFile(row[1], row[2]) for row in rows}
+
+    def _note(self, snapshot: Snapshot, *, is_shown: bool, error: str | None) -> None:
+        table = snapshot.table
+        row = (
+            table.table_id,
+            table.table_uuid,
+            table.namespace,
+            table.name,
+            table.location,
+            snapshot.version,
+            snapshot.metadata.schema_string,
+            is_shown,
+            error,
+        )
+        self._db.execute(
+            "INSERT OR REPLACE INTO deltasql.tables VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row
+        )
+
+    def _rows(self, statement: str, **params: object) -> list[tuple[Any, ...]]:
+        return self._db.execute(statement, params or None).fetchall()
+
+
+def _schemas(namespace: str) -> tuple[str, ...]:
+    """The schemas in which a namespace is shown; the default one also needs no qualifier."""
+    return (_MAIN, namespace) if namespace == DEFAULT_NAMESPACE else (namespace,)
+
+
+def _name(schema: str, name: str) -> str:
+    return f"{identifier(schema)}.{identifier(name)}"
+
+
+def _files_table(table_id: int) -> str:
+    return f"deltasql.files_{table_id}"
+
+
+def _deleted_table(table_id: int) -> str:
+    return f"deltasql.deleted_{table_id}"

@@ -1,0 +1,100 @@
+"""Find damage in a published log without comparing all of it: what a power loss leaves behind.
+
+Sizes of all files come with one listing. Content is compared with SQL for the newest commits, and
+looked at for the newest checkpoints; `verify` compares everything.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import TxnLogError
+from deltasql.exceptions.redaction import redact
+from deltasql.mirror.log.listing import LAST_CHECKPOINT, find_log, hint_fault
+from deltasql.mirror.publish.status import LogFault
+from deltasql.mirror.verify.checks import check_commits
+from deltasql.mirror.verify.compare import Differences
+from deltasql.mirror.verify.verify import missing_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.mirror.log.listing import Checkpoint, LogListing
+    from deltasql.mirror.publish.targets import Target
+    from deltasql.storage import Storage
+    from deltasql.store.store import Store
+
+NEWEST_COMMITS = 100
+_NEWEST_CHECKPOINTS = 3
+_MAGIC = b"PAR1"  # the end of every Parquet file
+
+
+def log_faults(store: Store, target: Target, storage: Storage) -> list[LogFault]:
+    """Say what is wrong with the files of a table's published log; nothing is changed."""
+    if target.published_version < 0 or (target.is_own and target.table.is_following):
+        return []
+    try:
+        listing = find_log(storage)
+        if listing is None:
+            return [LogFault("the log is gone")]
+        return list(_faults(store, target, storage, listing))
+    except (OSError, TxnLogError) as error:
+        return [LogFault(f"the log cannot be read: {redact(str(error).partition(chr(10))[0])}")]
+
+
+def _faults(
+    store: Store, target: Target, storage: Storage, listing: LogListing
+) -> Iterator[LogFault]:
+    low, high = store.query("version_bounds", table_id=target.table.table_id)[0]
+    # Versions that were published before the listing: later ones may be on their way.
+    last = min(high, target.published_version)
+    for version in missing_versions(listing, low, last):
+        yield LogFault(f"version {version} is missing")
+    known = range(low + bool(low), last + 1)  # of a first version above 0, SQL has no commit
+    newest = known[-NEWEST_COMMITS:]
+    for version, file in listing.commits.items():
+        if not file.size and version > last:
+            yield LogFault(f"version {version} is empty")
+        elif version > high:
+            yield LogFault(f"version {version} is not in the database", is_damage=False)
+        elif not file.size and version in known and version not in newest:
+            # It may have been empty when it was imported.
+            yield from _compared(store, target, storage, listing, range(version, version + 1))
+    yield from _compared(store, target, storage, listing, newest)
+    for checkpoint in listing.checkpoints[-_NEWEST_CHECKPOINTS:]:
+        if _is_cut_off(storage, checkpoint):
+            yield LogFault(f"the checkpoint of version {checkpoint.version} is cut off")
+    fault = hint_fault(storage, listing)
+    if fault is not None:
+        yield LogFault(f"{LAST_CHECKPOINT}: {fault}")
+
+
+def _compared(
+    store: Store, target: Target, storage: Storage, listing: LogListing, versions: range
+) -> Iterator[LogFault]:
+    """Compare commits with what SQL has of them."""
+    found = Differences()
+    check_commits(store, target.table, storage, listing, versions, found)
+    for each in found.kept:
+        if each.kind in ("damaged", "unreadable"):
+            yield LogFault(f"version {each.version} is {_why(each.kind, each.log)}")
+        elif each.kind == "diverged":
+            yield LogFault(f"version {each.version} is another commit than in SQL", is_damage=False)
+
+
+def _why(kind: str, told: object) -> str:
+    return str(told) if kind == "damaged" else f"damaged: {told}"
+
+
+def _is_cut_off(storage: Storage, checkpoint: Checkpoint) -> bool:
+    """Tell whether a file of a checkpoint does not end as it must."""
+    for file in checkpoint.files:
+        if file.size < 2 * len(_MAGIC):
+            return True
+        if file.name.endswith(".parquet"):
+            with storage.open_input(file.name) as opened:
+                opened.seek(-len(_MAGIC), io.SEEK_END)
+                if opened.read() != _MAGIC:
+                    return True
+    return False

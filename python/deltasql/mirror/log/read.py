@@ -1,0 +1,331 @@
+"""Read a published `_delta_log` without asking the database: its commits, the state at a version.
+
+A state comes from the latest checkpoint and the commits after it, or from commits alone; a table
+of a million files stays in Arrow all the way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql._core import Commit, Table, parse_commit, parse_commits
+from deltasql.exceptions import LogParseError, VersionNotFoundError
+from deltasql.mirror.log.file_tables import logical_files, replayed_files, tombstone_table
+from deltasql.mirror.log.listing import list_log
+from deltasql.mirror.log.read_checkpoint import (
+    CheckpointState,
+    read_actions,
+    read_checkpoint,
+    read_files,
+)
+from deltasql.storage import parse_location
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from deltasql.mirror.log.listing import LogListing
+    from deltasql.mirror.log.read_checkpoint import Kind
+    from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction
+    from deltasql.storage import FileInfo, Storage
+
+    ReadFiles: TypeAlias = Callable[[Storage, str, Kind], Iterator[pa.Table]]
+    _Facts: TypeAlias = tuple[
+        int,
+        int | None,
+        Metadata,
+        Protocol,
+        dict[str, SetTransaction],
+        dict[str, DomainMetadata],
+    ]
+
+_Found = TypeVar("_Found")
+_AT_ONCE = 16
+_PARSED_AT_ONCE = 64
+_PARSED_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogCommit:
+    """One commit file, parsed."""
+
+    version: int
+    file: FileInfo
+    data: bytes
+    actions: Commit
+
+    @property
+    def digest(self) -> str:
+        """What tells the bytes of the file from others."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def adds(self) -> None:
+        """All of its files are among its actions."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What the log says of a table at one version.
+
+    Files and tombstones have the columns of `file_tables.FILES` and `TOMBSTONES`.
+    """
+
+    version: int
+    checkpoint_version: int | None
+    metadata: Metadata
+    protocol: Protocol
+    txns: dict[str, SetTransaction]
+    domains: dict[str, DomainMetadata]
+    files: pa.Table
+    tombstones: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class StateStream:
+    """The same of a table that may be large: its files and tombstones come once, piece by piece."""
+
+    version: int
+    checkpoint_version: int | None
+    metadata: Metadata
+    protocol: Protocol
+    txns: dict[str, SetTransaction]
+    domains: dict[str, DomainMetadata]
+    files: Iterator[pa.Table]
+    tombstones: Iterator[pa.Table]
+
+
+def read_state(
+    storage: Storage,
+    version: int | None = None,
+    *,
+    use_checkpoint: bool = True,
+    listing: LogListing | None = None,
+) -> LogState:
+    """Read a table's state at a version, the latest when none is given."""
+    found = listing or list_log(storage)
+    wanted = found.last_version if version is None else version
+    states = read_states(
+        storage, [wanted], use_checkpoint=use_checkpoint, listing=found, tombstones=True
+    )
+    return next(states)
+
+
+def read_states(
+    storage: Storage,
+    versions: Iterable[int],
+    *,
+    use_checkpoint: bool = True,
+    listing: LogListing | None = None,
+    tombstones: bool = False,
+) -> Iterator[LogState]:
+    """Yield the states at several versions, oldest first, reading each commit once.
+
+    A checkpoint is only used to begin with: what follows is replayed from the commits. Tombstones
+    are left out unless asked for: a long log has many.
+    """
+    found = listing or list_log(storage)
+    replay: _Replay | None = None
+    for version in sorted(set(versions)):
+        if not 0 <= version <= found.last_version:
+            raise VersionNotFoundError(
+                f"the log at {found.location} has no version {version}",
+                version=version,
+                latest=found.last_version,
+            )
+        if replay is None:
+            replay = _start(storage, found, version, use_checkpoint=use_checkpoint)
+        for commit in read_commits(storage, found, replay.next_version, version):
+            replay.apply(commit)
+        yield replay.state(tombstones=tombstones)
+
+
+def stream_state(
+    storage: Storage, version: int, *, listing: LogListing, read: ReadFiles = read_files
+) -> StateStream:
+    """Read a table's state at a version, its files some at a time."""
+    checkpoint = listing.checkpoint_for(version)
+    replay = _Replay(None if checkpoint is None else read_actions(storage, checkpoint))
+    for commit in read_commits(storage, listing, replay.next_version, version):
+        replay.apply(commit)
+    return replay.stream(lambda name, kind: read(storage, name, kind))
+
+
+def read_commits(
+    storage: Storage, listing: LogListing, first: int, last: int
+) -> Iterator[LogCommit]:
+    """Yield the commits first..last; one that is missing or damaged is an error that names it."""
+    files = listing.commits_from(first, last)
+    contents = _contents(storage, [file.name for file in files])
+    version, run = first, _Run()
+    for file, data in zip(files, contents, strict=True):
+        run.add(file, data)
+        if run.is_full:
+            yield from run.parsed(version)
+            version, run = version + len(run.files), _Run()
+    yield from run.parsed(version)
+
+
+class _Run:
+    """Commit files that are parsed together: asking for each takes as long as a small one."""
+
+    def __init__(self) -> None:
+        self.files: list[FileInfo] = []
+        self._contents: list[bytes] = []
+        self._size = 0
+
+    def add(self, file: FileInfo, data: bytes) -> None:
+        self.files.append(file)
+        self._contents.append(data)
+        self._size += len(data)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.files) >= _PARSED_AT_ONCE or self._size >= _PARSED_BYTES
+
+    def parsed(self, version: int) -> Iterator[LogCommit]:
+        names = [file.name for file in self.files]
+        each = zip(range(version, version + len(names)), self.files, self._contents, strict=True)
+        try:
+            parsed = parse_commits(self._contents, version, names)
+        except LogParseError:
+            # Those before the damaged one are of use.
+            for number, file, data in each:
+                actions = parse_commit(data, version=number, path=file.name)
+                yield LogCommit(number, file, data, actions)
+            raise
+        for (number, file, data), actions in zip(each, parsed, strict=True):
+            yield LogCommit(number, file, data, actions)
+
+
+def contents_or_none(storage: Storage, names: list[str]) -> Iterator[bytes | None]:
+    """Yield what files of a log hold, some of them on their way at once; None: it is gone."""
+
+    def read(name: str) -> bytes | None:
+        try:
+            return storage.read(name)
+        except FileNotFoundError:
+            return None
+
+    return _ahead(storage, read, names)
+
+
+def _contents(storage: Storage, names: list[str]) -> Iterator[bytes]:
+    return _ahead(storage, storage.read, names)
+
+
+def _ahead(storage: Storage, read: Callable[[str], _Found], names: list[str]) -> Iterator[_Found]:
+    """Yield what is read of each file; where it takes a request, some are under way at once."""
+    if parse_location(storage.location).is_local or len(names) == 1:
+        yield from map(read, names)
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        waiting: deque[Future[_Found]] = deque()
+        try:
+            for name in names:
+                waiting.append(pool.submit(read, name))
+                if len(waiting) > _AT_ONCE:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _start(storage: Storage, listing: LogListing, version: int, *, use_checkpoint: bool) -> _Replay:
+    checkpoint = listing.checkpoint_for(version)
+    if not use_checkpoint:
+        # Where older commits were cleaned up there is no way but from a checkpoint.
+        first = listing.first_version
+        is_whole = first == 0 and 0 in listing.commits
+        checkpoint = None if is_whole else listing.checkpoint_for(min(first, version))
+    return _Replay(None if checkpoint is None else read_checkpoint(storage, checkpoint))
+
+
+class _Replay:
+    """A checkpoint, if there is one, and the commits after it."""
+
+    def __init__(self, base: CheckpointState | None) -> None:
+        self._base, self._table = base, Table()
+        self._domains_touched: set[str] = set()
+        self._removed: list[pa.Table] = []
+        self.next_version = 0 if base is None else base.version + 1
+
+    def apply(self, commit: LogCommit) -> None:
+        actions = commit.actions
+        self._table.apply(actions, commit.version, commit.file.name)
+        if self._base is not None:
+            self._domains_touched.update(each.domain for each in actions.domain_metadata)
+            self._removed.append(tombstone_table(actions.removes))
+        self.next_version = commit.version + 1
+
+    def state(self, *, tombstones: bool) -> LogState:
+        base = self._base
+        files = replayed_files(self._table)
+        left = tombstone_table(self._table.tombstones if tombstones else ())
+        if base is not None:
+            newer = self._newer(files)
+            files = pa.concat_tables([_without(base.files, newer), files])
+            if tombstones:
+                left = pa.concat_tables([_without(base.tombstones, newer), left])
+        return LogState(*self._facts(), files, left)
+
+    def stream(self, read: Callable[[str, Kind], Iterator[pa.Table]]) -> StateStream:
+        """Return the state, with the files of the checkpoint as they are read."""
+        base = self._base
+
+        def pieces(kind: Kind) -> Iterator[pa.Table]:
+            replayed = replayed_files(self._table)
+            if base is not None:
+                newer = self._newer(replayed)
+                yield _without(base.files if kind == "add" else base.tombstones, newer)
+                for name in base.parts:
+                    for piece in read(name, kind):
+                        yield _without(piece, newer)
+            yield replayed if kind == "add" else tombstone_table(self._table.tombstones)
+
+        return StateStream(*self._facts(), pieces("add"), pieces("remove"))
+
+    def _facts(self) -> _Facts:
+        table, base, version = self._table, self._base, self.next_version - 1
+        txns = {txn.app_id: txn for txn in table.txns}
+        domains = dict(table.domain_metadata)
+        metadata, protocol = table.metadata, table.protocol
+        if base is not None:
+            txns = {**base.txns, **txns}
+            kept = {k: v for k, v in base.domains.items() if k not in self._domains_touched}
+            domains = {**kept, **domains}
+            metadata, protocol = metadata or base.metadata, protocol or base.protocol
+        return (
+            version,
+            None if base is None else base.version,
+            _told(metadata, "metaData", version),
+            _told(protocol, "protocol", version),
+            txns,
+            domains,
+        )
+
+    def _newer(self, files: pa.Table) -> pa.ChunkedArray | None:
+        """What the commits after the checkpoint say of files, if they say anything."""
+        others = [each for each in (files, *self._removed) if each.num_rows]
+        chunks = [chunk for each in others for chunk in logical_files(each).chunks]
+        return pa.chunked_array(chunks, pa.string()) if chunks else None
+
+
+def _without(files: pa.Table, newer: pa.ChunkedArray | None) -> pa.Table:
+    """Return the files that later commits neither restate nor remove."""
+    if newer is None or not files.num_rows:
+        return files
+    return files.filter(pc.invert(pc.is_in(logical_files(files), newer)))
+
+
+def _told(found: _Found | None, kind: str, version: int) -> _Found:
+    if found is None:
+        raise LogParseError(f"no commit up to version {version} has a {kind} action")
+    return found

@@ -1,0 +1,1 @@
+"""Publishing commits to `_delta_log`."""

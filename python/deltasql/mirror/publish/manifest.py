@@ -1,0 +1,52 @@
+"""Symlink manifests: lists of data files for engines that know Parquet but not Delta."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from deltasql.engine.files.addresses import data_address
+from deltasql.engine.parquet.partitions import partition_folder
+from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.model.schema.schema import column_mapping_mode
+
+if TYPE_CHECKING:
+    from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.storage import Storage
+
+_FOLDER = "_symlink_format_manifest/"
+
+
+def write_manifests(snapshot: Snapshot, storage: Storage) -> list[str]:
+    """Write one manifest for each partition, delete those of partitions that are gone.
+
+    What they list is what lies in the files: rows that are only marked as deleted, and columns
+    under other names, would come out wrong.
+    """
+    files = snapshot.scan().arrow
+    if any(files["deletion_vector"].to_pylist()):
+        raise _refused(snapshot, "deletionVectors", "OPTIMIZE rewrites the files that have them.")
+    if column_mapping_mode(snapshot.metadata.configuration):
+        raise _refused(snapshot, "columnMapping", "Read the table with a reader of Delta.")
+    listed: dict[str, list[str]] = defaultdict(list)
+    for path, partition in zip(
+        files["path"].to_pylist(), files["partition"].to_pylist(), strict=True
+    ):
+        folder = partition_folder(json.loads(partition)) if partition else ""
+        listed[folder].append(data_address(snapshot.table.location, path))
+    names = {f"{_FOLDER}{folder}manifest": paths for folder, paths in listed.items()}
+    if not snapshot.partition_columns:
+        names.setdefault(f"{_FOLDER}manifest", [])
+    for name, paths in names.items():
+        storage.put(name, "".join(f"{path}\n" for path in paths).encode())
+    storage.delete_many([old.name for old in storage.list(_FOLDER) if old.name not in names])
+    return list(names)
+
+
+def _refused(snapshot: Snapshot, feature: str, help_text: str) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"no manifests for {snapshot.table.full_name}: it uses {feature}",
+        features=(feature,),
+        help=help_text,
+    )

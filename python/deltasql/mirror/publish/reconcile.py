@@ -1,0 +1,221 @@
+"""The reconciler: publishes what others ratified and could not, or would not, publish.
+
+It looks for targets that are behind their table, claims a few for a while, publishes a batch of
+each and gives them back, so several reconcilers share the work and every table has its turn. A
+claim saves work and nothing else: put-if-absent and canonical bytes keep the order right even when
+two work at one table.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from deltasql import telemetry
+from deltasql.mirror.publish.publisher import Publisher, Stop
+from deltasql.mirror.publish.status import MirrorStatus, add_missing, status_of
+from deltasql.mirror.publish.targets import Target, all_targets
+from deltasql.model.clock import now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql.config import Config
+    from deltasql.store.store import Store
+
+_log = logging.getLogger(__name__)
+_CLAIM = 8  # targets at a time
+_REPORT_S = 1.0
+# No setting asks for a longer lease or wait: one that ends later is of a clock that was ahead.
+_LONGEST_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One batch that was published, as told to a progress callback."""
+
+    table: str
+    target: str
+    version: int  # the latest that is published now
+    published: int
+    pending: int
+    error: str | None = None
+
+
+class Reconciler:
+    """Brings every target of a catalog up to its table's head, again and again."""
+
+    def __init__(
+        self,
+        store: Store,
+        config: Config,
+        *,
+        name: str | None = None,
+        on_progress: Callable[[Step], None] | None = None,
+        publisher: Publisher | None = None,
+    ) -> None:
+        # Two of the same name would give back each other's claims.
+        self.name = f"{name or socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._store, self._config, self._on_progress = store, config, on_progress
+        self._publisher = publisher or Publisher(store, config)
+        self._unhealthy: set[tuple[str, str]] = set()
+        self._reported_s = 0.0
+
+    def run(self, stop: threading.Event) -> int:
+        """Work until told to stop, the version in hand is finished first; returns the versions."""
+        # With its first array pyarrow imports pandas: now, and not in front of a due checkpoint.
+        pa.array([0])
+        wait_s = self._config.mirror.poll_s
+        total = 0
+        while not stop.is_set():
+            try:
+                published = self.run_once(stop)
+                wait_s = self._config.mirror.poll_s
+            except self._publisher.failures as error:
+                # The database does not answer: it may come back.
+                published = 0
+                wait_s = min(2 * wait_s, self._config.mirror.max_backoff_s)
+                telemetry.log(_log, logging.WARNING, "reconciling failed", error=str(error))
+            total += published
+            if not published:
+                stop.wait(wait_s)
+        return total
+
+    def run_once(self, stop: Stop | None = None) -> int:
+        """Publish until nothing is due; returns how many versions were published."""
+        ended = stop or threading.Event()
+        failed: set[tuple[int, str]] = set()
+        published = 0
+        add_missing(self._store)
+        while not ended.is_set():
+            targets = self._claim()
+            # One that fails is due again later; without a wait it would be ours at once.
+            fresh = [t for t in targets if (t.table.table_id, t.name) not in failed]
+            published += self._work(targets, fresh, ended, failed)
+            if time.monotonic() - self._reported_s >= _REPORT_S:
+                self.report()
+            if not fresh:
+                break
+        self.report()
+        return published
+
+    def report(self) -> list[MirrorStatus]:
+        """Publish the lag of every table as a metric, and log what became unhealthy or well."""
+        self._reported_s = time.monotonic()
+        found = [status_of(each, self._config.mirror) for each in all_targets(self._store)]
+        lags: dict[str, float] = {}
+        for each in found:
+            lags[each.table] = max(each.lag_s, lags.get(each.table, 0.0))
+            self._alert(each)
+        for table, lag_s in lags.items():
+            self._store.tell_table("mirror_lag_seconds", lag_s, table)
+        self._store.forget_tables(but=lags)
+        if telemetry.is_enabled():
+            self._store.tell_pool()
+        return found
+
+    def _claim(self) -> list[Target]:
+        now = now_ms()
+        with self._store.relaxed() as session:
+            claimed = session.query(
+                "claim_targets",
+                claimed_by=self.name,
+                now_ms=now,
+                until_ms=now + int(1000 * self._config.mirror.lease_s),
+                longest_ms=now + _LONGEST_MS,
+                limit=_CLAIM,
+            )
+        if not claimed:
+            return []
+        rows = self._store.query("claimed_targets", claimed_by=self.name)
+        return [Target.from_row(row) for row in rows]
+
+    def _work(
+        self, claimed: list[Target], fresh: list[Target], stop: Stop, failed: set[tuple[int, str]]
+    ) -> int:
+        published = 0
+        served = [each for each in claimed if each not in fresh]
+        until = _Until(stop, time.monotonic() + self._config.mirror.lease_s / 2)
+        try:
+            for target in fresh:
+                if until.is_set():
+                    break
+                outcome = self._publisher.advance(
+                    target, target.head_version, stop=until, converge=True
+                )
+                served.append(target)
+                published += outcome.published
+                if outcome.error is not None or not (outcome.published or until.is_set()):
+                    failed.add((target.table.table_id, target.name))
+                self._tell(target, outcome.published, outcome.error)
+        finally:
+            self._give_back(claimed, served)
+        return published
+
+    def _give_back(self, claimed: list[Target], served: list[Target]) -> None:
+        """End our claims; who was not served yet comes first the next time."""
+        if not claimed:
+            return
+        now = now_ms()
+        with self._store.relaxed() as session:
+            for each in claimed:
+                session.execute(
+                    "release_claim",
+                    table_id=each.table.table_id,
+                    target=each.name,
+                    claimed_by=self.name,
+                    now_ms=now if each in served else 0,
+                )
+
+    def _tell(self, target: Target, published: int, error: BaseException | None) -> None:
+        if self._on_progress is None:
+            return
+        version = target.published_version + published
+        self._on_progress(
+            Step(
+                table=target.table.full_name,
+                target=target.name,
+                version=version,
+                published=published,
+                pending=target.head_version - version,
+                error=None if error is None else str(error),
+            )
+        )
+
+    def _alert(self, each: MirrorStatus) -> None:
+        key = (each.table, each.target)
+        if each.is_unhealthy == (key in self._unhealthy):
+            return
+        if each.is_unhealthy:
+            self._unhealthy.add(key)
+        else:
+            self._unhealthy.discard(key)
+        telemetry.log(
+            _log,
+            logging.WARNING if each.is_unhealthy else logging.INFO,
+            "mirror is unhealthy" if each.is_unhealthy else "mirror is well again",
+            table=each.table,
+            target=each.target,
+            state=each.state,
+            pending=each.pending,
+            lag_s=round(each.lag_s, 3),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Until:
+    """Set when the caller wants the end, or when half of the lease is over."""
+
+    stop: Stop
+    deadline_s: float
+
+    def is_set(self) -> bool:
+        return self.stop.is_set() or time.monotonic() > self.deadline_s

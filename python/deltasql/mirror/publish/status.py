@@ -1,0 +1,251 @@
+"""How far each target got, written down in SQL: published, failed, shut, claimed.
+
+None of it must survive a power loss. A mark that is lost is found again: the file is there with
+the same bytes. So these writes do not wait for the disk.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from deltasql.mirror.duckdb.targets import join_catalog_targets
+from deltasql.mirror.publish.targets import (
+    ACTIVE,
+    DAMAGED,
+    FAILED,
+    FOLLOWING,
+    OWN,
+    QUARANTINED,
+    Target,
+    insert_target,
+    targets_of,
+)
+from deltasql.model.clock import from_ms, now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from deltasql.config import MirrorSettings
+    from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
+
+_LONGEST_ERROR = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorStatus:
+    """What is known of one table at one target."""
+
+    table: str
+    target: str
+    kind: str
+    location: str
+    state: str
+    version: int  # the latest in SQL
+    published_version: int  # the latest published; -1: none
+    pending: int
+    lag_s: float
+    attempts: int
+    last_error: str | None
+    claimed_by: str | None
+    is_unhealthy: bool  # shut, damaged, or further behind than mirror.alert_lag_s
+    damage: str | None = None  # what is wrong with files of the log, where they were looked at
+
+
+@dataclass(frozen=True, slots=True)
+class VersionStatus:
+    """What became of one version at one target: PENDING, IN_FLIGHT, COMPLETE or FAILED."""
+
+    version: int
+    status: str
+    attempts: int = 0
+    last_error: str | None = None
+    updated_at: datetime | None = None
+
+
+def status_of(target: Target, settings: MirrorSettings, at_ms: int | None = None) -> MirrorStatus:
+    """Say how a target is doing."""
+    moment = now_ms() if at_ms is None else at_ms
+    lag_s = target.lag_ms(moment) / 1000
+    return MirrorStatus(
+        table=target.table.full_name,
+        target=target.name,
+        kind=target.kind,
+        location=target.location,
+        state=FOLLOWING if target.is_own and target.table.is_following else target.state,
+        version=target.head_version,
+        published_version=target.published_version,
+        pending=target.pending,
+        lag_s=lag_s,
+        attempts=target.attempts,
+        last_error=target.last_error,
+        claimed_by=target.claimed_by if target.claimed_until_ms > moment else None,
+        is_unhealthy=target.is_quarantined or lag_s > settings.alert_lag_s,
+    )
+
+
+class LogFault(NamedTuple):
+    """Something that is wrong with the files of a log: damage, or a commit that is not SQL's."""
+
+    text: str
+    is_damage: bool = True
+
+
+def with_damage(status: MirrorStatus, faults: Sequence[LogFault]) -> MirrorStatus:
+    """Return a status with what is wrong with the files of the log."""
+    if not faults:
+        return status
+    more = f", and {len(faults) - 1:,} more" if len(faults) > 1 else ""
+    is_damaged = status.state == ACTIVE and any(each.is_damage for each in faults)
+    return replace(
+        status,
+        damage=f"{faults[0].text}{more}",
+        state=DAMAGED if is_damaged else status.state,
+        is_unhealthy=True,
+    )
+
+
+def targets_with_own(store: Store, table: TableRow) -> list[Target]:
+    """Return the targets of a table, first the one at its own location, which has a row then."""
+    found = targets_of(store, table)
+    if found and found[0].is_own and found[0].has_row:
+        return found
+    with store.relaxed() as session:
+        insert_target(session, table, OWN)
+        join_catalog_targets(session)
+    return targets_of(store, table)
+
+
+def add_missing(store: Store) -> None:
+    """Give every table that has no row at its own location one."""
+    with store.relaxed() as session:
+        session.execute("add_missing_targets")
+        join_catalog_targets(session)
+
+
+def versions_of(store: Store, target: Target, limit: int) -> list[VersionStatus]:
+    """Return what became of the latest versions, newest first, with one statement."""
+    head = target.head_version
+    rows = store.query(
+        "mirror_statuses",
+        table_id=target.table.table_id,
+        target=target.name,
+        after=head - limit,
+        last=head,
+    )
+    told = {row[0]: VersionStatus(*(*row[:4], from_ms(row[4]))) for row in rows}
+    is_claimed = target.claimed_until_ms > now_ms()
+    return [
+        told.get(version) or VersionStatus(version, _untold(target, version, is_claimed))
+        for version in range(head, max(-1, head - limit), -1)
+    ]
+
+
+def _untold(target: Target, version: int, is_claimed: bool) -> str:
+    if version <= target.published_version:
+        return "COMPLETE"
+    in_flight = is_claimed and version == target.published_version + 1
+    return "IN_FLIGHT" if in_flight else "PENDING"
+
+
+def record_published(
+    store: Store, table_id: int, target: str, *, after: int, first: int, last: int
+) -> int | None:
+    """Note that first..last are published, on top of `after`; returns how many other targets are.
+
+    None when nothing was moved: another process did it, took versions back, or shut the target.
+    """
+    params: dict[str, Any] = {
+        "table_id": table_id,
+        "target": target,
+        "after": after,
+        "first": first,
+        "last": last,
+        "now_ms": now_ms(),
+    }
+    if store.dialect.name == "postgres":
+        rows = store.query("record_published", **params)
+    else:
+        with store.relaxed() as session:
+            rows = session.query("advance_target", **params)
+            if rows:
+                session.execute("complete_versions", **params)
+    return rows[0][0] if rows else None
+
+
+def record_failure(
+    store: Store, target: Target, version: int, error: BaseException, settings: MirrorSettings
+) -> None:
+    """Note a failed attempt and when the next one is due."""
+    _fail(store, target, version, error, FAILED, now_ms() + backoff_ms(settings, target.attempts))
+
+
+def quarantine(store: Store, target: Target, version: int, error: BaseException) -> None:
+    """Shut a target that holds other bytes than SQL: nothing is published until it is released."""
+    _fail(store, target, version, error, QUARANTINED, 0)
+
+
+def release(store: Store, table: TableRow, target: str = OWN) -> None:
+    """Open a target again and publish at once what it lacks."""
+    with store.relaxed() as session:
+        session.execute(
+            "set_target_state",
+            table_id=table.table_id,
+            target=target,
+            state=ACTIVE,
+            attempts=0,
+            next_attempt_ms=0,
+            last_error=None,
+        )
+
+
+def forget_published(
+    store: Store, table: TableRow, target: str = OWN, *, from_version: int
+) -> None:
+    """Take back that this version and those after it are published: they are looked at again."""
+    with store.relaxed() as session:
+        key: dict[str, Any] = {"table_id": table.table_id, "target": target}
+        session.execute("take_back_published", **key, version=from_version - 1)
+        session.execute("delete_mirror_statuses", **key, first=from_version)
+
+
+def mark_published(store: Store, table: TableRow, version: int, target: str = OWN) -> None:
+    """Say that everything up to this version is in place, as after an import of the log itself."""
+    targets_with_own(store, table)
+    with store.relaxed() as session:
+        key: dict[str, Any] = {"table_id": table.table_id, "target": target}
+        session.execute("set_published_version", **key, version=version)
+        session.execute("complete_versions", **key, first=version, last=version, now_ms=now_ms())
+
+
+def backoff_ms(settings: MirrorSettings, attempts: int) -> int:
+    """Return the wait after so many failed attempts: it doubles, and half of it is random."""
+    ceiling = min(settings.max_backoff_s, settings.initial_backoff_s * 2 ** min(attempts, 30))
+    return int(1000 * ceiling * random.uniform(0.5, 1))
+
+
+def _fail(
+    store: Store,
+    target: Target,
+    version: int,
+    error: BaseException,
+    state: str,
+    next_attempt_ms: int,
+) -> None:
+    told = str(error)[:_LONGEST_ERROR]
+    key: dict[str, Any] = {"table_id": target.table.table_id, "target": target.name}
+    with store.relaxed() as session:
+        session.execute(
+            "fail_target", **key, state=state, next_attempt_ms=next_attempt_ms, last_error=told
+        )
+        session.execute(
+            "set_mirror_status",
+            **key,
+            version=version,
+            status="FAILED",
+            last_error=told,
+            now_ms=now_ms(),
+        )

@@ -1,0 +1,1 @@
+"""Compare the published log with SQL, and repair it."""

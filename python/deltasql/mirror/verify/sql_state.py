@@ -1,0 +1,126 @@
+"""What SQL says of a table at one version, in the same form as what its log says."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql._core import FileList
+from deltasql.mirror.log.file_tables import FILES, TOMBSTONES, logical_files, same_spelling
+from deltasql.model.clock import now_ms
+from deltasql.model.properties import TableProperties, is_expired
+from deltasql.snapshot.cache import FileCache
+from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+from deltasql.store.records import metadata_from_row
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from deltasql.model.actions import (
+        DomainMetadata,
+        Metadata,
+        Protocol,
+        SetTransaction,
+    )
+    from deltasql.snapshot.snapshot import Totals
+    from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
+
+
+_EVER, _ALL = -(2**62), 2**62
+
+
+class SqlState:
+    """A table at a version, read when asked for."""
+
+    def __init__(self, store: Store, table: TableRow, version: int) -> None:
+        self._store, self._table = store, table
+        self._cache = FileCache(max_bytes=0, max_entries=0)
+        self._snapshot = open_snapshot(store, table, self._cache, version=version)
+
+    @property
+    def version(self) -> int:
+        return self._snapshot.version
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    @property
+    def metadata(self) -> Metadata:
+        return self._snapshot.metadata
+
+    @property
+    def protocol(self) -> Protocol:
+        return self._snapshot.protocol
+
+    @cached_property
+    def txns(self) -> dict[str, SetTransaction]:
+        return self._snapshot.transactions()
+
+    def expired(self, txn: SetTransaction) -> bool:
+        """Tell whether a checkpoint of this version, or of one before, may leave it out by now."""
+        return is_expired(txn, self._shortest_retention, now_ms())
+
+    @cached_property
+    def _shortest_retention(self) -> timedelta | None:
+        """The shortest time that the table ever kept application transactions for."""
+        rows = self._store.query(
+            "metadata_between", table_id=self._table.table_id, after=-1, last=self.version
+        )
+        properties = (TableProperties(metadata_from_row(row).configuration) for row in rows)
+        told = [each.set_transaction_retention for each in properties]
+        return min((each for each in told if each is not None), default=None)
+
+    @cached_property
+    def domains(self) -> dict[str, DomainMetadata]:
+        return self._snapshot.domains()
+
+    @cached_property
+    def totals(self) -> Totals:
+        return self._snapshot.totals()
+
+    @cached_property
+    def files(self) -> pa.Table:
+        """The live files, with the columns of `file_tables.FILES`."""
+        found = FileList.from_arrow(self._cache.files(self._snapshot, "files_all"))
+        named = found.with_partitions(self._store.partition_values(self._table.table_id))
+        return same_spelling(pa.RecordBatchReader.from_stream(named).read_all(), FILES)
+
+    @cached_property
+    def tombstones(self) -> pa.Table:
+        """The files that left up to this version and did not come back.
+
+        A removal without a time is left out, as it is from a checkpoint.
+        """
+        found = self._store.arrow(
+            "removes_page",
+            table_id=self._table.table_id,
+            version=self.version,
+            after=-1,
+            ordinal=-1,
+            deleted_after_ms=_EVER,
+            limit=_ALL,
+        )
+        gone = found.rename_columns(
+            ["partition" if each == "partition_values" else each for each in found.schema.names]
+        )
+        gone = gone.set_column(
+            gone.schema.get_field_index("partition"), "partition", _or_empty(gone["partition"])
+        )
+        spelled = same_spelling(gone, TOMBSTONES)
+        # A file may have left more than once: the last time counts, and only if it stayed away.
+        names = logical_files(spelled)
+        rows = pa.table({"name": names, "row": pa.array(range(len(names)), pa.int64())})
+        last = rows.group_by("name").aggregate([("row", "max")])["row_max"]
+        alive = pc.is_in(names, logical_files(self.files).combine_chunks())
+        kept = pc.and_(pc.is_in(rows["row"], last.combine_chunks()), pc.invert(alive))
+        return spelled.filter(kept)
+
+
+def _or_empty(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    plain = texts.cast(pa.string())
+    return pc.if_else(pc.equal(plain, ""), "{}", plain)

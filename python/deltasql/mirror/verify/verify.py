@@ -1,0 +1,328 @@
+"""Compare SQL with the published log, read by our own code and by stock deltalake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from deltalake.exceptions import DeltaError
+
+from deltasql.exceptions import TxnLogProtocolError
+from deltasql.mirror.log.listing import LogListing, find_log
+from deltasql.mirror.log.read import read_states
+from deltasql.mirror.publish.targets import OWN, targets_of
+from deltasql.mirror.verify.checks import (
+    check_checkpoints,
+    check_commits,
+    check_last_checkpoint,
+    compare_states,
+    damaged_commit,
+    unreadable,
+)
+from deltasql.mirror.verify.checksums import check_checksums
+from deltasql.mirror.verify.compare import Difference, Differences
+from deltasql.mirror.verify.sql_state import SqlState
+from deltasql.mirror.verify.stock import compare_stock
+from deltasql.model.counts import many
+from deltasql.model.progress import Meter
+from deltasql.model.protocol import reader_features
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltasql.storage import Storage
+    from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
+
+Versions = Literal["head", "all", "sample"] | Sequence[int]
+# What deltalake can open; a table that asks for more is left to other readers.
+STOCK_READER_FEATURES = frozenset(
+    {"columnMapping", "timestampNtz", "timestampNanos", "deletionVectors", "v2Checkpoint"}
+)
+
+
+class DataOutcome(Protocol):
+    """What a check of the data of one version found."""
+
+    @property
+    def ok(self) -> bool: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+    def summary(self) -> str: ...
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What was compared and what differs."""
+
+    table: str
+    location: str
+    sql_version: int
+    log_version: int | None = None
+    checked_from: int | None = None
+    versions: list[int] = field(default_factory=list)
+    commits: int = 0
+    checkpoints: list[int] = field(default_factory=list)
+    checksums: int = 0
+    pending: int = 0
+    foreign_bytes: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    found: Differences = field(default_factory=Differences)
+    data: list[DataOutcome] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the log says what SQL says, and the data is so where it was looked at."""
+        return self.found.total == 0 and all(each.ok for each in self.data)
+
+    @property
+    def first_foreign(self) -> int | None:
+        """The first version that somebody else put into the log, past SQL's head."""
+        kept = self.found.kept
+        foreign = [each.version for each in kept if each.kind == "foreign-version"]
+        return min((version for version in foreign if version is not None), default=None)
+
+    @property
+    def differences(self) -> list[Difference]:
+        """The differences that were kept; `total` counts all."""
+        return self.found.kept
+
+    @property
+    def total(self) -> int:
+        """How many differences there are."""
+        return self.found.total
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        return {
+            "table": self.table,
+            "location": self.location,
+            "ok": self.ok,
+            "sql_version": self.sql_version,
+            "log_version": self.log_version,
+            "checked_from": self.checked_from,
+            "versions": list(self.versions),
+            "commits": self.commits,
+            "checkpoints": list(self.checkpoints),
+            "checksums": self.checksums,
+            "pending": self.pending,
+            "foreign_bytes": list(self.foreign_bytes),
+            "notes": list(self.notes),
+            "total": self.total,
+            "counts": dict(self.found.counts),
+            "differences": self.found.to_dicts(),
+            "data": [each.to_dict() for each in self.data],
+        }
+
+    def summary(self) -> str:
+        """Return the report as text, one line per difference."""
+        state = many(self.total, "difference") if self.total else "ok"
+        lines = [
+            f"{self.table}: {state} (version {self.sql_version} in SQL, "
+            f"{'none' if self.log_version is None else self.log_version} in the log; "
+            f"{many(self.commits, 'commit')}, {many(len(self.versions), 'state')}, "
+            f"{many(len(self.checkpoints), 'checkpoint')} and "
+            f"{many(self.checksums, 'checksum')} compared)"
+        ]
+        if self.checked_from:
+            lines.append(f"  checked from version {self.checked_from} on: the log starts there")
+        if self.pending:
+            lines.append(f"  not published yet: {many(self.pending, 'version')}")
+        if self.foreign_bytes:
+            lines.append(
+                f"  {many(len(self.foreign_bytes), 'commit')} with the bytes of another writer and "
+                "the content of SQL"
+            )
+        lines += [f"  {note}" for note in self.notes]
+        lines += [f"  {each}" for each in self.differences]
+        if self.total > len(self.differences):
+            lines.append(f"  … and {self.total - len(self.differences)} more")
+        lines += [each.summary() for each in self.data]
+        return "\n".join(lines)
+
+
+def verify_table(
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    *,
+    versions: Versions = "head",
+    sample: int = 20,
+    with_deltalake: bool = True,
+    checkpoints: bool = True,
+    storage_options: Mapping[str, str] | None = None,
+    target: str = OWN,
+    log: LogListing | None = None,
+    meter: Meter | None = None,
+    since: int | None = None,
+) -> VerifyReport:
+    """Compare a table in SQL with its published log.
+
+    Every commit file that is there is compared; the whole state at the chosen versions, once
+    replayed by our own code and once as stock deltalake sees it; and every checkpoint. `log` is
+    what to compare with, where not all that lies there counts. `since` is the version from which
+    on files of the log are compared, where those before it were.
+    """
+    counter = meter or Meter()
+    # In this order a commit that is published meanwhile looks late, never foreign.
+    published = max(
+        (each.published_version for each in targets_of(store, table) if each.name == target),
+        default=-1,
+    )
+    listing = log or find_log(storage)
+    low, high = store.query("version_bounds", table_id=table.table_id)[0]
+    report = VerifyReport(table.full_name, storage.location, sql_version=high)
+    last = _check_versions(listing, report, low, high, published, table)
+    if listing is None or last is None:
+        return report
+    # The first version of a table that was loaded from a checkpoint sums up those before it.
+    start = since or 0
+    commits = range(max(low + 1 if low > 0 else low, start), last + 1)
+    report.commits, report.foreign_bytes = check_commits(
+        store, table, storage, listing, commits, report.found, counter
+    )
+    first = max(low, listing.first_version)
+    report.checked_from = first
+    chosen = chosen_versions(versions, first, last, sample)
+    report.versions = chosen
+    if since is None or not _is_same_from_checkpoint(store, table, storage, listing, chosen):
+        _compare_own(store, table, storage, listing, counter, report)
+    if with_deltalake:
+        _compare_stock(store, table, storage.location, storage_options or {}, counter, report)
+    if checkpoints:
+        report.checkpoints = check_checkpoints(
+            store,
+            table,
+            storage,
+            listing,
+            range(max(first, start), last + 1),
+            report.found,
+            counter,
+        )
+        check_last_checkpoint(storage, listing, report.found)
+    report.checksums = check_checksums(
+        store, table, storage, listing, range(max(low, start), last + 1), report.found
+    )
+    if since is not None:
+        report.notes.append(f"files of the log before version {since} were not compared again")
+    return report
+
+
+def _check_versions(
+    listing: LogListing | None,
+    report: VerifyReport,
+    low: int,
+    high: int,
+    published: int,
+    table: TableRow,
+) -> int | None:
+    """Find missing and foreign versions; return the last version both have."""
+    commits = {} if listing is None else listing.commits
+    if listing is not None:
+        report.log_version = listing.last_version
+    newer = sorted(each for each in commits if each > high)
+    if table.is_following and newer:
+        report.notes.append(f"the log has gone on to version {newer[-1]}, not followed yet")
+        newer = []
+    for version in newer:
+        file = commits[version]
+        if file.size:
+            report.found.add(Difference("foreign-version", version, file.name, source="json"))
+        else:  # nobody's commit: a power loss took it, and SQL had not kept it
+            report.found.add(damaged_commit(version, file.name, 0))
+    ours = [each for each in commits if low <= each <= high]
+    last = max(ours, default=low - 1)
+    for version in missing_versions(listing, low, max(last, published)):
+        report.found.add(Difference("missing-version", version, source="json"))
+    report.pending = high - max(last, published)
+    if listing is not None and not ours:
+        checkpointed = [each.version for each in listing.checkpoints if low <= each.version <= high]
+        return max(checkpointed, default=None)
+    return last if ours else None
+
+
+def missing_versions(listing: LogListing | None, low: int, last: int) -> list[int]:
+    """Return the versions low..last that should be in the log and are not.
+
+    Those before a checkpoint may be gone: clean-up deletes them from the oldest on.
+    """
+    if listing is None:
+        return list(range(low, last + 1))
+    oldest = min((each for each in listing.commits if each >= low), default=last + 1)
+    is_covered = any(each.version >= oldest - 1 for each in listing.checkpoints)
+    start = oldest if is_covered else low
+    return [each for each in range(start, last + 1) if each not in listing.commits]
+
+
+def chosen_versions(versions: Versions, first: int, last: int, sample: int = 20) -> list[int]:
+    """Return the versions that are meant; a sample is spread evenly, both ends among it.
+
+    >>> chosen_versions("sample", 3, 100, sample=4), chosen_versions("sample", 0, 2)
+    ([3, 35, 67, 100], [0, 1, 2])
+    """
+    if versions == "head":
+        return [last]
+    if versions == "all":
+        return list(range(first, last + 1))
+    if versions == "sample":
+        steps = min(max(sample, 2), last - first + 1) - 1
+        return [first + (last - first) * step // max(steps, 1) for step in range(steps + 1)]
+    assert not isinstance(versions, str)
+    return sorted({each for each in versions if first <= each <= last})
+
+
+def _is_same_from_checkpoint(
+    store: Store, table: TableRow, storage: Storage, listing: LogListing, chosen: Sequence[int]
+) -> bool:
+    """Compare states by way of checkpoints, which is faster; False decides nothing."""
+    found = Differences()
+    try:
+        for log in read_states(storage, chosen, use_checkpoint=True, listing=listing):
+            compare_states(SqlState(store, table, log.version), log, found)
+    except (TxnLogProtocolError, FileNotFoundError):
+        return False
+    return found.total == 0
+
+
+def _compare_own(
+    store: Store,
+    table: TableRow,
+    storage: Storage,
+    listing: LogListing,
+    meter: Meter,
+    report: VerifyReport,
+) -> None:
+    chosen = report.versions
+    # Without checkpoints where that is possible: those are compared on their own.
+    states = read_states(storage, chosen, use_checkpoint=False, listing=listing)
+    try:
+        for log in meter.over("comparing states", "versions", states, len(chosen)):
+            compare_states(SqlState(store, table, log.version), log, report.found)
+    except (TxnLogProtocolError, FileNotFoundError) as error:
+        report.found.add(unreadable(error, "replay"))
+
+
+def _compare_stock(
+    store: Store,
+    table: TableRow,
+    location: str,
+    options: Mapping[str, str],
+    meter: Meter,
+    report: VerifyReport,
+) -> None:
+    chosen = report.versions
+    for version in meter.over("comparing with deltalake", "versions", chosen, len(chosen)):
+        sql = SqlState(store, table, version)
+        beyond = reader_features(sql.protocol) - STOCK_READER_FEATURES
+        if beyond:
+            report.notes.append(
+                f"version {version} not compared with deltalake, which does not know "
+                + ", ".join(sorted(beyond))
+            )
+            return
+        try:
+            compare_stock(sql, location, options, report.found)
+        except (DeltaError, OSError, ValueError) as error:
+            report.found.add(unreadable(error, "deltalake", version))

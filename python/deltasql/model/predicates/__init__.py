@@ -1,0 +1,1 @@
+"""Predicates: parse them, and decide which files can match."""

@@ -1,0 +1,451 @@
+"""Literals of a predicate, and their comparison with a column of a Delta type.
+
+Integers, decimals, dates and timestamps lie on a grid of whole numbers (units, 10^-scale, days,
+microseconds or nanoseconds). A literal between two grid points is moved to the one that keeps the
+meaning: `x > 5.5` is `x >= 6` for a long. Where engines disagree on the meaning of a comparison,
+the answer is `unknown`, which never prunes. A timestamp without a zone is read as UTC.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from sqlglot import exp
+
+from deltasql.model.schema.schema import NANOSECOND_TYPES, DataType, LeafColumn, decimal_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Node: TypeAlias = dict[str, Any]
+Kind = Literal[
+    "null",
+    "boolean",
+    "number",
+    "double",
+    "string",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+    "nanoseconds",
+]
+
+TRUE: Node = {"op": "true"}
+FALSE: Node = {"op": "false"}
+UNKNOWN: Node = {"op": "unknown"}
+
+DOUBTFUL = "doubtful"
+"""The mark of a text that engines read in different ways, for its backslashes."""
+_BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
+_EXACT_IN_DOUBLE = 2**53
+_EPOCH = datetime(1970, 1, 1)
+_WIDE = Context(prec=100)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)")
+_BEYOND = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
+_TIMESTAMP = re.compile(
+    r"(\d{4})-(\d{1,2})-(\d{1,2})"
+    r"(?:[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9})0*)?)?\s*(Z|UTC|[+-]\d\d:\d\d)?)?"
+)
+_CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+_COLLATIONS = "__COLLATIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A literal: its kind, and a Python value of that kind.
+
+    Exact numbers are Decimal; nanoseconds are a moment, counted from 1970 in UTC.
+    """
+
+    kind: Kind
+    value: Any = None
+
+
+def literal_value(node: exp.Expr) -> Value | None:
+    """Evaluate a literal, also negated or cast; None for everything that is not one.
+
+    >>> import sqlglot
+    >>> literal_value(sqlglot.parse_one("-1.50"))
+    Value(kind='number', value=Decimal('-1.50'))
+    """
+    if isinstance(node, exp.Paren):
+        return literal_value(node.this)
+    if isinstance(node, exp.Null):
+        return Value("null")
+    if isinstance(node, exp.Boolean):
+        return Value("boolean", bool(node.this))
+    if isinstance(node, exp.RawString):
+        return Value("string", node.this)
+    if isinstance(node, exp.Literal):
+        if node.is_string and node.meta.get(DOUBTFUL):
+            return None
+        return Value("string", node.this) if node.is_string else _number(node.this)
+    if isinstance(node, exp.Neg):
+        inner = literal_value(node.this)
+        return Value(inner.kind, -inner.value) if inner and _is_numeric(inner) else None
+    if isinstance(node, exp.Cast):
+        inner = literal_value(node.this)
+        return _cast(inner, node.to) if inner else None
+    return None
+
+
+def in_one_type(data_type: DataType, values: Sequence[Value]) -> list[Value] | None:
+    """Return the values of one IN or BETWEEN as engines compare them: all in a common type.
+
+    One double makes doubles of all the numbers; None when the common type is not clear.
+    """
+    kinds = {value.kind for value in values} - {"null"}
+    if kinds == {"number", "double"}:
+        return [
+            Value("double", float(value.value)) if _is_numeric(value) else value for value in values
+        ]
+    numbers = [value.value for value in values if value.kind == "number"]
+    precision, scale = decimal_type(data_type) or (20, 0)
+    return list(values) if len(kinds) <= 1 and _fits(precision, scale, *numbers) else None
+
+
+def leaf(column: LeafColumn, op: str, *, partition: bool, **fields: Any) -> Node:
+    """Build one leaf of the pruning tree."""
+    node: Node = {"op": op, "column": list(column.physical_path), "type": column.type_name}
+    if partition:
+        node["partition"] = True
+    return {**node, **fields}
+
+
+def compare(column: LeafColumn, op: str, value: Value, *, partition: bool) -> Node:
+    """Return the tree of `column op value`; `unknown` when the types do not fit.
+
+    >>> day = LeafColumn(("d",), ("d",), "date")
+    >>> compare(day, "<", Value("string", "2024-05-01"), partition=False)["value"]
+    '2024-05-01'
+    """
+    if value.kind == "null":
+        return FALSE
+    if not isinstance(column.type, str) or not has_byte_order(column):
+        return UNKNOWN
+    point = _grid_point(column.type, value)
+    if point is not None:
+        return _compare_on_grid(column, op, point, partition=partition)
+    if partition and column.type in ("float", "double"):
+        number = _float(value)
+        if number is not None and not math.isfinite(number):
+            return _compare_beyond(column, op, number)
+    text = _text(column.type, value)
+    if text is None:
+        return UNKNOWN
+    return leaf(column, op, partition=partition, value=text)
+
+
+def _compare_beyond(column: LeafColumn, op: str, number: float) -> Node:
+    """Compare a partition with infinity, or with NaN, which is above it and equal to itself."""
+    if not math.isnan(number):
+        return leaf(column, op, partition=True, value=repr(number))
+    if op == ">":
+        return FALSE
+    if op == "<=":
+        return leaf(column, "is_not_null", partition=True)
+    return leaf(column, "<=" if op in ("<", "<>") else ">", partition=True, value="inf")
+
+
+def _compare_on_grid(column: LeafColumn, op: str, point: Fraction, *, partition: bool) -> Node:
+    """Compare with the nearest value the type has; constants beyond its range decide at once."""
+    assert isinstance(column.type, str)
+    least, most = _range(column.type)
+    on_grid = point.denominator == 1 and least <= point <= most
+    everything = leaf(column, "is_not_null", partition=partition)
+    if op == "=" and not on_grid:
+        return FALSE
+    if op == "<>" and not on_grid:
+        return everything
+    exact = point.denominator == 1
+    edge, operator = int(point) if exact else 0, op
+    if not exact:
+        below = op in ("<", "<=")
+        edge, operator = (math.floor(point), "<=") if below else (math.ceil(point), ">=")
+    if operator in ("<", "<="):
+        if edge > most or (edge == most and operator == "<="):
+            return everything
+        if edge < least or (edge == least and operator == "<"):
+            return FALSE
+    elif operator in (">", ">="):
+        if edge < least or (edge == least and operator == ">="):
+            return everything
+        if edge > most or (edge == most and operator == ">"):
+            return FALSE
+    text = _grid_text(column.type, edge)
+    return UNKNOWN if text is None else leaf(column, operator, partition=partition, value=text)
+
+
+def _grid_point(data_type: str, value: Value) -> Fraction | None:
+    if data_type in _BITS:
+        return _integer_point(value)
+    decimal = decimal_type(data_type)
+    if decimal is not None:
+        return _decimal_point(decimal, value)
+    if data_type == "date":
+        return _date_point(value)
+    if data_type in ("timestamp", "timestamp_ntz"):
+        return _timestamp_point(data_type, value)
+    if data_type in NANOSECOND_TYPES:
+        return _nanosecond_point(data_type, value)
+    return None
+
+
+def _integer_point(value: Value) -> Fraction | None:
+    if value.kind == "number":
+        # Engines widen a long to decimal(20,0) here and start to round beyond 38 digits.
+        return Fraction(value.value) if _fits(20, 0, value.value) else None
+    if value.kind == "double":
+        # Engines compare as doubles, where longs beyond 2^53 fall together.
+        return Fraction(value.value) if abs(value.value) < _EXACT_IN_DOUBLE else None
+    if value.kind == "string" and re.fullmatch(r"[+-]?\d{1,30}", value.value):
+        return Fraction(int(value.value))
+    return None
+
+
+def _decimal_point(decimal: tuple[int, int], value: Value) -> Fraction | None:
+    precision, scale = decimal
+    if value.kind == "number":
+        fits = _fits(precision, scale, value.value)
+        return Fraction(value.value) * 10**scale if fits else None
+    if value.kind == "string" and _NUMBER.fullmatch(value.value):
+        # An engine may go through double: take it only where a double is exact enough.
+        point = Fraction(value.value) * 10**scale
+        return point if point.denominator == 1 and abs(point) < 10**15 else None
+    return None
+
+
+def _date_point(value: Value) -> Fraction | None:
+    if value.kind == "date":
+        return Fraction(value.value.toordinal())
+    if value.kind in ("timestamp", "timestamp_ntz"):
+        midnight = datetime(value.value.year, value.value.month, value.value.day)
+        part = (value.value - midnight) // timedelta(microseconds=1)
+        return midnight.toordinal() + Fraction(part, 86_400_000_000)
+    parsed = _parse_date(value.value) if value.kind == "string" else None
+    return Fraction(parsed.toordinal()) if parsed else None
+
+
+def _timestamp_point(data_type: str, value: Value) -> Fraction | None:
+    # A zone in the text of a wall-clock time: engines drop it or convert it.
+    nanoseconds = _nanoseconds(value, zone_allowed=data_type == "timestamp")
+    if nanoseconds is None or nanoseconds % 1000:
+        return None  # engines cut or round what is finer than a microsecond
+    return Fraction(nanoseconds // 1000)
+
+
+def _nanosecond_point(data_type: str, value: Value) -> Fraction | None:
+    nanoseconds = _nanoseconds(value, zone_allowed=data_type == "timestamp_nanos")
+    return None if nanoseconds is None else Fraction(nanoseconds)
+
+
+def _nanoseconds(value: Value, *, zone_allowed: bool) -> int | None:
+    """Count from 1970 to a moment, a day or a text that is one."""
+    if value.kind == "nanoseconds":
+        return int(value.value)
+    if value.kind in ("timestamp", "timestamp_ntz"):
+        moment, rest = value.value, 0
+    elif value.kind == "date":
+        moment, rest = datetime(value.value.year, value.value.month, value.value.day), 0
+    else:
+        parsed = None
+        if value.kind == "string":
+            parsed = _parse_timestamp(value.value, zone_allowed=zone_allowed)
+        if parsed is None:
+            return None
+        moment, rest = parsed
+    microseconds: int = (moment - _EPOCH) // timedelta(microseconds=1)
+    return microseconds * 1000 + rest
+
+
+def _text(data_type: str, value: Value) -> str | None:
+    if data_type == "string":
+        return str(value.value) if value.kind == "string" else None
+    if data_type == "boolean":
+        if value.kind == "boolean":
+            return "true" if value.value else "false"
+        folded = value.value.strip().lower() if value.kind == "string" else ""
+        return folded if folded in ("true", "false") else None
+    if data_type in ("float", "double"):
+        number = _float(value)
+        # NaN and infinity: statistics may leave such rows out.
+        return repr(number) if number is not None and math.isfinite(number) else None
+    return None
+
+
+def _float(value: Value) -> float | None:
+    if _is_numeric(value):
+        return float(value.value)
+    readable = value.kind == "string" and (
+        _NUMBER.fullmatch(value.value) or _BEYOND.fullmatch(value.value)
+    )
+    return float(value.value) if readable else None
+
+
+def _range(data_type: str) -> tuple[float, float]:
+    if data_type in _BITS:
+        return -(2 ** _BITS[data_type]), 2 ** _BITS[data_type] - 1
+    decimal = decimal_type(data_type)
+    if decimal is not None:
+        return 1 - 10 ** decimal[0], 10 ** decimal[0] - 1
+    if data_type in NANOSECOND_TYPES:
+        return -(2**63), 2**63 - 1
+    return -math.inf, math.inf
+
+
+def _grid_text(data_type: str, point: int) -> str | None:
+    decimal = decimal_type(data_type)
+    if decimal is not None:
+        return format(_WIDE.scaleb(Decimal(point), -decimal[1]), "f")
+    if data_type == "date":
+        return date.fromordinal(point).isoformat() if point <= date.max.toordinal() else None
+    if data_type in ("timestamp", "timestamp_ntz"):
+        moment = _EPOCH + timedelta(microseconds=point)
+        zone = "Z" if data_type == "timestamp" else ""
+        return moment.isoformat(timespec="microseconds") + zone
+    if data_type in NANOSECOND_TYPES:
+        moment = _EPOCH + timedelta(microseconds=point // 1000)
+        zone = "Z" if data_type == "timestamp_nanos" else ""
+        return f"{moment.isoformat(timespec='microseconds')}{point % 1000:03d}{zone}"
+    return str(point)
+
+
+def _fits(precision: int, scale: int, *numbers: Decimal) -> bool:
+    """Tell whether a decimal of 38 digits can hold the column and all these numbers."""
+    exponents = [number.as_tuple().exponent for number in numbers]
+    scales = [-exponent for exponent in exponents if isinstance(exponent, int)]
+    digits = [len(str(abs(int(number)))) for number in numbers]
+    return max(precision - scale, *digits, 0) + max(scale, *scales, 0) <= 38
+
+
+def has_byte_order(column: LeafColumn) -> bool:
+    """Tell whether the column compares as its bytes do, not padded and without a collation."""
+    # Spark pads both sides of a comparison with char(n), so 'ab' equals 'ab '.
+    padded = str(column.metadata.get(_CHAR_VARCHAR, "")).startswith("char(")
+    return not padded and _COLLATIONS not in column.metadata
+
+
+def _is_numeric(value: Value) -> bool:
+    return value.kind in ("number", "double")
+
+
+def _number(text: str) -> Value | None:
+    try:
+        if "e" in text.lower():
+            return Value("double", float(text))
+        return Value("number", Decimal(text))
+    except (ValueError, InvalidOperation):
+        return None
+
+
+def _cast(value: Value, target: exp.DataType) -> Value | None:
+    if value.kind == "null":
+        return value
+    kinds = exp.DataType.Type
+    bits = {kinds.TINYINT: 7, kinds.SMALLINT: 15, kinds.INT: 31, kinds.BIGINT: 63}
+    if target.this in bits:
+        return _cast_integer(value, bits[target.this])
+    if target.this == kinds.DECIMAL:
+        return _cast_decimal(value, [int(p.this.this) for p in target.expressions] or [10, 0])
+    if target.this in (kinds.DOUBLE, kinds.FLOAT):
+        number = _float(value)
+        if number is None:
+            return None
+        return Value("double", _to_single(number) if target.this == kinds.FLOAT else number)
+    if target.this in (kinds.TEXT, kinds.VARCHAR):
+        return value if value.kind == "string" and not target.expressions else None
+    if target.this == kinds.BOOLEAN:
+        text = _text("boolean", value)
+        return Value("boolean", text == "true") if text else None
+    return _cast_time(value, target)
+
+
+def _cast_integer(value: Value, bits: int) -> Value | None:
+    number = _exact(value)
+    if number is None or (value.kind == "string" and number != int(number)):
+        return None
+    whole = int(number)
+    return Value("number", Decimal(whole)) if -(2**bits) <= whole < 2**bits else None
+
+
+def _cast_decimal(value: Value, parameters: list[int]) -> Value | None:
+    number = _exact(value)
+    if number is None:
+        return None
+    precision, scale = (*parameters, 0)[:2]
+    rounded = _WIDE.create_decimal(number).quantize(
+        Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP, context=_WIDE
+    )
+    return Value("number", rounded) if abs(rounded) < 10 ** (precision - scale) else None
+
+
+def _cast_time(value: Value, target: exp.DataType) -> Value | None:
+    kinds = exp.DataType.Type
+    if target.this == kinds.DATE:
+        if value.kind == "date":
+            return value
+        if value.kind in ("timestamp", "timestamp_ntz"):
+            return Value("date", value.value.date())
+        day = _parse_date(value.value) if value.kind == "string" else None
+        return Value("date", day) if day else None
+    if target.this in (kinds.TIMESTAMP, kinds.TIMESTAMPTZ, kinds.TIMESTAMPLTZ, kinds.TIMESTAMPNTZ):
+        kind: Kind = "timestamp_ntz" if target.this == kinds.TIMESTAMPNTZ else "timestamp"
+        found = _nanoseconds(value, zone_allowed=kind == "timestamp")
+        if found is None or found % 1000:
+            return None if found is None else Value("nanoseconds", found)
+        return Value(kind, _EPOCH + timedelta(microseconds=found // 1000))
+    if target.this == kinds.TIMESTAMP_NS:
+        found = _nanoseconds(value, zone_allowed=True)
+        return None if found is None else Value("nanoseconds", found)
+    return None
+
+
+def _exact(value: Value) -> Decimal | None:
+    if _is_numeric(value):
+        return Decimal(value.value) if math.isfinite(value.value) else None
+    if value.kind == "string" and _NUMBER.fullmatch(value.value):
+        return Decimal(value.value)
+    return None
+
+
+def _to_single(number: float) -> float:
+    try:
+        return float(struct.unpack("f", struct.pack("f", number))[0])
+    except OverflowError:
+        return math.inf
+
+
+def _parse_date(text: str) -> date | None:
+    match = _DATE.fullmatch(text.strip())
+    try:
+        return date(*map(int, match.groups())) if match else None
+    except ValueError:
+        return None
+
+
+def _parse_timestamp(text: str, *, zone_allowed: bool) -> tuple[datetime, int] | None:
+    """Parse to a naive datetime in UTC and the nanoseconds after its microsecond.
+
+    None when the text is no timestamp to all engines.
+    """
+    match = _TIMESTAMP.fullmatch(text.strip())
+    if match is None or (match[8] and not zone_allowed):
+        return None
+    year, month, day, hour, minute, second = (int(match[i] or 0) for i in range(1, 7))
+    micros, rest = divmod(int((match[7] or "").ljust(9, "0")), 1000)
+    try:
+        moment = datetime(year, month, day, hour, minute, second, micros)
+        if match[8] in (None, "Z", "UTC"):
+            return moment, rest
+        zone = datetime.strptime(match[8], "%z").tzinfo
+        return moment.replace(tzinfo=zone).astimezone(UTC).replace(tzinfo=None), rest
+    except (ValueError, OverflowError):
+        return None

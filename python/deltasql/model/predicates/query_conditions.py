@@ -1,0 +1,155 @@
+"""Which condition a query puts on a table: enough of it to leave out files, never too much.
+
+A part is kept only where engines agree on what it means: columns with their exact names against
+literals of their own kind. Everything else is left to who runs the query.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deltasql.model.schema.schema import NANOSECOND_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from deltasql.model.schema.schema import StructType
+
+_PLAIN = (
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.Paren,
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.In,
+    exp.Between,
+    exp.Is,
+    exp.Column,
+    exp.Identifier,
+    exp.Literal,
+    exp.Neg,
+    exp.Boolean,
+    exp.Null,
+)
+_WHOLE = frozenset({"byte", "short", "integer", "long"})
+_NUMBERS = _WHOLE | {"double"}
+_TEXTS = frozenset({"string", "date", "timestamp", "timestamp_ntz"}) | NANOSECOND_TYPES
+_LONGEST = 18  # digits that every engine takes for a whole number of 64 bits
+
+
+def condition_on(query: exp.Expr, table: str, schema: StructType) -> exp.Expr | None:
+    """Return what every row of a table must meet to matter to a query; None when that is unclear.
+
+    >>> import sqlglot
+    >>> from deltasql.model.schema.schema import StructField, StructType
+    >>> columns = StructType((StructField("id", "long"),))
+    >>> query = sqlglot.parse_one("SELECT * FROM t WHERE t.id > 5 AND id % 2 = 0")
+    >>> condition_on(query, "t", columns).sql()
+    '"id" > 5'
+    """
+    named = [each for each in query.find_all(exp.Table) if each.name == table]
+    if len(named) != 1 or any(cte.alias == table for cte in query.find_all(exp.CTE)):
+        return None
+    (only,) = named
+    select = only.parent.parent if isinstance(only.parent, exp.From) else None
+    where = select.args.get("where") if isinstance(select, exp.Select) else None
+    if where is None or not _stands_alone(only):
+        return None
+    return plain_condition(where.this, schema, alias=only.alias_or_name)
+
+
+def named_columns(query: exp.Expr) -> frozenset[str] | None:
+    """Return the names, in lower case, among which are all columns that a query needs.
+
+    None when it can need columns without their names: by a star, by a pattern, by their places, or
+    in a whole row.
+
+    >>> import sqlglot
+    >>> sorted(named_columns(sqlglot.parse_one("SELECT a FROM t WHERE B > 1")))
+    ['a', 'b', 't']
+    >>> named_columns(sqlglot.parse_one("SELECT to_json(t) FROM t")) is None
+    True
+    """
+    if any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star)):
+        return None
+    if query.find(exp.Columns, exp.Pivot, exp.PositionalColumn):
+        return None
+    if any(join.method.upper() == "NATURAL" for join in query.find_all(exp.Join)):
+        return None
+    if any(table.alias_column_names for table in query.find_all(exp.Table)):
+        return None
+    names, tables, standing_alone = set(), set(), set()
+    for each in query.find_all(exp.Identifier):
+        name = each.name.casefold()
+        names.add(name)
+        if isinstance(each.parent, exp.Table | exp.TableAlias):
+            tables.add(name)
+        elif each.arg_key not in ("table", "db", "catalog", "alias"):
+            standing_alone.add(name)
+    return None if tables & standing_alone else frozenset(names)
+
+
+def plain_condition(condition: exp.Expr, schema: StructType, *, alias: str = "") -> exp.Expr | None:
+    """Return the parts, joined by AND, that mean the same to every engine; None without any."""
+    kinds = {field.name: field.type for field in schema.fields}
+    kept = [_unqualified(part) for part in _parts(condition) if _is_plain(part, alias, kinds)]
+    return exp.and_(*kept, copy=False) if kept else None
+
+
+def _stands_alone(table: exp.Table) -> bool:
+    """Tell whether the rows of a SELECT are the rows of this table, one by one."""
+    given = {name for name, value in table.args.items() if value}
+    select = table.parent.parent if table.parent is not None else None
+    others = ("joins", "laterals", "pivots", "sample")
+    return (
+        given <= {"this", "alias"}
+        and not table.alias_column_names
+        and select is not None
+        and not any(select.args.get(name) for name in others)
+    )
+
+
+def _parts(condition: exp.Expr) -> Iterator[exp.Expr]:
+    if isinstance(condition, exp.And):
+        for part in condition.flatten():
+            yield from _parts(part)
+    elif isinstance(condition, exp.Paren):
+        yield from _parts(condition.this)
+    else:
+        yield condition
+
+
+def _is_plain(part: exp.Expr, alias: str, kinds: Mapping[str, object]) -> bool:
+    used, literals = set(), []
+    for node in part.walk():
+        if not isinstance(node, _PLAIN) or node.args.get("symmetric"):
+            return False
+        if isinstance(node, exp.Column):
+            if node.table not in ("", alias) or node.db or node.name not in kinds:
+                return False
+            used.add(kinds[node.name])
+        elif isinstance(node, exp.Literal):
+            literals.append(node)
+    if any(literal.is_string for literal in literals):
+        return used <= _TEXTS and all(literal.is_string for literal in literals)
+    if literals:
+        is_whole = all(_is_whole(literal.this) for literal in literals)
+        return used <= _NUMBERS and (is_whole or not used & _WHOLE)
+    return used <= _NUMBERS | _TEXTS | {"boolean"}
+
+
+def _is_whole(number: str) -> bool:
+    return number.isdecimal() and len(number) <= _LONGEST
+
+
+def _unqualified(part: exp.Expr) -> exp.Expr:
+    return part.transform(
+        lambda node: exp.column(node.name, quoted=True) if isinstance(node, exp.Column) else node
+    )

@@ -1,0 +1,1 @@
+"""Delta schemas: types, conversion to Arrow, rules, column mapping."""

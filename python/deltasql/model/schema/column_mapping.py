@@ -1,0 +1,147 @@
+"""Column mapping: columns keep their place in the files whatever they are called."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import TxnLogProtocolError
+from deltasql.model.schema.schema import (
+    PHYSICAL_NAME,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    column_mapping_mode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+MODE = "delta.columnMapping.mode"
+MAX_ID = "delta.columnMapping.maxColumnId"
+COLUMN_ID = "delta.columnMapping.id"
+
+
+def with_column_mapping(
+    schema: StructType, configuration: Mapping[str, str]
+) -> tuple[StructType, dict[str, str]]:
+    """Turn on mapping by name: columns that are there keep their names in the files.
+
+    >>> schema, properties = with_column_mapping(StructType((StructField("id", "long"),)), {})
+    >>> dict(schema.fields[0].metadata)
+    {'delta.columnMapping.id': 1, 'delta.columnMapping.physicalName': 'id'}
+    >>> properties
+    {'delta.columnMapping.mode': 'name', 'delta.columnMapping.maxColumnId': '1'}
+    """
+    mapped, last = _numbered(schema, _highest_id(schema, configuration), lambda name: name)
+    return mapped, {**configuration, MODE: "name", MAX_ID: str(last)}
+
+
+def with_new_columns_mapped(
+    schema: StructType, configuration: Mapping[str, str]
+) -> tuple[StructType, dict[str, str]]:
+    """Give new columns of a mapped table an id and a name in the files that nothing else has.
+
+    Without column mapping nothing changes.
+    """
+    if column_mapping_mode(configuration) is None:
+        return schema, dict(configuration)
+    mapped, last = _numbered(
+        schema, _highest_id(schema, configuration), lambda _: f"col-{uuid.uuid4()}"
+    )
+    return mapped, {**configuration, MAX_ID: str(last)}
+
+
+def check_mapping(schema: StructType, configuration: Mapping[str, str]) -> None:
+    """Refuse a mapped table with a column that cannot be found in its files.
+
+    >>> try:
+    ...     check_mapping(StructType((StructField("id", "long"),)), {MODE: "id"})
+    ... except TxnLogProtocolError as error:
+    ...     print(error.message)
+    column 'id' has no delta.columnMapping.physicalName, and the table maps columns by id
+    """
+    mode = column_mapping_mode(configuration)
+    if mode is None:
+        return
+    needed = {PHYSICAL_NAME: str} | ({COLUMN_ID: int} if mode == "id" else {})
+    for member in _members(schema):
+        for key, kind in needed.items():
+            if not isinstance(member.metadata.get(key), kind):
+                raise TxnLogProtocolError(
+                    f"column {member.name!r} has no {key}, and the table maps columns by {mode}",
+                    help="Whoever wrote this metadata has to write it again with the missing key.",
+                )
+
+
+def without_mapping(columns: StructType) -> StructType:
+    """Return columns without their places in the files of the table they may come from.
+
+    >>> known = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "id", "c": "x"}
+    >>> (plain,) = without_mapping(StructType((StructField("id", "long", True, known),))).fields
+    >>> dict(plain.metadata)
+    {'c': 'x'}
+    """
+
+    def plain(member: StructField) -> StructField:
+        kept = {k: v for k, v in member.metadata.items() if k not in (COLUMN_ID, PHYSICAL_NAME)}
+        return replace(member, metadata=kept)
+
+    return _mapped_struct(columns, plain)
+
+
+def _numbered(schema: StructType, last: int, name: Callable[[str], str]) -> tuple[StructType, int]:
+    def number(member: StructField) -> StructField:
+        nonlocal last
+        if COLUMN_ID in member.metadata and PHYSICAL_NAME in member.metadata:
+            return member
+        last += 1
+        marks = {COLUMN_ID: last, PHYSICAL_NAME: name(member.name)}
+        return replace(member, metadata={**member.metadata, **marks})
+
+    return _mapped_struct(schema, number), last
+
+
+def _mapped_struct(struct: StructType, change: Callable[[StructField], StructField]) -> StructType:
+    changed = (change(member) for member in struct.fields)
+    return StructType(tuple(replace(m, type=_mapped_type(m.type, change)) for m in changed))
+
+
+def _mapped_type(data_type: DataType, change: Callable[[StructField], StructField]) -> DataType:
+    if isinstance(data_type, StructType):
+        return _mapped_struct(data_type, change)
+    if isinstance(data_type, ArrayType):
+        return replace(data_type, element_type=_mapped_type(data_type.element_type, change))
+    if isinstance(data_type, MapType):
+        return replace(
+            data_type,
+            key_type=_mapped_type(data_type.key_type, change),
+            value_type=_mapped_type(data_type.value_type, change),
+        )
+    return data_type
+
+
+def _highest_id(schema: StructType, configuration: Mapping[str, str]) -> int:
+    return max([int(configuration.get(MAX_ID, "0")), *_ids(schema)])
+
+
+def _ids(schema: StructType) -> Iterator[int]:
+    for member in _members(schema):
+        if COLUMN_ID in member.metadata:
+            yield int(member.metadata[COLUMN_ID])
+
+
+def _members(data_type: DataType) -> Iterator[StructField]:
+    """Yield every column, also those inside of structs, arrays and maps."""
+    if isinstance(data_type, StructType):
+        for member in data_type.fields:
+            yield member
+            yield from _members(member.type)
+    elif isinstance(data_type, ArrayType):
+        yield from _members(data_type.element_type)
+    elif isinstance(data_type, MapType):
+        yield from _members(data_type.key_type)
+        yield from _members(data_type.value_type)

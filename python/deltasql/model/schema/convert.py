@@ -1,0 +1,147 @@
+"""Schemas of other libraries, made into Delta schemas and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.schema.schema import ArrayType, DataType, MapType, StructField, StructType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+_TAKEN = "pyarrow, deltalake, Spark and Delta-JSON schemas, and whatever has __arrow_c_schema__"
+# Where Spark keeps the declared type of a string column of limited length.
+_CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+
+
+def schema_from_any(schema: object) -> StructType:
+    """Return the Delta schema of a pyarrow, deltalake or Spark schema, or of a `schemaString`.
+
+    >>> import pyarrow as pa
+    >>> schema_from_any(pa.schema([("at", pa.timestamp("ns", "Europe/Paris"))])).fields[0].type
+    'timestamp'
+    """
+    if isinstance(schema, StructType):
+        return schema
+    if isinstance(schema, str):
+        return StructType.from_json(schema)
+    if isinstance(schema, deltalake.Schema):
+        return StructType.from_json(schema.to_json())
+    if hasattr(schema, "__arrow_c_schema__"):
+        return _from_arrow(schema)
+    spark_json = getattr(schema, "json", None)
+    if callable(spark_json) and hasattr(schema, "jsonValue"):
+        return _from_spark(StructType.from_json(spark_json()))
+    raise TxnLogSchemaError(
+        f"cannot make a Delta schema of {type(schema).__name__}", help=f"We take {_TAKEN}."
+    )
+
+
+def schema_to_arrow(schema: StructType) -> pa.Schema:
+    """Return the pyarrow schema that data of this Delta schema has.
+
+    >>> schema_to_arrow(StructType((StructField("id", "long"),))).field("id").type
+    DataType(int64)
+    """
+    # pyarrow costs a tenth of a second to import, and a commit does not need it.
+    import pyarrow as pa
+
+    delta: Any = deltalake.Schema.from_json(schema.to_json())
+    return pa.schema(delta)
+
+
+def _from_arrow(schema: Any) -> StructType:
+    import pyarrow as pa
+
+    arrow = pa.schema(schema)
+    if any("\0" in name for name in getattr(schema, "names", arrow.names)):
+        raise TxnLogSchemaError(
+            "the name of a column holds NUL, where Arrow would cut it off",
+            help="Rename the column before writing.",
+        )
+    plain = pa.schema([f.with_type(_delta_type(f.type)) for f in arrow])
+    try:
+        converted = deltalake.Schema.from_arrow(plain)
+    except Exception as error:  # deltalake raises a bare Exception for a type it does not know
+        before, mark, told = str(error).partition("\n")[0].rpartition("error: ")
+        raise TxnLogSchemaError(
+            told,
+            prefix=before + mark,
+            help="Cast the column to a type that Delta has before writing.",
+        ) from error
+    return StructType.from_json(converted.to_json())
+
+
+def nanoseconds_enabled() -> bool:
+    """Tell whether this process called deltalake's `enable_nanosecond_timestamps()`."""
+    return bool(deltalake._nanosecond_timestamps_enabled())
+
+
+def _delta_type(arrow_type: Any) -> Any:
+    # Delta's timestamps are in UTC when they have a zone, and microseconds unless nanoseconds are
+    # enabled; data is cast on write.
+    import pyarrow as pa
+
+    types = pa.types
+    if isinstance(arrow_type, pa.BaseExtensionType) and _changes_in_delta(arrow_type.storage_type):
+        return _delta_type(arrow_type.storage_type)
+    if types.is_timestamp(arrow_type):
+        unit = "ns" if arrow_type.unit == "ns" and nanoseconds_enabled() else "us"
+        return pa.timestamp(unit, None if arrow_type.tz is None else "UTC")
+    if types.is_struct(arrow_type):
+        return pa.struct([f.with_type(_delta_type(f.type)) for f in arrow_type.fields])
+    if types.is_map(arrow_type):
+        key, item = arrow_type.key_field, arrow_type.item_field
+        return pa.map_(key.with_type(_delta_type(key.type)), item.with_type(_delta_type(item.type)))
+    if (
+        types.is_list(arrow_type)
+        or types.is_large_list(arrow_type)
+        or types.is_fixed_size_list(arrow_type)
+    ):
+        element = arrow_type.value_field
+        return pa.list_(element.with_type(_delta_type(element.type)))
+    if types.is_dictionary(arrow_type):
+        return _delta_type(arrow_type.value_type)
+    return arrow_type
+
+
+def _changes_in_delta(storage: Any) -> bool:
+    """Tell whether Delta has no such type: an extension of it, a UUID, could not be read back."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_fixed_size_binary(storage) or pa.types.is_fixed_size_list(storage))
+
+
+def _from_spark(schema: StructType) -> StructType:
+    fields = []
+    for member in schema.fields:
+        metadata: Mapping[str, Any] = member.metadata
+        if _is_limited_string(member.type):
+            metadata = {**metadata, _CHAR_VARCHAR: member.type}
+        fields.append(
+            StructField(member.name, _without_limits(member.type), member.nullable, metadata)
+        )
+    return StructType(tuple(fields))
+
+
+def _without_limits(data_type: DataType) -> DataType:
+    if isinstance(data_type, StructType):
+        return _from_spark(data_type)
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_without_limits(data_type.element_type), data_type.contains_null)
+    if isinstance(data_type, MapType):
+        return MapType(
+            _without_limits(data_type.key_type),
+            _without_limits(data_type.value_type),
+            data_type.value_contains_null,
+        )
+    return "string" if _is_limited_string(data_type) else data_type
+
+
+def _is_limited_string(data_type: DataType) -> bool:
+    return isinstance(data_type, str) and data_type.startswith(("char(", "varchar("))

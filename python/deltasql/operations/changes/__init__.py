@@ -1,0 +1,1 @@
+"""The change data feed: read it and write it."""

@@ -1,0 +1,96 @@
+"""Rows that an operation rewrites: the rules of the table, the new files, the change data.
+
+Before and after are relations of the table's columns with ACTION: what becomes of each row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deltasql.engine.base import CHANGE_TYPE
+from deltasql.operations.changes.write import change_type, write_change_data
+from deltasql.operations.rules.checks import checked, rules_of
+from deltasql.operations.sql.queries import alias, case, equal, select, union
+from deltasql.operations.sql.types import column
+
+if TYPE_CHECKING:
+    from deltasql.engine.base import Relation, WriteOptions
+    from deltasql.model.actions import AddFile
+    from deltasql.operations.target import Target
+
+ACTION = "__deltasql_action"
+COPIED, UPDATED, DELETED, INSERTED = range(4)
+
+
+def action_of(number: int) -> exp.Expr:
+    """Return an action as it is in the column ACTION."""
+    return exp.Literal(this=str(number), is_string=False)
+
+
+def has_action(*numbers: int, relation: str | None = None) -> exp.Expr:
+    """Return the condition that a row has one of some actions."""
+    return exp.In(
+        this=column(ACTION, relation), expressions=[action_of(number) for number in numbers]
+    )
+
+
+def checked_rows(target: Target, rows: Relation) -> Relation:
+    """Return rows with ACTION, the new ones checked by the rules of the table."""
+    if not rules_of(target):
+        return rows
+    kept = target.engine.keep(rows)
+    new = select(*_columns(target), source="r", where=has_action(UPDATED, INSERTED))
+    checked(target, target.engine.query(new, r=kept))
+    return kept
+
+
+def write_new_rows(target: Target, rows: Relation, options: WriteOptions | None) -> list[AddFile]:
+    """Write rows that are all new; change data tells of them only where it tells of others."""
+    final = checked_rows(target, rows)
+    query = select(*_columns(target), source="r")
+    added = target.engine.write(target.engine.query(query, r=final), target.plan(options))
+    if target.staged.cdc:
+        told = select(*_columns(target), change_type("insert"), source="r")
+        write_change_data(target, target.engine.query(told, r=final), options)
+    return added
+
+
+def write_changed_rows(
+    target: Target, before: Relation | None, after: Relation, options: WriteOptions | None
+) -> list[AddFile]:
+    """Write what is left, and the change data of a table that keeps it, which needs `before`."""
+    engine = target.engine
+    left = select(*_columns(target), source="r", where=exp.Not(this=has_action(DELETED)))
+    if before is None:
+        return engine.write(engine.query(left, r=after), target.plan(options))
+    final = engine.keep(after)
+    added = engine.write(engine.query(left, r=final), target.plan(options))
+    old = select(
+        *_columns(target),
+        _kind({UPDATED: "update_preimage", DELETED: "delete"}),
+        source="b",
+        where=has_action(UPDATED, DELETED),
+    )
+    new = select(
+        *_columns(target),
+        _kind({UPDATED: "update_postimage", INSERTED: "insert"}),
+        source="a",
+        where=has_action(UPDATED, INSERTED),
+    )
+    changes = union(old, new)
+    write_change_data(target, engine.query(changes, b=before, a=final), options)
+    return added
+
+
+def _kind(kinds: dict[int, str]) -> exp.Expr:
+    named = [
+        (equal(column(ACTION), action_of(number)), exp.Literal.string(kind))
+        for number, kind in kinds.items()
+    ]
+    return alias(case(named), CHANGE_TYPE)
+
+
+def _columns(target: Target) -> list[exp.Column]:
+    return [column(name) for name in target.schema.names]

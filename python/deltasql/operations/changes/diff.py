@@ -1,0 +1,110 @@
+"""The rows that one version has and another has not, whatever happened in between.
+
+Only files that are not in both versions are read. A row that was rewritten into another file is
+on both sides, and cancels out; of equal rows as many are told as one side has more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from deltasql.engine.files.live_files import LiveFiles
+from deltasql.engine.inputs import python_rows
+from deltasql.operations.sql.types import column, identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.config import Config
+    from deltasql.engine.base import Engine, Relation
+    from deltasql.snapshot.snapshot import Snapshot
+
+_COUNT = "__deltasql_count"
+
+
+@dataclass(frozen=True, slots=True)
+class RowDifference:
+    """Rows that came and rows that went: some of them, and whether there are more."""
+
+    columns: tuple[str, ...]
+    inserted: tuple[dict[str, Any], ...]
+    deleted: tuple[dict[str, Any], ...]
+    more: bool
+
+
+def row_difference(
+    engine: Engine, config: Config, old: Snapshot, new: Snapshot, *, limit: int
+) -> RowDifference:
+    """Compare two versions of a table by the columns that both have, `old` the earlier one."""
+    names = [name for name in new.schema.names if name in old.schema.names]
+    gone = {row[0] for row in _ended(old, new)}
+    before = old.scan().arrow
+    went = before.filter(pc.is_in(before["file_id"], value_set=_ids(before, gone)))
+    after = new.scan().arrow
+    came = after.filter(pc.greater_equal(after["file_id"], old.next_file_id))
+    sides = [
+        _signed("a", names, 1),
+        _signed("b", names, -1),
+    ]
+    columns = [column(name) for name in names]
+    total = exp.Sum(this=column(_COUNT))
+    query = (
+        exp.select(*columns, exp.alias_(total, identifier(_COUNT)))
+        .from_(exp.union(*sides, distinct=False).subquery("u"))
+        .group_by(*(each.copy() for each in columns))
+        .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
+    )
+    kept = engine.keep(
+        engine.query(query, a=_rows(engine, config, new, came), b=_rows(engine, config, old, went))
+    )
+    inserted = _some(engine, kept, exp.GT, limit)
+    deleted = _some(engine, kept, exp.LT, limit)
+    return RowDifference(
+        tuple(names),
+        tuple(inserted[:limit]),
+        tuple(deleted[:limit]),
+        len(inserted) > limit or len(deleted) > limit,
+    )
+
+
+def _ended(old: Snapshot, new: Snapshot) -> list[tuple[Any, ...]]:
+    return old.store.query(
+        "removed_ids_between", table_id=old.table.table_id, after=old.version, last=new.version
+    )
+
+
+def _ids(files: pa.Table, chosen: set[int]) -> pa.Array:
+    return pa.array(sorted(chosen), files["file_id"].type)
+
+
+def _rows(engine: Engine, config: Config, snapshot: Snapshot, files: pa.Table) -> Relation:
+    live = LiveFiles(snapshot.table.location, snapshot.metadata, files, config.storage)
+    return engine.scan(live)
+
+
+def _signed(relation: str, names: Sequence[str], sign: int) -> exp.Select:
+    return exp.select(
+        *(column(name, relation) for name in names),
+        exp.alias_(exp.Literal.number(sign), identifier(_COUNT)),
+    ).from_(exp.to_table(relation))
+
+
+def _some(
+    engine: Engine, kept: Relation, comparison: type[exp.Binary], limit: int
+) -> list[dict[str, Any]]:
+    """Return rows of one side, each as often as that side has it more."""
+    zero = exp.Literal.number(0)
+    query = exp.select(exp.Star()).from_(exp.to_table("t")).limit(limit + 1)
+    chosen = query.where(comparison(this=column(_COUNT), expression=zero))
+    found: list[dict[str, Any]] = []
+    for row in python_rows(engine.collect(engine.query(chosen, t=kept))):
+        count = abs(int(row.pop(_COUNT)))
+        found += [row] * min(count, limit + 1 - len(found))
+        if len(found) > limit:
+            break
+    return found

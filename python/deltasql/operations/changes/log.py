@@ -1,0 +1,180 @@
+"""What each version did to the files of a table, as a change feed wants to know it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from deltasql.engine.files.addresses import storage_of
+from deltasql.exceptions import VersionNotFoundError
+from deltasql.model.schema.schema import StructType, column_mapping_mode
+from deltasql.store.records import metadata_from_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+    from deltasql.config import StorageSettings
+    from deltasql.model.actions import Metadata
+    from deltasql.store.dialect import Row
+    from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
+
+_PAGE = 256
+_LOOKS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """A file that a version added, removed, or wrote as change data."""
+
+    path: str
+    partition: str
+    """The partition values as JSON."""
+    vector: str
+    size: int
+    stats: str | None
+    may_be_gone: bool
+    """Not live any more: a vacuum may have deleted it."""
+
+
+@dataclass(slots=True)
+class VersionChanges:
+    """The files of one version; those that only rearrange rows are left out."""
+
+    version: int
+    committed_at_ms: int
+    partitioned_before: tuple[str, ...] = ()
+    """What partitioned the files that it removed, by physical names."""
+    partitioned_by: tuple[str, ...] = ()
+    added: list[ChangedFile] = field(default_factory=list)
+    removed: list[ChangedFile] = field(default_factory=list)
+    change_data: list[ChangedFile] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files())
+
+    def files(self) -> list[ChangedFile]:
+        """Return what has to be read: change data says all, where a writer left some."""
+        return self.change_data or [*self.added, *self.removed]
+
+
+class ChangeLog:
+    """The log of one table, from version to version."""
+
+    def __init__(self, store: Store, table: TableRow, settings: StorageSettings) -> None:
+        self._store, self.table, self._settings = store, table, settings
+
+    def bounds(self) -> tuple[int, int]:
+        """Return the first version whose changes are in the log, and the last."""
+        low, high = self._store.query("version_bounds", table_id=self.table.table_id)[0]
+        # A log that was loaded from a checkpoint begins with all that the table held then.
+        return (low if low == 0 else low + 1), high
+
+    def metadata_between(self, first: int, last: int) -> list[tuple[int, Metadata]]:
+        """Return the metadata that versions wrote."""
+        rows = self._query("metadata_between", after=first - 1, last=last)
+        return [(row[0], metadata_from_row(row)) for row in rows]
+
+    def versions(self, first: int, last: int) -> Iterator[VersionChanges]:
+        """Yield the versions in order, a few statements for many of them."""
+        start = first
+        while start <= last:
+            page = self._page(start, last)
+            if not page:
+                return
+            yield from page
+            start = page[-1].version + 1
+
+    def require(self, changes: Iterable[VersionChanges], last: int) -> None:
+        """Refuse versions whose files were deleted, naming the first that can be read."""
+        for each in changes:
+            missing = self._missing(each)
+            if missing:
+                later = self.versions(each.version + 1, last)
+                broken = max((v.version for v in later if self._missing(v)), default=each.version)
+                raise VersionNotFoundError(
+                    f"the changes of version {each.version} of {self.table.full_name} cannot be "
+                    f"read any more: {len(missing)} of its files are gone, such as {missing[0]}",
+                    table=self.table.full_name,
+                    version=each.version,
+                    help=f"The first possible version is {broken + 1}; or begin with a snapshot.",
+                )
+
+    def _missing(self, changes: VersionChanges) -> list[str]:
+        suspects = [file.path for file in changes.files() if file.may_be_gone]
+        if not suspects:
+            return []
+        with ThreadPoolExecutor(min(_LOOKS_AT_ONCE, len(suspects))) as pool:
+            found = list(pool.map(self._exists, suspects))
+        return [path for path, there in zip(suspects, found, strict=True) if not there]
+
+    def _exists(self, path: str) -> bool:
+        storage, name = storage_of(self.table.location, path, self._settings)
+        return storage.exists(name)
+
+    def _page(self, first: int, last: int) -> list[VersionChanges]:
+        # One version more than asked for: it tells where the files of the first begin.
+        rows = self._query("versions_between", first=first - 1, last=last, limit=_PAGE + 1)
+        first_file_id = rows.pop(0)[2] if rows and rows[0][0] < first else 0
+        if not rows:
+            return []
+        span = {"after": first - 1, "last": rows[-1][0]}
+        found = {row[0]: VersionChanges(row[0], row[1]) for row in rows}
+        added = self._query(
+            "files_added_between", first_file_id=first_file_id, next_file_id=rows[-1][2]
+        )
+        for row in added:
+            if row[5]:
+                found[row[6]].added.append(_file(row))
+        rearranged: defaultdict[int, set[str]] = defaultdict(set)
+        for version, path in self._query("rearranged_between", **span):
+            rearranged[version].add(path)
+        for row in self._query("files_ended_between", **span):
+            if row[0] not in rearranged[row[6]]:
+                found[row[6]].removed.append(_file(row))
+        for version, path, partition, size, *_ in self._query("cdc_between", **span):
+            file = ChangedFile(path, partition or "{}", "", size, None, may_be_gone=True)
+            found[version].change_data.append(file)
+        self._set_partitioning(list(found.values()))
+        return list(found.values())
+
+    def _set_partitioning(self, page: list[VersionChanges]) -> None:
+        written = dict(self.metadata_between(page[0].version, page[-1].version))
+        rows = self._query("metadata_at", version=page[0].version - 1)
+        columns = physical_partitioning(metadata_from_row(rows[0])) if rows else ()
+        for each in page:
+            each.partitioned_before = columns
+            if each.version in written:
+                columns = physical_partitioning(written[each.version])
+            each.partitioned_by = columns
+
+    def _query(self, name: str, **params: int) -> list[Row]:
+        return self._store.query(name, table_id=self.table.table_id, **params)
+
+
+def changed_files(listed: pa.Table, *, may_be_gone: bool) -> list[ChangedFile]:
+    """Return the files of a scan, in the order in which they were added."""
+    names = ("path", "partition", "deletion_vector", "size", "stats")
+    columns = [listed.sort_by("file_id")[name].to_pylist() for name in names]
+    return [
+        ChangedFile(path, partition or "{}", vector or "", size, stats, may_be_gone)
+        for path, partition, vector, size, stats in zip(*columns, strict=True)
+    ]
+
+
+def physical_partitioning(metadata: Metadata) -> tuple[str, ...]:
+    """Return the partition columns by the names that stay when a column is renamed."""
+    schema = StructType.from_json(metadata.schema_string)
+    mode = column_mapping_mode(metadata.configuration)
+    found = [schema.find(name) for name in metadata.partition_columns]
+    return tuple(field.physical_name(mode) for field in found if field is not None)
+
+
+def _file(row: Row) -> ChangedFile:
+    path, partition, vector, size, stats = row[:5]
+    return ChangedFile(path, partition or "{}", vector or "", size, stats, row[7] is not None)

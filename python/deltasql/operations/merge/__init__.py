@@ -1,0 +1,1 @@
+"""MERGE: plan it, join the rows, write the files."""

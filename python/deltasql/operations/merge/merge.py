@@ -1,0 +1,240 @@
+"""MERGE: rows of a source update, delete and insert rows of a table; only touched files change.
+
+The keys of the target are read once, to find the pairs of rows that match. The files of rows
+that change are then read whole and written again; if rows are only inserted, none is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deltasql.engine.base import FILE, ROW
+from deltasql.engine.choose import is_rows, is_spark_frame
+from deltasql.engine.inputs import batches, is_stream
+from deltasql.exceptions import MergeAmbiguityError, UnsupportedFeatureError
+from deltasql.exceptions.prefixes import MERGE_ERROR
+from deltasql.model.schema.convert import nanoseconds_enabled
+from deltasql.model.schema.schema import has_nanoseconds
+from deltasql.operations.info import tell
+from deltasql.operations.merge.plan import MergePlan, MergeSpec, evolve_schema, resolve_merge
+from deltasql.operations.merge.rows import (
+    MATCHES,
+    NUMBER,
+    by_file,
+    decisions,
+    left_alone,
+    matched_sources,
+    matches,
+)
+from deltasql.operations.merge.target_files import matching_predicate, source_facts
+from deltasql.operations.merge.write import MergeResult
+from deltasql.operations.rules.conform import in_microseconds, nanosecond_columns
+from deltasql.operations.sql.queries import number, select, subquery
+from deltasql.operations.sql.types import column
+from deltasql.operations.target import names_table
+from deltasql.operations.touched import Stopwatch, chosen, counted_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltasql.engine.base import Relation, WriteOptions
+    from deltasql.model.actions import AddFile
+    from deltasql.model.schema.schema import StructType
+    from deltasql.operations.target import Target
+
+
+@dataclass(slots=True)
+class _Metrics:
+    num_source_rows: int = 0
+    num_target_rows_inserted: int = 0
+    num_target_rows_updated: int = 0
+    num_target_rows_deleted: int = 0
+    num_target_rows_copied: int = 0
+    num_output_rows: int = 0
+    num_target_files_scanned: int = 0
+    num_target_files_skipped_during_scan: int = 0
+    num_target_files_added: int = 0
+    num_target_files_removed: int = 0
+    execution_time_ms: int = 0
+    scan_time_ms: int = 0
+    rewrite_time_ms: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@names_table
+def source_rows(target: Target, source: object) -> Relation:
+    """Return the rows of a merge's source as the engine has them.
+
+    Nanoseconds are cut, as in deltalake, unless they were enabled; a table that has them refuses
+    such rows.
+    """
+    is_arrow = is_rows(source) and not is_spark_frame(source)
+    if not is_arrow or nanoseconds_enabled():
+        return target.engine.rows(source)
+    given = batches(source)
+    names = nanosecond_columns(given.schema)
+    if names and has_nanoseconds(target.schema):
+        raise UnsupportedFeatureError(
+            f"column {names[0]!r} of the source has nanoseconds, as the table does, "
+            "and they are not enabled in this process",
+            table=target.name,
+            features=("timestampNanos",),
+            help="Call deltasql.enable_nanosecond_timestamps() first.",
+        )
+    if names:
+        given = in_microseconds(given)
+    return target.engine.rows(given if names or is_stream(source) else source)
+
+
+@names_table
+def stage_merge(
+    target: Target,
+    source: Relation,
+    source_schema: StructType,
+    spec: MergeSpec,
+    *,
+    options: WriteOptions | None = None,
+) -> dict[str, int]:
+    """Stage a merge and return deltalake's metrics."""
+    clock, metrics = Stopwatch(), _Metrics()
+    evolved = spec.merge_schema and evolve_schema(target, source_schema, spec)
+    plan = resolve_merge(target.schema, source_schema, spec)
+    work = _Merge(target, plan, spec, target.engine.numbered(source, NUMBER), metrics, options)
+    if not spec.clauses:
+        work.list_files()
+    else:
+        work.run(clock)
+    metrics.execution_time_ms = clock.total_ms()
+    if metrics.num_target_files_added or metrics.num_target_files_removed or evolved:
+        tell(target, "MERGE", spec.parameters(), metrics.as_dict())
+    return metrics.as_dict()
+
+
+class _Merge:
+    """One run: the pairs that match, what is decided for each row, the files that come of it."""
+
+    def __init__(
+        self,
+        target: Target,
+        plan: MergePlan,
+        spec: MergeSpec,
+        source: Relation,
+        metrics: _Metrics,
+        options: WriteOptions | None,
+    ) -> None:
+        self.target, self.plan, self.spec = target, plan, spec
+        self.engine, self.source = target.engine, source
+        self.metrics, self.options = metrics, options
+        self.decided: Relation | None = None
+
+    def run(self, clock: Stopwatch) -> None:
+        """Find the rows that change, and stage the files without them and with the new ones."""
+        files = self.list_files()
+        scan = self.engine.scan(self.target.live(files), positions=True) if len(files) else None
+        pairs = None if scan is None else self._pairs(scan)
+        touched: pa.Table = files.slice(0, 0)
+        places: list[int] = []
+        if scan is not None and pairs is not None:
+            places = self._decide(files, scan, pairs)
+            touched = chosen(files, places)
+        self.metrics.scan_time_ms = clock.lap_ms()
+        result = MergeResult(self.target, self.plan, self.source, self.options, pairs, self.decided)
+        added = result.write(touched, places)
+        self.target.add(added)
+        if len(touched):
+            self.target.remove(touched)
+        self._count_output(touched, added)
+        self.metrics.rewrite_time_ms = clock.lap_ms()
+
+    def list_files(self) -> pa.Table:
+        """Return the files that are to be read, and tell that they were."""
+        target, metrics = self.target, self.metrics
+        facts = source_facts(self.engine, self.plan, self.source)
+        metrics.num_source_rows = facts.rows
+        limit = None
+        if not self.plan.not_matched_by_source:
+            limit = matching_predicate(target, self.plan, self.source, facts)
+        files = target.files(limit)
+        target.read(whole_table=limit is None, predicate=limit, files=files)
+        every = len(files) if limit is None else target.count_files()
+        metrics.num_target_files_scanned = len(files)
+        metrics.num_target_files_skipped_during_scan = every - len(files)
+        return files
+
+    def _pairs(self, scan: Relation) -> Relation:
+        plan = self.plan
+        if not plan.matched and not plan.not_matched_by_source:
+            query = matched_sources(plan)
+        else:
+            only_changes = not plan.not_matched and not plan.not_matched_by_source
+            query = matches(plan, only_changes=only_changes)
+        return self.engine.keep(self.engine.query(query, t=scan, s=self.source))
+
+    def _decide(self, files: pa.Table, scan: Relation, pairs: Relation) -> list[int]:
+        """Count what happens to the rows of each file; return the places of those that change."""
+        plan, metrics, engine = self.plan, self.metrics, self.engine
+        if not plan.matched and not plan.not_matched_by_source:
+            return []
+        counts = self._counted(decisions(), m=pairs)
+        several = any(most > 1 for *_, most in counts)
+        if several and not self.spec.deletes_whatever_matches:
+            raise self._ambiguous(files, pairs)
+        # If each row has one pair and each pair a clause, the pairs are the decisions.
+        if plan.wants_every_pair and not several:
+            self.decided = pairs
+        else:
+            self.decided = engine.keep(engine.query(decisions(), m=pairs))
+        if plan.not_matched_by_source:
+            counts += self._counted(left_alone(plan.not_matched_by_source), t=scan, d=self.decided)
+        by_branch: Counter[int] = Counter()
+        for _, branch, rows, _ in counts:
+            by_branch[branch] += rows
+        updates, deletes = plan.numbers("update"), plan.numbers("delete")
+        metrics.num_target_rows_updated = sum(by_branch[number] for number in updates)
+        metrics.num_target_rows_deleted = sum(by_branch[number] for number in deletes)
+        return sorted({file for file, *_ in counts})
+
+    def _counted(self, rows: exp.Select, **relations: Relation) -> list[tuple[int, int, int, int]]:
+        """Count rows by file and clause: (file, clause, rows, most source rows for one)."""
+        found = self.engine.collect(self.engine.query(by_file(rows), **relations))
+        return list(zip(*(found.column(place).to_pylist() for place in range(4)), strict=True))
+
+    def _count_output(self, touched: pa.Table, added: list[AddFile]) -> None:
+        metrics = self.metrics
+        metrics.num_target_files_added = len(added)
+        metrics.num_target_files_removed = len(touched)
+        metrics.num_output_rows = sum(
+            json.loads(each.stats or "{}")["numRecords"] for each in added
+        )
+        if len(touched):
+            changed = metrics.num_target_rows_updated + metrics.num_target_rows_deleted
+            metrics.num_target_rows_copied = sum(counted_rows(self.target, touched)) - changed
+        kept = metrics.num_target_rows_copied + metrics.num_target_rows_updated
+        metrics.num_target_rows_inserted = metrics.num_output_rows - kept
+
+    def _ambiguous(self, files: pa.Table, pairs: Relation) -> MergeAmbiguityError:
+        several = exp.GT(this=column(MATCHES), expression=number(1))
+        query = select(
+            column(FILE),
+            column(ROW),
+            source=subquery(decisions(), "d"),
+            where=several,
+            limit=1,
+        )
+        found = self.engine.collect(self.engine.query(query, m=pairs))
+        path = files["path"][found[FILE][0].as_py()].as_py()
+        row = found[ROW][0].as_py()
+        return MergeAmbiguityError(
+            "MERGE matched a target row with multiple source rows that satisfy duplicate relevant "
+            f"WHEN MATCHED clauses (file: {path}, row ordinal in file: {row})",
+            table=self.target.name,
+            prefix=MERGE_ERROR,
+            help="Give the source one row per key, or conditions that leave one of them.",
+        )

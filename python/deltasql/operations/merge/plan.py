@@ -1,0 +1,216 @@
+"""What a MERGE is asked to do, and that resolved against the table and the source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import count
+from typing import TYPE_CHECKING, Literal
+
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.exceptions.prefixes import AMBIGUOUS_ERROR
+from deltasql.model.protocol import upgraded_protocol
+from deltasql.model.schema.column_mapping import with_new_columns_mapped
+from deltasql.model.schema.schema import StructField, StructType
+from deltasql.operations.rules.schema_merge import merge_schemas, refuse_generated
+from deltasql.operations.sql.assignments import Assignments, assignments
+from deltasql.operations.sql.expressions import Flavour, Scope, parse_condition, set_name
+from deltasql.operations.sql.normal_form import normal, normal_part
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from deltasql.operations.target import Target
+
+TARGET, SOURCE = "t", "s"
+"""The two sides in every query of a merge."""
+Kind = Literal["update", "delete", "insert"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """WHEN … AND predicate THEN UPDATE, DELETE or INSERT."""
+
+    kind: Kind
+    predicate: str | None = None
+    updates: Mapping[str, str] = field(default_factory=dict)
+
+    def shown(self, *, escapes: bool) -> dict[str, str]:
+        """Return the clause as the history of a table has it."""
+        if self.predicate is None:
+            return {"actionType": self.kind}
+        return {"actionType": self.kind, "predicate": normal(self.predicate, escapes=escapes)}
+
+
+@dataclass(slots=True)
+class MergeSpec:
+    """The request: how rows match, and the clauses in their order."""
+
+    predicate: str
+    source_alias: str | None = None
+    target_alias: str | None = None
+    merge_schema: bool = False
+    safe_cast: bool = False
+    flavour: Flavour = "datafusion"
+    matched: list[Clause] = field(default_factory=list)
+    not_matched: list[Clause] = field(default_factory=list)
+    not_matched_by_source: list[Clause] = field(default_factory=list)
+
+    @property
+    def clauses(self) -> list[Clause]:
+        return [*self.matched, *self.not_matched, *self.not_matched_by_source]
+
+    @property
+    def deletes_whatever_matches(self) -> bool:
+        """Whether it cannot matter how many source rows match one row."""
+        return [(each.kind, each.predicate) for each in self.matched] == [("delete", None)]
+
+    def parameters(self) -> dict[str, str]:
+        """Return what the history of a table tells of a merge."""
+        escapes = self.flavour == "spark"
+        # Only deltalake tells by which part of the condition files were left out.
+        tells_files = self.flavour == "datafusion" and not self.not_matched_by_source
+        files = normal_part(self.predicate, self.target_alias or "target") if tells_files else None
+        return {
+            **({} if files is None else {"predicate": files}),
+            "mergePredicate": normal(self.predicate, escapes=escapes),
+            "matchedPredicates": _listed(self.matched, escapes),
+            "notMatchedPredicates": _listed(self.not_matched, escapes),
+            "notMatchedBySourcePredicates": _listed(self.not_matched_by_source, escapes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A clause, resolved; its number tells it from all others of the merge."""
+
+    number: int
+    kind: Kind
+    condition: exp.Expr | None
+    assigned: Assignments
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """A merge whose every name is known."""
+
+    on: exp.Expr
+    matched: tuple[Branch, ...]
+    not_matched: tuple[Branch, ...]
+    not_matched_by_source: tuple[Branch, ...]
+
+    def numbers(self, kind: Kind) -> set[int]:
+        """Return the numbers of the branches that do one thing."""
+        every = (*self.matched, *self.not_matched, *self.not_matched_by_source)
+        return {branch.number for branch in every if branch.kind == kind}
+
+    @property
+    def wants_every_pair(self) -> bool:
+        """Whether a clause applies to each pair of rows that match."""
+        return any(branch.condition is None for branch in self.matched)
+
+
+def evolve_schema(target: Target, source: StructType, spec: MergeSpec) -> bool:
+    """Add to the table what clauses set and only the source has, in structs too.
+
+    Returns whether there is anything to add.
+    """
+    names = _aliases(spec)
+    table = Scope({TARGET: target.schema}, names)
+    wanted = {
+        set_name(name, table)[0].casefold()
+        for clause in (*spec.matched, *spec.not_matched)
+        for name in clause.updates
+    }
+    found = [member for member in source.fields if member.name.casefold() in wanted]
+    refuse_generated(target.schema, StructType(tuple(found)))
+    given = StructType(tuple(StructField(member.name, member.type) for member in found))
+    merged = merge_schemas(target.schema, given)
+    if merged == target.schema:
+        return False
+    mapped, configuration = with_new_columns_mapped(merged, target.configuration)
+    target.change_metadata(
+        replace(target.metadata, schema_string=mapped.to_json(), configuration=configuration),
+        upgraded_protocol(target.protocol, mapped, configuration),
+    )
+    return True
+
+
+def resolve_merge(schema: StructType, source: StructType, spec: MergeSpec) -> MergePlan:
+    """Resolve every name of a merge.
+
+    A process that repeats a merge, as a stream does, resolves it once: at 1,000 rows that is a
+    sixth of the processor time. Nothing in a plan is changed; queries copy what they use.
+    """
+    return _resolved(
+        schema,
+        source,
+        tuple(_aliases(spec).items()),
+        spec.predicate,
+        spec.safe_cast,
+        spec.flavour,
+        *(
+            tuple((each.kind, each.predicate, tuple(each.updates.items())) for each in clauses)
+            for clauses in (spec.matched, spec.not_matched, spec.not_matched_by_source)
+        ),
+    )
+
+
+_ClauseKey = tuple[Kind, str | None, tuple[tuple[str, str], ...]]
+"""A clause as values that cannot change: its kind, predicate and updates."""
+
+
+@lru_cache(maxsize=64)
+def _resolved(
+    schema: StructType,
+    source: StructType,
+    aliases: tuple[tuple[str, str], ...],
+    predicate: str,
+    safe_cast: bool,
+    flavour: Flavour,
+    matched: tuple[_ClauseKey, ...],
+    not_matched: tuple[_ClauseKey, ...],
+    not_matched_by_source: tuple[_ClauseKey, ...],
+) -> MergePlan:
+    names = dict(aliases)
+    both = Scope({TARGET: schema, SOURCE: source}, names)
+    table, rows = Scope({TARGET: schema}, names), Scope({SOURCE: source}, names)
+    numbers = count(1)
+
+    def branches(clauses: Sequence[_ClauseKey], scope: Scope) -> Iterator[Branch]:
+        for kind, text, updates in clauses:
+            condition = None if text is None else parse_condition(text, scope, flavour=flavour)
+            assigned = assignments(
+                dict(updates),
+                table,
+                scope,
+                safe=safe_cast,
+                flavour=flavour,
+                copies_may_be_unknown=True,
+            )
+            yield Branch(next(numbers), kind, condition, assigned)
+
+    return MergePlan(
+        parse_condition(predicate, both, flavour=flavour),
+        tuple(branches(matched, both)),
+        tuple(branches(not_matched, rows)),
+        tuple(branches(not_matched_by_source, table)),
+    )
+
+
+def _aliases(spec: MergeSpec) -> dict[str, str]:
+    """Return what the sides are called; without an alias they are `target` and `source`."""
+    if spec.target_alias is not None and spec.target_alias == spec.source_alias:
+        raise TxnLogSchemaError(
+            "Schema contains duplicate qualified field name: both sides are called "
+            f"{spec.target_alias}",
+            prefix=AMBIGUOUS_ERROR,
+            help="Give source and target an alias each.",
+        )
+    return {spec.target_alias or "target": TARGET, spec.source_alias or "source": SOURCE}
+
+
+def _listed(clauses: Sequence[Clause], escapes: bool) -> str:
+    return json.dumps([each.shown(escapes=escapes) for each in clauses], separators=(",", ":"))

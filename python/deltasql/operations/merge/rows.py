@@ -1,0 +1,278 @@
+"""The queries of a MERGE: which rows match, what is decided for each, and what they become."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deltasql.engine.base import FILE, ROW
+from deltasql.operations.changes.changed_rows import (
+    ACTION,
+    COPIED,
+    DELETED,
+    INSERTED,
+    UPDATED,
+    action_of,
+)
+from deltasql.operations.merge.plan import SOURCE, TARGET, Branch, MergePlan
+from deltasql.operations.sql.assignments import row_values
+from deltasql.operations.sql.queries import (
+    alias,
+    all_of,
+    any_of,
+    case,
+    count_rows,
+    equal,
+    is_known,
+    is_null,
+    join,
+    number,
+    same,
+    select,
+    subquery,
+    table,
+)
+from deltasql.operations.sql.types import column, typed_null
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from deltasql.model.schema.schema import StructField, StructType
+
+NUMBER = "__deltasql_source"
+"""Numbers the rows of the source."""
+BRANCH = "__deltasql_branch"
+"""Number of the clause that applies to a row; null when none does."""
+MATCHES = "__deltasql_matches"
+"""How many source rows want to change one row."""
+PLACE = "__deltasql_place"
+_ACTIONS = {"update": UPDATED, "delete": DELETED, "insert": INSERTED}
+
+
+def matches(plan: MergePlan, *, only_changes: bool) -> exp.Select:
+    """Return the query for the pairs of rows that match, with the clause that applies to each.
+
+    `only_changes` leaves out pairs to which none applies: nobody asks for them.
+    """
+    where = None
+    if only_changes and all(each.condition is not None for each in plan.matched):
+        conditions = [each.condition for each in plan.matched if each.condition is not None]
+        where = any_of(*(exp.Paren(this=each.copy()) for each in conditions))
+    return select(
+        column(FILE, TARGET),
+        column(ROW, TARGET),
+        column(NUMBER, SOURCE),
+        alias(_branch(plan.matched), BRANCH),
+        source=TARGET,
+        joins=[join(SOURCE, plan.on.copy())],
+        where=where,
+    )
+
+
+def matched_sources(plan: MergePlan) -> exp.Select:
+    """Return the query for the source rows that match anything: enough to insert the others."""
+    return select(
+        column(NUMBER, SOURCE),
+        source=TARGET,
+        joins=[join(SOURCE, plan.on.copy())],
+        distinct=True,
+    )
+
+
+def decisions() -> exp.Select:
+    """Return the query for every row of the target that matches: its clause and its source row.
+
+    `m` are the pairs; a pair without a clause is not counted.
+    """
+    wanting = case([(is_known(column(BRANCH)), column(NUMBER))])
+    return select(
+        column(FILE),
+        column(ROW),
+        alias(exp.Min(this=column(BRANCH)), BRANCH),
+        alias(exp.Min(this=wanting), NUMBER),
+        alias(exp.Count(this=wanting.copy()), MATCHES),
+        source="m",
+        group_by=[column(FILE), column(ROW)],
+    )
+
+
+def left_alone(branches: Sequence[Branch]) -> exp.Select:
+    """Return the query for the file and the clause of every row that is not among `d`."""
+    return select(
+        column(FILE, TARGET),
+        alias(_branch(branches), BRANCH),
+        source=TARGET,
+        joins=[join("d", _same_row(TARGET, "d"), left=True)],
+        where=is_null(column(FILE, "d")),
+    )
+
+
+def by_file(rows: exp.Select) -> exp.Select:
+    """Return the query that counts rows by file and clause.
+
+    Its columns are the file, the clause, the rows, and the most source rows for one of them.
+    """
+    counts_matches = MATCHES in rows.named_selects
+    most = exp.Max(this=column(MATCHES)) if counts_matches else number(1)
+    return select(
+        column(FILE),
+        column(BRANCH),
+        alias(count_rows(), "n"),
+        alias(most, "most"),
+        source=subquery(rows, "r"),
+        where=is_known(column(BRANCH)),
+        group_by=[column(FILE), column(BRANCH)],
+    )
+
+
+def joined(source_columns: Sequence[str], *, moved: bool) -> exp.Select:
+    """Return the rows of the files to rewrite, each with its source row if it has one.
+
+    `t` are the rows of files, `d` what is decided, `x` the source. Files that have `moved` have
+    other numbers in `t` than in `d`: `f` says which.
+    """
+    joins = [join("x", same(NUMBER, "d", "x"), left=True)]
+    if moved:
+        joins.insert(0, join("f", same(FILE, "d", "f")))
+    right = select(
+        alias(column(PLACE, "f"), FILE) if moved else column(FILE, "d"),
+        column(ROW, "d"),
+        column(BRANCH, "d"),
+        *(column(name, "x") for name in source_columns),
+        source="d",
+        joins=joins,
+    )
+    return select(
+        source=TARGET,
+        joins=[join(subquery(right, SOURCE), _same_row(TARGET, SOURCE), left=True)],
+    )
+
+
+def decided_branch(plan: MergePlan) -> exp.Expr:
+    """Return the clause that applies to a joined row; null when it is only copied."""
+    matched = column(BRANCH, SOURCE)
+    if not plan.not_matched_by_source:
+        return matched
+    alone = _branch(plan.not_matched_by_source)
+    return case([(is_null(column(FILE, SOURCE)), alone)], matched)
+
+
+def rewritten(
+    joined_rows: exp.Select,
+    schema: StructType,
+    plan: MergePlan,
+    generated: Mapping[str, exp.Expr],
+) -> exp.Select:
+    """Return what becomes of the joined rows: the table's columns and ACTION."""
+    branches = (*plan.matched, *plan.not_matched_by_source)
+    values = _values(
+        schema,
+        [each for each in branches if each.kind == "update"],
+        lambda: decided_branch(plan),
+        generated,
+        lambda member: column(member.name, TARGET),
+    )
+    return _with_columns(joined_rows, *values, _action(branches, lambda: decided_branch(plan)))
+
+
+def unchanged(joined_rows: exp.Select, schema: StructType, plan: MergePlan) -> exp.Select:
+    """Return the joined rows as they were, with ACTION."""
+    branches = (*plan.matched, *plan.not_matched_by_source)
+    return _with_columns(
+        joined_rows,
+        *(column(name, TARGET) for name in schema.names),
+        _action(branches, lambda: decided_branch(plan)),
+    )
+
+
+def inserted(
+    schema: StructType,
+    plan: MergePlan,
+    generated: Mapping[str, exp.Expr],
+    source_columns: Sequence[str],
+    *,
+    all_new: bool,
+) -> exp.Select:
+    """Return the rows of the source `n` that match nothing in `m`, as rows of the table.
+
+    Without anything to match, `all_new`, there is no `m`.
+    """
+    new = select(
+        *(column(name, SOURCE) for name in source_columns),
+        alias(_branch(plan.not_matched), BRANCH),
+        source=table("n", SOURCE),
+    )
+    if not all_new:
+        new.set("joins", [join("m", same(NUMBER, SOURCE, "m"), left=True)])
+        new.set("where", exp.Where(this=is_null(column(NUMBER, "m"))))
+    values = _values(
+        schema,
+        plan.not_matched,
+        lambda: column(BRANCH, SOURCE),
+        generated,
+        lambda member: typed_null(member.type),
+        is_new=True,
+    )
+    return select(
+        *values,
+        alias(action_of(INSERTED), ACTION),
+        source=subquery(new, SOURCE),
+        where=is_known(column(BRANCH, SOURCE)),
+    )
+
+
+def _with_columns(rows: exp.Select, *columns: exp.Expr) -> exp.Select:
+    """Return joined rows with their columns; the joins are copied, since they are used again."""
+    found = rows.copy()
+    found.set("expressions", list(columns))
+    return found
+
+
+def _values(
+    schema: StructType,
+    branches: Sequence[Branch],
+    decided: Callable[[], exp.Expr],
+    generated: Mapping[str, exp.Expr],
+    old: Callable[[StructField], exp.Expr],
+    *,
+    is_new: bool = False,
+) -> Iterator[exp.Expr]:
+    """Yield the columns of the table as the clause that was `decided` leaves them."""
+    rows = [
+        (each, row_values(schema, each.assigned, generated, old, is_new=is_new))
+        for each in branches
+    ]
+    for member in schema.fields:
+        present = old(member)
+        changes = [
+            (_is_number(decided(), branch), row[member.name])
+            for branch, row in rows
+            if row[member.name] != present
+        ]
+        yield alias(case(changes, present), member.name)
+
+
+def _action(branches: Sequence[Branch], decided: Callable[[], exp.Expr]) -> exp.Expr:
+    found = [(_is_number(decided(), each), action_of(_ACTIONS[each.kind])) for each in branches]
+    return alias(case(found, action_of(COPIED)), ACTION)
+
+
+def _branch(branches: Sequence[Branch]) -> exp.Expr:
+    """Return the number of the first clause whose condition holds, else null."""
+    if not branches:
+        return exp.Cast(this=exp.null(), to=exp.DataType(this=exp.DType.INT))
+    conditional: list[tuple[exp.Expr, exp.Expr]] = []
+    for branch in branches:
+        if branch.condition is None:
+            return case(conditional, number(branch.number))
+        conditional.append((branch.condition.copy(), number(branch.number)))
+    return case(conditional)
+
+
+def _is_number(decided: exp.Expr, branch: Branch) -> exp.Expr:
+    return equal(decided, number(branch.number))
+
+
+def _same_row(one: str, other: str) -> exp.Expr:
+    return all_of(same(FILE, one, other), same(ROW, one, other))

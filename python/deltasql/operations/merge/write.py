@@ -1,0 +1,114 @@
+"""The files that come of a MERGE: touched ones written again, and rows that are new."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from deltasql.engine.base import FILE
+from deltasql.operations.changes.changed_rows import (
+    checked_rows,
+    write_changed_rows,
+    write_new_rows,
+)
+from deltasql.operations.changes.write import keeps_change_data
+from deltasql.operations.merge.rows import PLACE, inserted, joined, rewritten, unchanged
+from deltasql.operations.rules.checks import rules_of
+from deltasql.operations.sql.assignments import Computed, explained_casts
+from deltasql.operations.sql.queries import select, union
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlglot import exp
+
+    from deltasql.engine.base import Relation, WriteOptions
+    from deltasql.model.actions import AddFile
+    from deltasql.operations.merge.plan import MergePlan
+    from deltasql.operations.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """What is known when all rows are decided."""
+
+    target: Target
+    plan: MergePlan
+    source: Relation
+    options: WriteOptions | None
+    pairs: Relation | None
+    """The pairs of rows that match; None when there is nothing to match."""
+    decided: Relation | None
+    """What becomes of rows of the target; None when nothing does."""
+
+    def write(self, touched: pa.Table, places: list[int]) -> list[AddFile]:
+        """Write the files; `places` are those that touched ones had in the first scan."""
+        if not len(touched):
+            return self._write_new()
+        return self._write_anew(touched, places)
+
+    def _write_new(self) -> list[AddFile]:
+        """Write the rows that match nothing."""
+        new = self._inserted()
+        if new is None:
+            return []
+        query, relations = new
+        engine = self.target.engine
+        computed = [
+            Computed(each.assigned, select(source="s"), {"s": self.source})
+            for each in self.plan.not_matched
+        ]
+        with explained_casts(engine, *computed):
+            return write_new_rows(self.target, engine.query(query, **relations), self.options)
+
+    def _write_anew(self, touched: pa.Table, places: list[int]) -> list[AddFile]:
+        """Write all rows of files again, and those that match nothing along with them."""
+        target, plan, engine = self.target, self.plan, self.target.engine
+        rows, relations = self._joined(touched, places)
+        after = rewritten(rows, target.schema, plan, rules_of(target).generated)
+        before = None
+        if keeps_change_data(target):
+            before = engine.query(unchanged(rows, target.schema, plan), **relations)
+        whole: exp.Query = after
+        new = self._inserted()
+        if new is not None:
+            whole = union(after, new[0])
+            relations = {**relations, **new[1]}
+        branches = (*plan.matched, *plan.not_matched_by_source, *plan.not_matched)
+        computed = [Computed(each.assigned, rows, relations) for each in branches]
+        with explained_casts(engine, *computed):
+            final = checked_rows(target, engine.query(whole, **relations))
+            return write_changed_rows(target, before, final, self.options)
+
+    def _joined(
+        self, touched: pa.Table, places: list[int]
+    ) -> tuple[exp.Select, Mapping[str, Relation]]:
+        assert self.decided is not None
+        engine = self.target.engine
+        scan = engine.scan(self.target.live(touched), positions=True)
+        relations = {"t": scan, "d": self.decided, "x": self.source}
+        moved = places != list(range(len(places)))
+        if moved:
+            numbers = pa.array(range(len(places)), pa.int64())
+            relations["f"] = engine.rows(
+                pa.table({FILE: pa.array(places, pa.int64()), PLACE: numbers})
+            )
+        return joined(self.source.columns, moved=moved), relations
+
+    def _inserted(self) -> tuple[exp.Select, dict[str, Relation]] | None:
+        """Return the query for new rows, over the source and the pairs."""
+        if not self.plan.not_matched:
+            return None
+        relations = {"n": self.source}
+        if self.pairs is not None:
+            relations["m"] = self.pairs
+        query = inserted(
+            self.target.schema,
+            self.plan,
+            rules_of(self.target).generated,
+            self.source.columns,
+            all_new=self.pairs is None,
+        )
+        return query, relations

@@ -1,0 +1,1 @@
+"""OPTIMIZE: compaction, clustering and Z-order."""

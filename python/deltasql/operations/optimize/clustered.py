@@ -1,0 +1,63 @@
+"""OPTIMIZE of a clustered table: rows that are near in some columns come into the same files.
+
+Nobody sorts what is appended. OPTIMIZE takes the files that it has not clustered yet and its own
+small ones, and marks what it writes, so that large clustered files are left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from deltasql.model.clustering import logical_paths
+from deltasql.operations.optimize.optimize import plan_compaction, plan_rewrite
+from deltasql.operations.optimize.zorder import rewrite_sorted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from deltasql.engine.base import WriteOptions
+    from deltasql.model.actions import AddFile
+    from deltasql.operations.optimize.optimize import Compaction
+    from deltasql.operations.target import Target
+
+    Rewrite = Callable[[Target, pa.Table, WriteOptions], list[AddFile]]
+_PROVIDER = "deltasql"
+
+
+def plan_optimize(
+    target: Target,
+    *,
+    partition_filters: Sequence[Any] | None = None,
+    target_size: int | None = None,
+) -> tuple[Compaction, Rewrite | None]:
+    """Plan to cluster what is not yet, and to compact tables that are not clustered."""
+    options: Any = {"partition_filters": partition_filters, "target_size": target_size}
+    physical = target.clustered_by()
+    if not physical:
+        return plan_compaction(target, **options), None
+    plan = plan_rewrite(target, "zOrder", **options)
+    plan.bins = [chosen for files in plan.bins if len(chosen := _unclustered(files, plan))]
+    plan.partitions = len(plan.bins)
+    paths = logical_paths(physical, target.metadata)
+
+    def rewrite(target: Target, files: pa.Table, options: WriteOptions) -> list[AddFile]:
+        adds = rewrite_sorted(paths, target, files, options)
+        return [replace(each, clustering_provider=_PROVIDER) for each in adds]
+
+    return plan, rewrite
+
+
+def _unclustered(files: pa.Table, plan: Compaction) -> pa.Table:
+    """Return the files that are not clustered or not large; a small one alone stays."""
+    clustered = pc.equal(pc.coalesce(files["clustering_provider"], ""), _PROVIDER)
+    whole = pc.equal(pc.coalesce(files["deletion_vector"], ""), "")
+    done = pc.and_(clustered, whole)
+    large = pc.greater_equal(files["size"], plan.target_size // 2)
+    chosen = files.filter(pc.invert(pc.and_(done, large)))
+    is_idle = pc.all(done).as_py() and len(chosen) == 1
+    return chosen.slice(0, 0) if is_idle else chosen

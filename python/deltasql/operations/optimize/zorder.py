@@ -1,0 +1,126 @@
+"""Z-ORDER: rows that are near in several columns come into the same files.
+
+Each column is ranked over the rows of a partition, nulls first; the bits of the ranks are
+interleaved, and rows are sorted by the number that makes. Any type that has an order can take part.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.exceptions.prefixes import TABLE_ERROR
+from deltasql.model.schema.schema import nearest
+from deltasql.operations.optimize.optimize import plan_rewrite
+from deltasql.operations.sql.expressions import Scope
+from deltasql.operations.sql.types import column, field_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from deltasql.engine.base import WriteOptions
+    from deltasql.model.actions import AddFile
+    from deltasql.operations.optimize.optimize import Compaction
+    from deltasql.operations.target import Target
+
+# A signed 64-bit number holds them, however many columns there are.
+_ALL_BITS = 60
+_MOST_BITS = 16
+_ORDER = "__deltasql_z"
+
+
+def plan_z_order(
+    target: Target,
+    columns: Sequence[str],
+    *,
+    partition_filters: Sequence[Any] | None = None,
+    target_size: int | None = None,
+) -> tuple[Compaction, Callable[[Target, pa.Table, WriteOptions], list[AddFile]]]:
+    """Plan to sort every partition along a Z-curve; returns how a bin is rewritten, too."""
+    paths = _checked(target, columns)
+    plan = plan_rewrite(
+        target, "zOrder", partition_filters=partition_filters, target_size=target_size
+    )
+    return plan, partial(rewrite_sorted, paths)
+
+
+def z_value(ranks: Sequence[exp.Expr], bits: int) -> exp.Expr:
+    """Interleave the bits of whole numbers, in arithmetic that every engine has.
+
+    >>> z_value([exp.column("a"), exp.column("b")], 1).sql(dialect="duckdb")
+    '(a // 1 % 2) * 2 + (b // 1 % 2) * 1'
+    """
+    terms: list[exp.Expr] = []
+    for bit in reversed(range(bits)):
+        for place, rank in enumerate(ranks):
+            weight = 2 ** (bit * len(ranks) + len(ranks) - 1 - place)
+            taken = exp.Mod(
+                this=exp.IntDiv(this=rank.copy(), expression=exp.Literal.number(2**bit)),
+                expression=exp.Literal.number(2),
+            )
+            terms.append(exp.Mul(this=exp.paren(taken), expression=exp.Literal.number(weight)))
+    total = terms[0]
+    for term in terms[1:]:
+        total = exp.Add(this=total, expression=term)
+    return total
+
+
+def rewrite_sorted(
+    paths: Sequence[tuple[str, ...]], target: Target, files: pa.Table, options: WriteOptions
+) -> list[AddFile]:
+    """Write the rows of files again, along the Z-curve of columns."""
+    engine, names = target.engine, target.schema.names
+    rows = engine.scan(target.live(files))
+    bits = min(_MOST_BITS, _ALL_BITS // len(paths))
+    keys = {f"{_ORDER}{n}": field_of(path) for n, path in enumerate(paths)}
+    ranked = engine.ranked(rows, keys, bits)
+    order = z_value([column(name) for name in keys], bits)
+    sorted_rows = (
+        exp.select(*(column(name) for name in names))
+        .from_("ranked")
+        .order_by(order, *(field_of(path) for path in paths))
+    )
+    relation = engine.query(sorted_rows, ranked=ranked)
+    return engine.write(relation, target.plan(options, data_change=False))
+
+
+def _checked(target: Target, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    if not columns:
+        raise TxnLogSchemaError(
+            "Z-order requires at least one column",
+            prefix=TABLE_ERROR,
+            help="Name the columns to sort by.",
+        )
+    if target.clustered_by():
+        raise TxnLogSchemaError(
+            "a clustered table has no other order",
+            help="Call compact() (deltasql optimize): it clusters the files that are not yet.",
+        )
+    partitions = set(target.partition_columns)
+    found = [name for name in columns if name in partitions]
+    if found:
+        shown = ", ".join(f'"{name}"' for name in found)
+        raise TxnLogSchemaError(
+            f"Z-order columns cannot be partition columns. Found: [{shown}]",
+            prefix=TABLE_ERROR,
+            help="A partition has one value of them: leave them out.",
+        )
+    scope = Scope.of(target.schema)
+    paths = []
+    for name in columns:
+        known = scope.find([name]) or scope.find(name.split("."))
+        if known is None:
+            raise TxnLogSchemaError(
+                f'Z-order column "{name}": field "{name}" not found in schema',
+                column=name,
+                prefix=TABLE_ERROR,
+                help=f"{nearest(name, target.schema.names)}The table has: "
+                f"{', '.join(target.schema.names)}.",
+            )
+        paths.append(known[1].path)
+    return paths

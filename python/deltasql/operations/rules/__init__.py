@@ -1,0 +1,1 @@
+"""What a table accepts: schema, constraints, NOT NULL, table features."""

@@ -1,0 +1,336 @@
+"""Rows in the types and the order of a table's columns, with the casts that deltalake makes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.engine.parquet.arrow_layouts import as_void, has_void
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.exceptions.prefixes import ARROW_ERROR
+from deltasql.model.schema.convert import nanoseconds_enabled, schema_to_arrow
+from deltasql.model.schema.rules import validate_schema
+from deltasql.model.schema.schema import StructType, type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+_NAMES = {
+    "bool": "Boolean",
+    "float": "Float32",
+    "halffloat": "Float16",
+    "double": "Float64",
+    "string": "Utf8",
+    "large_string": "LargeUtf8",
+    "string_view": "Utf8View",
+    "binary": "Binary",
+    "large_binary": "LargeBinary",
+    "binary_view": "BinaryView",
+    "date32[day]": "Date32",
+    "date64[ms]": "Date64",
+    "null": "Null",
+}
+
+
+@lru_cache(maxsize=256)
+def arrow_schema(schema_string: str) -> pa.Schema:
+    """Return the Arrow types of a table's rows; what may be null is a matter of the checks.
+
+    >>> arrow_schema('{"type":"struct","fields":[]}')
+    <BLANKLINE>
+    """
+    plain = schema_to_arrow(StructType.from_json(schema_string))
+    return pa.schema([pa.field(field.name, _relaxed(field.type)) for field in plain])
+
+
+def check_names(
+    given: pa.Schema, wanted: pa.Schema, *, optional: Collection[str] = (), table: str
+) -> None:
+    """Refuse rows with other columns than the table has; `optional` ones may be missing."""
+    missing = [name for name in wanted.names if name not in given.names and name not in optional]
+    _check_members(given, wanted, missing, optional, table)
+    for field in given:
+        _check_nested(field, wanted.field(field.name).type, table)
+
+
+def check_types(given: StructType, wanted: StructType) -> None:
+    """Refuse columns that an engine would make text of, or that Delta has no type for."""
+    validate_schema(given)
+    for field in given.fields:
+        known = wanted.find(field.name)
+        if known is None or "void" in (field.type, known.type):
+            continue
+        if type(field.type) is not type(known.type):  # both are names, or both are of one kind
+            raise TxnLogSchemaError(
+                f"Cannot cast field {field.name} from {type_name(field.type)} "
+                f"to {type_name(known.type)}",
+                column=field.name,
+                help="Cast the data to the table's type before writing.",
+            )
+
+
+def conformer(
+    given: pa.Schema, wanted: pa.Schema
+) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
+    """Return what gives a batch the wanted columns, or None when there is nothing to do.
+
+    A column that is missing is null.
+    """
+    if given.equals(wanted):
+        return None
+    places = {name: place for place, name in enumerate(given.names)}
+
+    def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            cast_column(batch.column(places[field.name]), field.type, field.name)
+            if field.name in places
+            else pa.nulls(batch.num_rows, field.type)
+            for field in wanted
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+    return conform
+
+
+def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
+    """Cast values as deltalake does: fractions are cut off, what does not fit is an error.
+
+    >>> cast_column(pa.array(["7"]), pa.int64(), "n").to_pylist()
+    [7]
+    """
+    if column.type == wanted:
+        return column
+    if isinstance(column.type, pa.BaseExtensionType):
+        return cast_column(column.storage, wanted, name)
+    _refuse_narrower(column.type, wanted, name)
+    try:
+        return _cast(column, wanted)
+    except pa.ArrowNotImplementedError as error:
+        raise _mismatch(name, column.type, wanted) from error
+    except pa.ArrowInvalid as error:
+        raise TxnLogSchemaError(
+            f"Cast error: {_failed_cast(column, wanted)}",
+            column=name,
+            prefix=ARROW_ERROR,
+            help=f"Column {name!r} is {wanted}: cast or clean the values before writing.",
+        ) from error
+
+
+def nanosecond_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns that are or hold timestamps with nanoseconds.
+
+    >>> nanosecond_columns(pa.schema([("a", pa.date32()), ("b", pa.list_(pa.timestamp("ns")))]))
+    ['b']
+    """
+    return [field.name for field in schema if _has_unit(field.type, "ns")]
+
+
+def in_microseconds(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return rows whose timestamps are cut to microseconds."""
+    names = set(nanosecond_columns(rows.schema))
+    wanted = pa.schema(
+        [f.with_type(_coarse(f.type)) if f.name in names else f for f in rows.schema]
+    )
+    conform = conformer(rows.schema, wanted)
+    return (
+        rows if conform is None else pa.RecordBatchReader.from_batches(wanted, map(conform, rows))
+    )
+
+
+def _coarse(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz) if kind.unit == "ns" else kind
+    if types.is_struct(kind):
+        return pa.struct([member.with_type(_coarse(member.type)) for member in kind])
+    if types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(_coarse(key.type)), item.with_type(_coarse(item.type)))
+    if _is_list(kind) or types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_coarse(kind.value_type)))
+    return _coarse(kind.value_type) if types.is_dictionary(kind) else kind
+
+
+def _failed_cast(column: pa.Array, wanted: pa.DataType) -> str:
+    """Say which value is the first that cannot be cast; Arrow's own message names the last one."""
+    good, bad = 0, len(column)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            _cast(_part(column, good, middle), wanted)
+            good = middle
+        except pa.ArrowInvalid:
+            bad = middle
+    try:
+        value = column[good].as_py()
+    except (OverflowError, ValueError):  # a moment that Python's calendar does not have
+        value = column[good].value
+    if isinstance(value, str):
+        return f"Cannot cast string {value!r} to value of {arrow_name(wanted)} type"
+    shown = "NaN" if value != value else value
+    return f"Can't cast value {shown} to type {arrow_name(wanted)}"
+
+
+def _part(column: pa.Array, start: int, end: int) -> pa.Array:
+    types = pa.types
+    views = types.is_list_view(column.type) or types.is_large_list_view(column.type)
+    if types.is_nested(column.type) and not views:
+        # Arrow casts all values of a sliced list, also those outside of the slice.
+        return column.take(pa.array(range(start, end)))
+    return column.slice(start, end - start)
+
+
+def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    types = pa.types
+    if types.is_list_view(column.type) or types.is_large_list_view(column.type):
+        # Arrow's own cast of a view leaves offsets out.
+        return pa.array(column.to_pylist(), wanted)
+    if has_void(wanted):
+        found = as_void(column, wanted)
+        return found if found.type == wanted else found.cast(wanted)
+    if types.is_list(wanted) and not (_is_list(column.type) or types.is_null(column.type)):
+        return _cast(pa.ListArray.from_arrays(range(len(column) + 1), column), wanted)
+    if types.is_floating(column.type) and types.is_integer(wanted):
+        return pc.trunc(column).cast(wanted)
+    if types.is_decimal(wanted) and types.is_integer(column.type):
+        # Arrow asks for a precision that holds every number of the type, whatever is there.
+        return column.cast(pa.decimal128(38, wanted.scale)).cast(wanted)
+    if types.is_timestamp(wanted) and wanted.tz is not None and _is_text(column.type):
+        try:
+            return column.cast(wanted)
+        except pa.ArrowInvalid:
+            return column.cast(pa.timestamp(wanted.unit)).cast(wanted)  # no zone means UTC
+    # Whoever enabled nanoseconds does not want them to be cut.
+    would_cut = _has_unit(column.type, "ns") and _has_unit(wanted, "us")
+    may_cut = not (would_cut and nanoseconds_enabled())
+    return pc.cast(column, options=pc.CastOptions(target_type=wanted, allow_time_truncate=may_cut))
+
+
+def _has_unit(kind: pa.DataType, unit: str) -> bool:
+    """Tell whether a type is or holds a timestamp of a unit."""
+    if pa.types.is_timestamp(kind):
+        return bool(kind.unit == unit)
+    return any(_has_unit(kind.field(place).type, unit) for place in range(kind.num_fields))
+
+
+def _refuse_narrower(given: pa.DataType, wanted: pa.DataType, name: str) -> None:
+    types = pa.types
+    if types.is_decimal(given) and types.is_decimal(wanted):
+        whole = wanted.precision - wanted.scale
+        if given.scale > wanted.scale or given.precision - given.scale > whole:
+            raise _mismatch(name, given, wanted)
+    if types.is_struct(given) != types.is_struct(wanted) and not types.is_null(given):
+        raise _mismatch(name, given, wanted)
+
+
+def _check_members(
+    given: Any, wanted: Any, missing: list[str], optional: Collection[str], table: str
+) -> None:
+    names = [field.name for field in given]
+    known = {field.name for field in wanted}
+    unknown = [name for name in names if name not in known]
+    present = sum(1 for field in wanted if field.name in optional and field.name not in names)
+    if len(names) != len(wanted) - present:
+        count = f"{len(names)} vs {len(wanted)}"
+        lacking = [field.name for field in wanted if field.name not in {*names, *optional}]
+        parts = [("not in the table", unknown), ("missing", lacking)]
+        told = "; ".join(f"{what}: {', '.join(some)}" for what, some in parts if some)
+        raise TxnLogSchemaError(
+            f"Cannot cast schema, number of fields does not match: {count}"
+            + (f" ({told})" if told else ""),
+            table=table,
+            column=(unknown or lacking or [None])[0],
+            help="Give the data the table's columns, or write with schema_mode='merge'.",
+        )
+    if unknown or missing:
+        raise TxnLogSchemaError(
+            f"Field {(unknown or missing)[0]} not found in schema",
+            table=table,
+            column=(unknown or missing)[0],
+            help="Give the data the table's columns, or write with schema_mode='merge'.",
+        )
+
+
+def _check_nested(given: pa.Field, wanted: pa.DataType, table: str) -> None:
+    types = pa.types
+    if types.is_struct(given.type) and types.is_struct(wanted):
+        names = {field.name for field in given.type}
+        missing = [field.name for field in wanted if field.name not in names]
+        _check_members(given.type, wanted, missing, (), table)
+        for member in given.type:
+            _check_nested(member, wanted.field(member.name).type, table)
+    elif _is_list(given.type) and types.is_list(wanted):
+        _check_inner(given, wanted, given.type.value_type, wanted.value_type)
+    elif types.is_map(given.type) and types.is_map(wanted):
+        _check_inner(given, wanted, given.type.item_type, wanted.item_type)
+
+
+def _check_inner(
+    given: pa.Field, wanted: pa.DataType, inner: pa.DataType, wanted_inner: pa.DataType
+) -> None:
+    if _member_names(inner) != _member_names(wanted_inner):
+        raise _mismatch(given.name, given.type, wanted)
+
+
+def _member_names(kind: pa.DataType) -> set[str]:
+    return {field.name for field in kind} if pa.types.is_struct(kind) else set()
+
+
+def _mismatch(name: str, given: pa.DataType, wanted: pa.DataType) -> TxnLogSchemaError:
+    return TxnLogSchemaError(
+        f"Cannot cast field {name} from {arrow_name(given)} to {arrow_name(wanted)}",
+        column=name,
+        help="Cast the data to the table's type before writing.",
+    )
+
+
+def arrow_name(kind: pa.DataType) -> str:
+    """Return the name that a type has in deltalake's messages.
+
+    >>> arrow_name(pa.struct([("a", pa.int64()), pa.field("b", pa.string(), nullable=False)]))
+    'Struct("a": Int64, "b": non-null Utf8)'
+    """
+    types = pa.types
+    if types.is_integer(kind):
+        return str(kind).replace("uint", "UInt").replace("int", "Int")
+    if types.is_decimal(kind):
+        return f"Decimal{kind.bit_width}({kind.precision}, {kind.scale})"
+    if types.is_timestamp(kind):
+        zone = "" if kind.tz is None else f', "{kind.tz}"'
+        return f"Timestamp({kind.unit.replace('u', 'µ')}{zone})"
+    if types.is_struct(kind):
+        members = (f'"{field.name}": {_member(field)}' for field in kind)
+        return f"Struct({', '.join(members)})"
+    if types.is_list(kind):
+        return f"List({_member(kind.value_field)})"
+    return _NAMES.get(str(kind), str(kind))
+
+
+def _member(field: pa.Field) -> str:
+    return arrow_name(field.type) if field.nullable else f"non-null {arrow_name(field.type)}"
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    tests = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view)
+    return any(test(kind) for test in tests)
+
+
+def _relaxed(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _relaxed(field.type)) for field in kind])
+    if types.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _relaxed(kind.value_type)))
+    if types.is_map(kind):
+        key = pa.field(kind.key_field.name, _relaxed(kind.key_type), nullable=False)
+        return pa.map_(key, pa.field(kind.item_field.name, _relaxed(kind.item_type)))
+    return kind

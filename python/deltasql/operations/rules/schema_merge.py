@@ -1,0 +1,91 @@
+"""A table's schema after a write that may change it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.schema.column_mapping import without_mapping
+from deltasql.model.schema.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    decimal_type,
+    type_name,
+)
+
+GENERATED = "delta.generationExpression"
+
+
+def merge_schemas(current: StructType, given: StructType) -> StructType:
+    """Return the current columns with those that only the given schema has after them.
+
+    Structs are merged member by member, also in arrays and maps; a column that both have keeps
+    its type, and the rows are cast to it.
+
+    >>> merge_schemas(StructType((StructField("a", "long"),)), StructType((
+    ...     StructField("b", "string"), StructField("a", "integer")))).names
+    ('a', 'b')
+    """
+    known = {field.name: field for field in given.fields}
+    kept = [
+        _merge_field(field, known[field.name]) if field.name in known else field
+        for field in current.fields
+    ]
+    present = {field.name for field in current.fields}
+    new = StructType(tuple(f for f in given.fields if f.name not in present))
+    # Rows that were read from a mapped table tell where its files had their columns.
+    return StructType((*kept, *without_mapping(new).fields))
+
+
+def nullable(given: StructType, current: StructType) -> StructType:
+    """Let columns be null that the current schema lacks: rows that are there do not have them."""
+    known = set(current.names)
+    return StructType(
+        tuple(f if f.name in known else replace(f, nullable=True) for f in given.fields)
+    )
+
+
+def refuse_generated(current: StructType, given: StructType) -> None:
+    """Refuse new columns that are generated: rows that are there do not have their values."""
+    known = set(current.names)
+    for each in given.fields:
+        if each.name not in known and GENERATED in each.metadata:
+            raise TxnLogSchemaError(
+                "Schema evolved fields cannot have generated expressions. "
+                "Recreate the table to achieve this.",
+                column=each.name,
+                help="Drop the field's metadata, or overwrite the table with "
+                "schema_mode='overwrite'.",
+            )
+
+
+def _merge_field(current: StructField, given: StructField) -> StructField:
+    return replace(current, type=_merge_types(current.type, given.type, current.name))
+
+
+def _merge_types(current: DataType, given: DataType, name: str) -> DataType:
+    if isinstance(current, StructType) and isinstance(given, StructType):
+        return merge_schemas(current, given)
+    if isinstance(current, ArrayType) and isinstance(given, ArrayType):
+        element = _merge_types(current.element_type, given.element_type, name)
+        return replace(current, element_type=element)
+    if isinstance(current, MapType) and isinstance(given, MapType):
+        value = _merge_types(current.value_type, given.value_type, name)
+        return replace(current, value_type=value)
+    if current == "void":
+        return given
+    present, wanted = decimal_type(current), decimal_type(given)
+    if present and wanted and not _holds(present, wanted):
+        raise TxnLogSchemaError(
+            f"Cannot merge field {name} from {type_name(given)} to {type_name(current)}",
+            column=name,
+            help="Cast the data to the table's type before writing.",
+        )
+    return current
+
+
+def _holds(present: tuple[int, int], wanted: tuple[int, int]) -> bool:
+    return wanted[1] <= present[1] and wanted[0] - wanted[1] <= present[0] - present[1]

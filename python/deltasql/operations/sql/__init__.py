@@ -1,0 +1,1 @@
+"""SQL expressions that users write, resolved against a table."""

@@ -1,0 +1,214 @@
+"""Values that an operation sets: which columns, to what, and in which type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from deltasql.exceptions import TxnLogEngineError, TxnLogSchemaError
+from deltasql.model.schema.schema import (
+    DataType,
+    LeafColumn,
+    StructField,
+    StructType,
+    nearest,
+    type_name,
+)
+from deltasql.operations.sql.expressions import Flavour, Scope, assigned_column, scalar
+from deltasql.operations.sql.types import cast_to, conformed, identifier
+
+if TYPE_CHECKING:
+    from deltasql.engine.base import Engine, Relation
+
+_ARROW_NAMES = {
+    "byte": "Int8",
+    "short": "Int16",
+    "integer": "Int32",
+    "long": "Int64",
+    "float": "Float32",
+    "double": "Float64",
+    "boolean": "Boolean",
+    "string": "Utf8",
+    "binary": "Binary",
+    "date": "Date32",
+    "timestamp": "Timestamp(µs, UTC)",
+    "timestamp_ntz": "Timestamp(µs)",
+    "timestamp_nanos": "Timestamp(ns, UTC)",
+    "timestamp_nanos_ntz": "Timestamp(ns)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A column, or the field of a struct, and its new value."""
+
+    column: LeafColumn
+    value: exp.Expr
+    safe: bool
+
+    @property
+    def cast(self) -> exp.Expr:
+        given: DataType | None = self.value.meta.get("delta_type")
+        if given is None:
+            return cast_to(self.value.copy(), self.column.type, safe=self.safe)
+        return conformed(self.value.copy(), given, self.column.type, safe=self.safe)
+
+
+Assignments = Mapping[tuple[str, ...], Assignment]
+
+
+def assignments(
+    updates: Mapping[str, str],
+    target: Scope,
+    values: Scope,
+    *,
+    safe: bool,
+    flavour: Flavour,
+    copies_may_be_unknown: bool = False,
+) -> dict[tuple[str, ...], Assignment]:
+    """Resolve `{column: expression}`; the columns are of `target`, the names in `values`.
+
+    With `copies_may_be_unknown` a column that is only copied under its own name may be missing. For
+    deltalake any column may be, and nothing is set then; Spark refuses it.
+    """
+    found: dict[tuple[str, ...], Assignment] = {}
+    for name, text in updates.items():
+        column = assigned_column(name, target)
+        if column is None:
+            if copies_may_be_unknown and _is_copy(name, text):
+                continue
+            if flavour == "datafusion":
+                scalar(text, values, flavour=flavour)  # a value that cannot be is refused
+                continue
+            known = [field for schema in target.relations.values() for field in schema.names]
+            raise TxnLogSchemaError(
+                f"No field named {name}: the table has no such column to set",
+                column=name,
+                help=f"{nearest(name, known)}Valid fields are {', '.join(known)}.",
+            )
+        for path in found:
+            if path[: len(column.path)] == column.path or column.path[: len(path)] == path:
+                raise TxnLogSchemaError(
+                    f"column {'.'.join(column.path)!r} is set twice",
+                    column=".".join(column.path),
+                    help="Set every column once.",
+                )
+        found[column.path] = Assignment(column, scalar(text, values, flavour=flavour), safe)
+    return found
+
+
+def new_value(
+    data_type: DataType, path: tuple[str, ...], assigned: Assignments, old: exp.Expr
+) -> exp.Expr:
+    """Return a column after the assignments: itself, another value, or a struct with new fields."""
+    whole = assigned.get(path)
+    if whole is not None:
+        return whole.cast
+    inside = any(other[: len(path)] == path for other in assigned)
+    if not inside or not isinstance(data_type, StructType):
+        return old
+    members = []
+    for member in data_type.fields:
+        present = exp.Dot(this=exp.paren(old.copy()), expression=identifier(member.name))
+        value = new_value(member.type, (*path, member.name), assigned, present)
+        members.append(exp.PropertyEQ(this=identifier(member.name), expression=value))
+    return exp.Struct(expressions=members)
+
+
+def generated_value(
+    expression: exp.Expr, values: Mapping[str, exp.Expr], data_type: DataType
+) -> exp.Expr:
+    """Return a generated column, computed from the new values of the others."""
+
+    def replaced(node: exp.Expr) -> exp.Expr:
+        return exp.paren(values[node.name].copy()) if isinstance(node, exp.Column) else node
+
+    return cast_to(exp.paren(expression.copy().transform(replaced)), data_type)
+
+
+def row_values(
+    schema: StructType,
+    assigned: Assignments,
+    generated: Mapping[str, exp.Expr],
+    old: Callable[[StructField], exp.Expr],
+    *,
+    is_new: bool = False,
+) -> dict[str, exp.Expr]:
+    """Return the new value of every column; `old` tells what one is that is not set.
+
+    Generated columns that are not set follow those that they are made of; in a new row each of
+    them is computed.
+    """
+    values = {
+        member.name: new_value(member.type, (member.name,), assigned, old(member))
+        for member in schema.fields
+    }
+    for name, expression in generated.items():
+        member = schema.find(name)
+        uses = {node.name for node in expression.find_all(exp.Column)}
+        follows = is_new or any(sets_column(assigned, used) for used in uses)
+        if member is not None and follows and not sets_column(assigned, name):
+            values[name] = generated_value(expression, values, member.type)
+    return values
+
+
+def sets_column(assigned: Assignments, name: str) -> bool:
+    """Tell whether a column, or a field in it, gets another value."""
+    return any(path[0] == name for path in assigned)
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Where values are computed: assignments, and the query over relations that feeds them."""
+
+    assigned: Assignments
+    source: exp.Select
+    relations: Mapping[str, Relation]
+
+
+@contextmanager
+def explained_casts(engine: Engine, *computed: Computed) -> Iterator[None]:
+    """Name the value that does not fit its column, when an engine fails on one."""
+    try:
+        yield
+    except TxnLogEngineError as error:
+        for each in computed:
+            for assignment in each.assigned.values():
+                if not assignment.safe:
+                    _refuse_misfit(engine, assignment, each, error)
+        raise
+
+
+def _refuse_misfit(
+    engine: Engine, assignment: Assignment, computed: Computed, cause: TxnLogEngineError
+) -> None:
+    kind = assignment.column.type
+    value = assignment.value
+    misfit = exp.and_(
+        exp.not_(exp.Is(this=exp.paren(value.copy()), expression=exp.null())),
+        exp.Is(this=cast_to(value.copy(), kind, safe=True), expression=exp.null()),
+    )
+    query = computed.source.select(exp.alias_(value.copy(), identifier("value")), append=False)
+    try:
+        found = engine.collect(engine.query(query.where(misfit).limit(1), **computed.relations))
+    except TxnLogEngineError:
+        return  # it is the expression itself that fails
+    if found.num_rows:
+        shown = found["value"][0].as_py()
+        word = "string" if isinstance(shown, str) else "value"
+        name = ".".join(assignment.column.path)
+        wanted = _ARROW_NAMES.get(type_name(kind), type_name(kind))
+        raise TxnLogSchemaError(
+            f"Cast error: Cannot cast {word} '{shown}' to value of {wanted} type",
+            column=name,
+            help="Change the expression, or pass error_on_type_mismatch=False to get nulls.",
+        ) from cause
+
+
+def _is_copy(name: str, text: str) -> bool:
+    plain = [part.rpartition(".")[2].strip('`"').casefold() for part in (name, text)]
+    return plain[0] == plain[1]

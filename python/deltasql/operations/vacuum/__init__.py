@@ -1,0 +1,1 @@
+"""VACUUM: find files that no retained version needs."""

@@ -1,0 +1,255 @@
+"""The files of a table as a vacuum sees them: which are needed, which are not, and by whom.
+
+Also by other tables of the catalog: shallow clones read files of the table that they were made
+from, and catalogs of earlier releases may have two tables in one folder.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from deltasql.engine.files.addresses import is_absolute
+from deltasql.exceptions import TxnLogConfigError, TxnLogStorageError, VersionNotFoundError
+from deltasql.exceptions.prefixes import GENERIC_ERROR, KERNEL_ERROR
+from deltasql.model.clock import now_ms
+from deltasql.model.deletion_vector import vector_file
+from deltasql.model.properties import TableProperties
+from deltasql.model.schema.schema import column_mapping_mode
+from deltasql.operations.vacuum.unreferenced import StrayRule
+from deltasql.snapshot.snapshot import open_snapshot
+from deltasql.storage import parse_location
+from deltasql.storage.location import data_name, location_key
+from deltasql.store.locations import tables_around, tables_at
+from deltasql.store.records import load, load_dv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence, Set
+
+    from deltasql.model.progress import Meter
+    from deltasql.operations.vacuum.unreferenced import FindStrays
+    from deltasql.snapshot.cache import FileCache
+    from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.storage import Storage
+    from deltasql.store.dialect import Row
+    from deltasql.store.records import TableRow
+    from deltasql.store.store import Store
+
+MARK, RETAINED, KEPT = "vacuumedBefore", "vacuumRetained", "vacuumKept"
+SPARED = "vacuumSpared"
+"""Keys in the commitInfo of a finished vacuum: what was removed before that moment, and up to the
+first retained version, is deleted, but for the files of the kept versions. Where files were spared
+that other tables need, the moment is that of the vacuum before."""
+_PAGE = 100_000  # ids of files that are read at once
+_NO_END = 2**62
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class LastVacuum:
+    """Up to where everything was deleted before, but for the files of kept versions."""
+
+    retained: int = -1
+    before_ms: int = -1
+    kept: tuple[int, ...] = ()
+    spared: bool = False
+    """Whether files were spared after that moment, and the others deleted."""
+
+
+class FileSearch:
+    """Files of one table, by what SQL and the storage know of them."""
+
+    def __init__(
+        self, snapshot: Snapshot, before_ms: int, keep_versions: Sequence[int] = ()
+    ) -> None:
+        self.snapshot, self.before_ms = snapshot, before_ms
+        self._place = parse_location(snapshot.table.location)
+        self.store, self.table_id = snapshot.store, snapshot.table.table_id
+        self.keep_versions = keep_versions
+        self.first_retained = self._version_at(before_ms)
+        for version in keep_versions:
+            if not self.store.query("head_at_version", table_id=self.table_id, version=version):
+                raise VersionNotFoundError(
+                    f"LogSegment end version {snapshot.version} not the same as the specified end "
+                    f"version {version}: {snapshot.table.full_name} "
+                    f"has no version {version} to keep",
+                    version=version,
+                    prefix=GENERIC_ERROR + KERNEL_ERROR,
+                    latest=snapshot.version,
+                )
+
+    def tombstones(self) -> Iterator[tuple[str, int]]:
+        """Yield files that were removed before the retention, and their deletion vectors."""
+        last = self.last_vacuum
+        rows = self.store.query(
+            "tombstones_between",
+            table_id=self.table_id,
+            before_ms=self.before_ms,
+            after_version=last.retained,
+            after_ms=last.before_ms,
+        )
+        for version in last.kept:
+            rows += self.store.query("files_at", table_id=self.table_id, version=version)
+        for path, size, vector in rows:
+            yield from ((name, size) for name in self._names(path))
+            yield from ((name, 0) for name in self._names(_vector_path(vector)))
+
+    def change_data(self) -> Iterator[tuple[str, int]]:
+        """Yield the change data of versions that are not retained."""
+        first, last = self.last_vacuum.retained, self.first_retained
+        spans = [(first, last), *((kept, kept + 1) for kept in self.last_vacuum.kept)]
+        for start, end in spans:
+            rows = self.store.query(
+                "change_files_between", table_id=self.table_id, first=start, before=min(end, last)
+            )
+            for version, path, size in rows:
+                if version not in self.keep_versions:
+                    yield from ((name, size) for name in self._names(path))
+
+    def announced(self) -> list[tuple[str, str, str, int]]:
+        """Return (transaction, path, name, time) of files that wait for their commit."""
+        prefix = f"{self.snapshot.table.location}/"
+        return [
+            (txn_id, path, path.removeprefix(prefix), at_ms)
+            for txn_id, path, at_ms in self.store.query("staged_files_of", table_id=self.table_id)
+            if path.startswith(prefix)
+        ]
+
+    def strays(
+        self, storage: Storage, before_ms: int, find: FindStrays, meter: Meter
+    ) -> Iterator[tuple[str, int]]:
+        """Yield old files that lie in the table's folder, whoever put them there."""
+        location = self.snapshot.table.location
+        rule = StrayRule(location, before_ms, tuple(partition_names(self.snapshot)))
+        found = find(rule, storage, self.needed(), meter)
+        tables = tuple(found.tables)
+        yield from ((n, size) for n, size in found.sizes.items() if not n.startswith(tables))
+
+    def needed(self) -> frozenset[str]:
+        """Return the names that a retained or kept version reaches."""
+        return frozenset(name for path in self._needed_paths() for name in self._names(path))
+
+    def needed_of(self, names: Set[str]) -> frozenset[str]:
+        """Return those names that a retained or kept version reaches: few, of however many."""
+        found: set[str] = set()
+        for path in self._needed_paths():
+            if "%" in path or ":" in path or path.startswith("/"):
+                found.update(name for name in self._names(path) if name in names)
+            elif path in names:  # what is neither encoded nor absolute is the name itself
+                found.add(path)
+        return frozenset(found)
+
+    def _needed_paths(self) -> Iterator[str]:
+        kept = (
+            self.store.query("files_at", table_id=self.table_id, version=version)
+            for version in self.keep_versions
+        )
+        for path, _, vector in chain(self._files_since(), chain.from_iterable(kept)):
+            yield path
+            if vector and (name := _vector_path(vector)) is not None:
+                yield name
+        changes = self.store.query(
+            "change_files_since", table_id=self.table_id, version=max(self.first_retained, 0)
+        )
+        yield from (path for (path,) in changes)
+
+    def _files_since(self) -> Iterator[Row]:
+        """Yield the files of the first retained version and of all later ones, page by page."""
+        # Also of versions that came after the snapshot, whose ids are higher: the last is open.
+        pages = range(0, max(1, self.snapshot.next_file_id), _PAGE)
+        for first in pages:
+            yield from self.store.query(
+                "files_since",
+                table_id=self.table_id,
+                version=self.first_retained,
+                first_file_id=first,
+                next_file_id=_NO_END if first == pages[-1] else first + _PAGE,
+            )
+
+    def _version_at(self, timestamp_ms: int) -> int:
+        """Return the version that was the latest at a moment; -1 before the first."""
+        rows = self.store.query("head_at_time", table_id=self.table_id, timestamp_ms=timestamp_ms)
+        return rows[0][1] if rows else -1
+
+    @cached_property
+    def last_vacuum(self) -> LastVacuum:
+        rows = self.store.query("last_operation", table_id=self.table_id, operation="VACUUM END")
+        told = (load(rows[0][1]) or {}) if rows else {}
+        if MARK not in told:
+            return LastVacuum()
+        # By its number: of several commits in one millisecond, only some may be retained.
+        return LastVacuum(
+            int(told.get(RETAINED, -1)),
+            int(told[MARK]),
+            tuple(told.get(KEPT, ())),
+            bool(told.get(SPARED)),
+        )
+
+    def _names(self, path: str | None) -> tuple[str, ...]:
+        """Return the name below the table's location; none for a file of somebody else."""
+        if path is None:
+            return ()
+        try:
+            return (data_name(self._place, path),)
+        except TxnLogStorageError:
+            return ()
+
+
+def _vector_path(text: str) -> str | None:
+    vector = load_dv(text)
+    return None if vector is None else vector_file(vector)
+
+
+def partition_names(snapshot: Snapshot) -> set[str]:
+    """Return the names that folders of partitions may have: logical ones and those in files."""
+    mode = column_mapping_mode(snapshot.metadata.configuration)
+    columns = [snapshot.schema.find(name) for name in snapshot.partition_columns]
+    physical = {column.physical_name(mode) for column in columns if column is not None}
+    return physical | set(snapshot.partition_columns)
+
+
+def needed_elsewhere(snapshot: Snapshot, names: Set[str], before_ms: int) -> set[str]:
+    """Return those of a table's files that other tables of the catalog need."""
+    if not names:
+        return set()
+    store, table = snapshot.store, snapshot.table
+    key = location_key(table.location)
+    outside = store.query("files_outside", table_id=table.table_id, before_ms=before_ms)
+    folder_key = functools.cache(location_key)  # follows links: once for each folder
+    paths = (path for row in outside for path in (row[0], _vector_path(row[1])))
+    keys = (_file_key(path, folder_key) for path in paths if path)
+    found = {each[len(key) :] for each in keys if each.startswith(key)}
+    here = tables_at(store.query, table.location)
+    for other in (*here, *tables_around(store.query, table.location)):
+        if other.table_id != table.table_id and other.dropped_at_ms is None:
+            prefix = key.removeprefix(location_key(other.location))
+            its = needed_names(store, snapshot.cache, other, before_ms)
+            found.update(name[len(prefix) :] for name in its if name.startswith(prefix))
+    return found & names
+
+
+def needed_names(store: Store, cache: FileCache, other: TableRow, before_ms: int) -> Iterator[str]:
+    """Yield the names of what another table needs or has announced."""
+    its = open_snapshot(store, other, cache)
+    retention = TableProperties(its.metadata.configuration).deleted_file_retention
+    its_before_ms = min(before_ms, now_ms() - retention // _MILLISECOND)
+    search = FileSearch(its, its_before_ms)
+    yield from search.needed()
+    yield from (name for _, _, name, _ in search.announced())
+
+
+def _file_key(path: str, folder_key: Callable[[str], str]) -> str:
+    """Return the file that an absolute path means in the spelling of location keys; else empty."""
+    if not is_absolute(path):
+        return ""
+    is_url = not path.startswith("/")
+    folder, slash, name = (path if is_url else unquote(path)).rpartition("/")
+    try:
+        return f"{folder_key(folder + slash)}{unquote(name) if is_url else name}"
+    except TxnLogConfigError:  # of a kind that no table here can have
+        return ""

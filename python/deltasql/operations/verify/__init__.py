@@ -1,0 +1,1 @@
+"""Verify the data files of a table against the log."""

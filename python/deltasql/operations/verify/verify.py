@@ -1,0 +1,126 @@
+"""VERIFY of data: every live file is there and holds what the log tells of its rows.
+
+A file that is gone or cannot be read is told as such, and the others are looked at all the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltasql.operations.target import names_table
+from deltasql.operations.verify.checked_data import CheckedData
+from deltasql.operations.verify.compare import compare_rows
+from deltasql.operations.verify.file_presence import file_sizes
+from deltasql.operations.verify.log_reading import open_second_reading
+from deltasql.operations.verify.report import DataDifference, DataReport, Findings
+from deltasql.operations.verify.statistics import ROWS, compare_statistics, measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deltasql.config import Config
+    from deltasql.engine.base import Engine
+    from deltasql.model.progress import Meter
+    from deltasql.operations.target import Target
+    from deltasql.operations.verify.report import DataChecks
+    from deltasql.operations.verify.statistics import Measured
+    from deltasql.snapshot.snapshot import Snapshot
+
+_NOT_READ = ("missing", "unreadable", "unchecked")
+
+
+@names_table
+def verify_data(target: Target, *, checks: DataChecks = "counts") -> DataReport:
+    """Compare the files of a transaction's table, staged ones too, with what the log tells.
+
+    Rows are compared with those of the published log only where nothing is staged.
+    """
+    metadata, files = target.metadata, target.files()
+    data = CheckedData(target.name, target.location, metadata, files, target.config, target.engine)
+    return _verify(data, checks, target.snapshot if target.staged.is_empty else None)
+
+
+def verify_snapshot(
+    snapshot: Snapshot,
+    engine: Engine,
+    config: Config,
+    *,
+    checks: DataChecks = "counts",
+    location: str | None = None,
+    meter: Meter | None = None,
+) -> DataReport:
+    """Compare the files of a version with what the log tells of them, and of their rows.
+
+    `location` is where the files and the log are, when it is not the table's own.
+    """
+    table, files = snapshot.table, snapshot.scan().arrow
+    place = location or table.location
+    data = CheckedData(table.full_name, place, snapshot.metadata, files, config, engine)
+    return _verify(data, checks, snapshot, meter)
+
+
+def _verify(
+    data: CheckedData,
+    checks: DataChecks,
+    snapshot: Snapshot | None,
+    meter: Meter | None = None,
+) -> DataReport:
+    found, files = Findings(), data.files
+    sizes = file_sizes(data.location, files, data.config.storage, meter)
+    found.add(_compared_sizes(files, sizes))
+    rows, compared_with, notes = None, None, []
+    if checks != "files":
+        there = [place for place, size in enumerate(sizes) if size is not None]
+        measured = measure(data, there, meter)
+        found.add(_unread(files["path"].to_pylist(), measured))
+        found.add(compare_statistics(data, measured))
+        rows = sum(facts[ROWS] for facts in measured.facts.values())
+    if checks == "rows" and snapshot is not None:
+        if found.has(_NOT_READ):
+            notes.append("rows not compared, since not all files can be read")
+        else:
+            compared_with = _compare_rows(data, snapshot, found, notes)
+    return DataReport(
+        data.name,
+        len(files),
+        rows,
+        tuple(found.kept),
+        counts=dict(found.counts),
+        version=None if snapshot is None else snapshot.version,
+        checks=checks,
+        engine=data.engine.name,
+        size_bytes=pc.sum(files["size"]).as_py() or 0,
+        compared_with=compared_with,
+        notes=tuple(notes),
+    )
+
+
+def _compared_sizes(files: pa.Table, sizes: Sequence[int | None]) -> Iterator[DataDifference]:
+    listed = zip(files["path"].to_pylist(), files["size"].to_pylist(), sizes, strict=True)
+    for path, told, size in listed:
+        if size is None:
+            yield DataDifference(path, "missing")
+        elif told != size:
+            yield DataDifference(path, "size", None, told, size)
+
+
+def _unread(paths: Sequence[str], measured: Measured) -> Iterator[DataDifference]:
+    for place, why in measured.unreadable.items():
+        yield DataDifference(paths[place], "unreadable", found=why)
+    for place in measured.unchecked:
+        yield DataDifference(paths[place], "unchecked")
+
+
+def _compare_rows(data: CheckedData, snapshot: Snapshot, found: Findings, notes: list[str]) -> str:
+    engine = data.engine
+    theirs = open_second_reading(snapshot, engine, data.config, data.location)
+    names = [each.name for each in data.schema.fields]
+    compared = compare_rows(engine, data.scan(data.files), theirs.rows, names)
+    found.add(compared.shown)
+    found.count("row", compared.total - len(compared.shown))
+    if theirs.note is not None:
+        notes.append(theirs.note)
+    return theirs.source

@@ -1,0 +1,1 @@
+"""Spark Columns as SQL text."""

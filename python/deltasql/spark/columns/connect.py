@@ -1,0 +1,143 @@
+"""Columns of Spark Connect: a tree of Python objects."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from pyspark.sql.connect import expressions as e
+
+from deltasql.spark.columns.columns import (
+    Writing,
+    call,
+    cannot_write,
+    case,
+    extracted,
+    literal,
+    struct,
+)
+
+_EPOCH = dt.datetime(1970, 1, 1)
+
+
+def expression_sql(node: Any, writing: Writing) -> str:
+    """Return the SQL of an expression."""
+    if isinstance(node, e.ColumnAlias):
+        return expression_sql(node._child, writing)
+    if isinstance(node, e.LiteralExpression):
+        return _literal(node)
+    if isinstance(node, e.ColumnReference):
+        return _reference(node, writing)
+    if isinstance(node, e.SQLExpression):
+        return f"({node._expr})"
+    if isinstance(node, e.UnresolvedFunction | e.CallFunction):
+        return _function(node, writing)
+    if isinstance(node, e.CastExpression):
+        return _cast(node, writing)
+    if isinstance(node, e.CaseWhen):
+        branches = [
+            (expression_sql(condition, writing), expression_sql(value, writing))
+            for condition, value in node._branches
+        ]
+        last = node._else_value
+        return case(branches, None if last is None else expression_sql(last, writing))
+    if isinstance(node, e.UnresolvedExtractValue):
+        key: Any = node._extraction
+        value = key._value if isinstance(key, e.LiteralExpression) else None
+        name = value if isinstance(value, str) else None
+        return extracted(
+            expression_sql(node._child, writing), expression_sql(key, writing), name=name
+        )
+    if isinstance(node, e.LambdaFunction):
+        names = [".".join(each._name_parts) for each in node._arguments]
+        return f"({', '.join(names)}) -> {expression_sql(node._function, writing)}"
+    if isinstance(node, e.UnresolvedNamedLambdaVariable):
+        return ".".join(node._name_parts)
+    if isinstance(node, e.CommonInlineUserDefinedFunction) and writing.register is not None:
+        arguments = [expression_sql(each, writing) for each in node._arguments]
+        return f"{writing.register(node)}({', '.join(arguments)})"
+    raise cannot_write(type(node).__name__)
+
+
+def plan_keys(frame: Any) -> list[object]:
+    """Return what tells a DataFrame, and those that it is an alias of, from others."""
+    found: list[object] = []
+    plan = frame._plan
+    while plan is not None:
+        found.append(plan._plan_id)
+        plan = plan._child if type(plan).__name__ == "SubqueryAlias" else None
+    return found
+
+
+def alias_of(frame: Any) -> str | None:
+    """Return the alias that a DataFrame goes by."""
+    plan = frame._plan
+    if type(plan).__name__ == "SubqueryAlias":
+        return str(plan._alias)
+    named = getattr(plan, "table_name", None)
+    return None if named is None else str(named).rpartition(".")[2].strip("`")
+
+
+def _literal(node: Any) -> str:
+    value, kind = node._value, node._dataType.simpleString()
+    if value is None:
+        return "NULL"
+    if kind == "date":
+        return f"CAST('{(_EPOCH + dt.timedelta(days=value)).date()}' AS DATE)"
+    if kind == "timestamp":
+        moment = _EPOCH + dt.timedelta(microseconds=value)
+        return f"CAST('{moment.isoformat()}Z' AS TIMESTAMP)"
+    if kind == "timestamp_ntz":
+        return literal(_EPOCH + dt.timedelta(microseconds=value), kind)
+    if kind.startswith("interval"):
+        return literal(dt.timedelta(microseconds=value), kind)
+    if isinstance(value, list) and kind.startswith("array"):
+        inner = node._dataType.elementType
+        return f"array({', '.join(_literal(e.LiteralExpression(each, inner)) for each in value)})"
+    if isinstance(value, list | dict | tuple):
+        raise cannot_write(f"a literal of {kind}")
+    return literal(value, kind)
+
+
+def _reference(node: Any, writing: Writing) -> str:
+    name = node._unparsed_identifier
+    if node._plan_id is not None and writing.side_of(node._plan_id) is not None:
+        parts = [name.strip("`")] if "`" in name else name.split(".")
+        return writing.attribute(node._plan_id, parts)
+    return str(name) if "`" in name else writing.attribute(None, name.split("."))
+
+
+def _function(node: Any, writing: Writing) -> str:
+    name, arguments = node._name, node._args
+    if name.lower() == "struct":
+        members = [
+            (_name_of(each, number), expression_sql(each, writing))
+            for number, each in enumerate(arguments)
+        ]
+        return struct(members)
+    return call(name, [expression_sql(each, writing) for each in arguments])
+
+
+def _name_of(node: Any, number: int) -> str:
+    if isinstance(node, e.ColumnAlias):
+        return str(node._alias[0])
+    if isinstance(node, e.ColumnReference):
+        return str(node._unparsed_identifier.rpartition(".")[2].strip("`"))
+    return f"col{number + 1}"
+
+
+def _cast(node: Any, writing: Writing) -> str:
+    kind = node._data_type
+    shown = kind if isinstance(kind, str) else kind.simpleString()
+    word = "TRY_CAST" if (node._eval_mode or "").lower() == "try" else "CAST"
+    return f"{word}({expression_sql(node._expr, writing)} AS {shown})"
+
+
+def register_function(spark: Any, expression: Any) -> str:
+    """Make a Python function that a Column calls known by name, and return that."""
+    function = expression._function
+    name = f"deltasql_udf_{id(function)}"
+    spark._client.register_udf(
+        function._func, function._output_type, name, function._eval_type, expression._deterministic
+    )
+    return name

@@ -1,0 +1,112 @@
+"""Copies of a table: one that shares its files, or one with files of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from deltasql.engine.files.addresses import address_url, data_address
+from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.operations.create import replace_table
+from deltasql.operations.info import tell
+from deltasql.operations.optimize.clustering import cluster_by, clustering_columns
+from deltasql.operations.restore import add_file
+from deltasql.spark.errors import analysis_error
+from deltasql.spark.read import read_snapshot
+from deltasql.spark.session import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.model.actions import AddFile
+    from deltasql.snapshot.snapshot import Snapshot
+
+_OF_THE_LOG = "nCommitTimestamp"
+
+
+def clone_table(
+    spark: SparkSession,
+    source: Snapshot,
+    target: str,
+    *,
+    shallow: bool,
+    replaces: bool,
+    properties: Mapping[str, str],
+) -> tuple[Catalog, str]:
+    """Make a table with the rows, the schema and the properties of a snapshot, in one commit.
+
+    A shallow one reads the files of the source where they are, as long as they are there.
+    """
+    catalog, name, location = place_of(spark, target)
+    exists = catalog.exists(name)
+    if exists and not replaces:
+        raise analysis_error(
+            f"Cannot create table {name} because it already exists.",
+            "TABLE_OR_VIEW_ALREADY_EXISTS",
+            help="Pass replace=True, or choose another name.",
+        )
+    kept = {k: v for k, v in source.metadata.configuration.items() if _OF_THE_LOG not in k}
+    wanted = {**kept, **properties}
+    with catalog.begin() as tx:
+        _stage_shape(tx, name, source, wanted, location, exists=exists, replaces=replaces)
+        if shallow:
+            tx.stage_table(name, [_shared(source, row) for row in source.scan().arrow.to_pylist()])
+        else:
+            rows = read_snapshot(spark, source, catalog.config)
+            tx.write(name, rows)
+        told = {
+            "source": source.table.location,
+            "sourceVersion": str(source.version),
+            "isShallow": str(shallow).lower(),
+        }
+        tell(tx.target(name), "CLONE", told)
+    return catalog, name
+
+
+def _stage_shape(
+    tx: MultiTableTransaction,
+    name: str,
+    source: Snapshot,
+    properties: Mapping[str, str],
+    location: str | None,
+    *,
+    exists: bool,
+    replaces: bool,
+) -> None:
+    metadata, clustered = source.metadata, clustering_columns(source)
+    if exists:
+        replace_table(
+            tx.target(name),
+            metadata.schema_string,
+            metadata.partition_columns,
+            properties,
+            description=metadata.description,
+        )
+        cluster_by(tx.target(name), clustered)
+        return
+    create = tx.create_missing if replaces else tx.create_table
+    create(
+        name,
+        metadata.schema_string,
+        location=location,
+        partition_by=metadata.partition_columns,
+        properties=properties,
+        description=metadata.description,
+        cluster_by=clustered,
+    )
+
+
+def _shared(source: Snapshot, row: Any) -> AddFile:
+    added = add_file(row)
+    if added.deletion_vector is not None:
+        raise UnsupportedFeatureError(
+            "a table with deletion vectors cannot be cloned without its files",
+            table=source.table.full_name,
+            features=("deletionVectors",),
+            help="Call optimize().executeCompaction() first, or clone with isShallow=False.",
+        )
+    return replace(added, path=address_url(data_address(source.table.location, added.path)))

@@ -1,0 +1,222 @@
+"""OPTIMIZE with the words of delta-spark."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import sqlglot
+from sqlglot import exp
+
+from deltasql.engine.files.addresses import root_address
+from deltasql.model.clock import now_ms
+from deltasql.model.clustering import column_names
+from deltasql.model.predicates.predicate import PredicateDialect
+from deltasql.operations.info import tell
+from deltasql.operations.optimize.clustered import plan_optimize
+from deltasql.operations.optimize.optimize import stage_bins
+from deltasql.operations.optimize.zorder import plan_z_order
+from deltasql.operations.sql.expressions import Scope
+from deltasql.spark.errors import analysis_error, argument_error
+from deltasql.spark.session import spark_location
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from deltasql.operations.optimize.clustered import Rewrite
+    from deltasql.operations.optimize.optimize import Compaction
+    from deltasql.operations.target import Target
+
+_FILES = "struct<min:bigint,max:bigint,avg:double,totalFiles:bigint,totalSize:bigint>"
+_COUNTED = "struct<num:bigint,size:bigint>"
+_NUMBERED = "struct<numFiles:bigint,size:bigint>"
+_RESULT = (
+    "path string, metrics struct<numFilesAdded:bigint,numFilesRemoved:bigint,"
+    f"filesAdded:{_FILES},filesRemoved:{_FILES},partitionsOptimized:bigint,"
+    f"zOrderStats:struct<strategyName:string,inputCubeFiles:{_COUNTED},"
+    f"inputOtherFiles:{_COUNTED},inputNumCubes:bigint,mergedFiles:{_COUNTED},"
+    "numOutputCubes:bigint,mergedNumCubes:bigint>,"
+    f"clusteringStats:struct<inputZCubeFiles:{_NUMBERED},inputOtherFiles:{_NUMBERED},"
+    f"inputNumZCubes:bigint,mergedFiles:{_NUMBERED},numOutputZCubes:bigint>,"
+    "numBins:bigint,numBatches:bigint,totalConsideredFiles:bigint,totalFilesSkipped:bigint,"
+    "preserveInsertionOrder:boolean,numFilesSkippedToReduceWriteAmplification:bigint,"
+    "numBytesSkippedToReduceWriteAmplification:bigint,startTimeMs:bigint,endTimeMs:bigint,"
+    "totalClusterParallelism:bigint,totalScheduledTasks:bigint,"
+    "autoCompactParallelismStats:struct<maxClusterActiveParallelism:bigint,"
+    "minClusterActiveParallelism:bigint,maxSessionActiveParallelism:bigint,"
+    "minSessionActiveParallelism:bigint>,"
+    "deletionVectorStats:struct<numDeletionVectorsRemoved:bigint,"
+    "numDeletionVectorRowsRemoved:bigint>,numTableColumns:bigint,numTableColumnsWithStats:bigint>"
+)
+
+
+class DeltaOptimizeBuilder:
+    """Chooses partitions, then compacts or sorts them; each call is one commit."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        operate: Callable[[Callable[[Target], Any]], Any],
+        on_progress: Callable[[int, int], None],
+    ) -> None:
+        self._spark, self._operate, self._on_progress = spark, operate, on_progress
+        self._filter: str | None = None
+
+    def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
+        """Look only at partitions for which a condition is true."""
+        if not isinstance(partitionFilter, str):
+            raise TypeError(
+                f"partitionFilter must be a string, found to be of type {type(partitionFilter)}"
+            )
+        both = f"({self._filter}) AND ({partitionFilter})"
+        self._filter = partitionFilter if self._filter is None else both
+        return self
+
+    def executeCompaction(self) -> DataFrame:
+        """Make few large files of many small ones; returns metrics."""
+        return self._run([])
+
+    def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
+        """Bring rows that are near in several columns into the same files; returns metrics."""
+        given: Any = cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols
+        for each in given:
+            if not isinstance(each, str):
+                raise TypeError(f"Z-order column must be str. Found {each} with type {type(each)}")
+        return self._run(list(given))
+
+    def _run(self, columns: list[str]) -> DataFrame:
+        began_ms = now_ms()
+
+        def stage(target: Target) -> tuple[Any, ...]:
+            plan, rewrite = self._planned(target, columns)
+            stage_bins(target, plan, rewrite=rewrite, on_progress=self._on_progress)
+            _tell(target, plan, columns, self._filter)
+            return _row(target, plan, bool(columns), began_ms)
+
+        return self._spark.createDataFrame([self._operate(stage)], _RESULT)
+
+    def _planned(self, target: Target, columns: list[str]) -> tuple[Compaction, Rewrite | None]:
+        filters = self._checked(target)
+        if not columns:
+            return plan_optimize(target, partition_filters=filters)
+        _check_order(target, columns)
+        return plan_z_order(target, columns, partition_filters=filters)
+
+    def _checked(self, target: Target) -> Any:
+        if self._filter is None:
+            return None
+        predicate = target.predicate(self._filter)
+        if not predicate.partition_only:
+            known = target.metadata.partition_columns
+            named = [".".join(column.path) for column in predicate.columns]
+            other = next((name for name in named if name not in known), ", ".join(named))
+            raise analysis_error(
+                f"Predicate references non-partition column '{other}'. Only the partition columns "
+                f"may be referenced: [{', '.join(known)}]",
+                "DELTA_NON_PARTITION_COLUMN_REFERENCE",
+                help="Leave out the condition, or name only columns that the table is "
+                "partitioned by.",
+            )
+        return self._filter
+
+
+def _check_order(target: Target, columns: list[str]) -> None:
+    """Refuse columns to sort by with the words and the kind of error of delta-spark."""
+    if target.clustered_by():
+        raise analysis_error(
+            f"OPTIMIZE of a table that is clustered by ({', '.join(_clustered(target))}) takes no "
+            "ZORDER BY",
+            "DELTA_CLUSTERING_WITH_ZORDER_BY",
+            help="Call executeCompaction(): it clusters the files that are not yet.",
+        )
+    scope = Scope.of(target.schema)
+    for name in columns:
+        if name in target.partition_columns:
+            raise argument_error(
+                f"{name} is a partition column. Z-Ordering can only be performed on data columns",
+                "DELTA_ZORDERING_ON_PARTITION_COLUMN",
+                help="A partition has one value of it: leave it out.",
+            )
+        if scope.find([name]) is None and scope.find(name.split(".")) is None:
+            raise argument_error(
+                f"Z-Ordering column {name} does not exist in data schema.",
+                "DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST",
+                help=f"The table has: {', '.join(target.schema.names)}.",
+            )
+
+
+def _clustered(target: Target) -> list[str]:
+    return column_names(target.clustered_by(), target.metadata)
+
+
+def _tell(target: Target, plan: Compaction, columns: list[str], chosen: str | None) -> None:
+    """Add what delta-spark's history has of it."""
+    info = target.staged.info
+    if not plan.rewritten or info.operation != "OPTIMIZE":
+        return
+    parameters = {
+        **(info.operation_parameters or {}),
+        "predicate": json.dumps([] if chosen is None else [_shown(chosen)], ensure_ascii=False),
+        "zOrderBy": json.dumps(columns, ensure_ascii=False),
+        "clusterBy": json.dumps(_clustered(target), ensure_ascii=False),
+        "auto": "false",
+    }
+    tell(target, "OPTIMIZE", parameters, info.operation_metrics)
+
+
+def _shown(condition: str) -> str:
+    """Return a condition in the spelling of Spark's plans.
+
+    >>> _shown("key = 'a'")
+    "('key = a)"
+    """
+    tree = sqlglot.parse_one(condition, read=PredicateDialect)
+    if not isinstance(tree, exp.Binary) or not isinstance(tree.expression, exp.Literal):
+        return condition
+    if not isinstance(tree.this, exp.Column):
+        return condition
+    value = tree.expression.this
+    tree.set("expression", exp.to_identifier("x"))
+    sign = tree.sql(dialect="spark").removeprefix(tree.this.sql(dialect="spark"))
+    return f"('{tree.this.name}{sign.removesuffix('x')}{value})"
+
+
+def _row(target: Target, plan: Compaction, is_z_order: bool, began_ms: int) -> tuple[Any, ...]:
+    metrics, zero = plan.metrics(), (0, 0)
+    removed = (len(plan.removed), sum(plan.removed))
+    z_order = ("all", zero, removed, 0, removed, plan.partitions, None) if is_z_order else None
+    clustered = (zero, removed, 0, removed, 1) if plan.rewritten and target.clustered_by() else None
+    width = len(target.schema.fields)
+    figures = (
+        metrics["numFilesAdded"],
+        metrics["numFilesRemoved"],
+        _sizes(plan.added),
+        _sizes(plan.removed),
+        plan.partitions,
+        z_order,
+        clustered,
+        len(plan.rewritten),
+        1,
+        metrics["totalConsideredFiles"],
+        metrics["totalFilesSkipped"],
+        metrics["preserveInsertionOrder"],
+        0,
+        0,
+        began_ms,
+        now_ms(),
+        0,
+        0,
+        None,
+        None,
+        width,
+        width,
+    )
+    return spark_location(root_address(target.location)), figures
+
+
+def _sizes(sizes: list[int]) -> tuple[Any, ...]:
+    if not sizes:
+        return (None, None, 0.0, 0, 0)
+    return (min(sizes), max(sizes), sum(sizes) / len(sizes), len(sizes), sum(sizes))

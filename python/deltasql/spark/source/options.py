@@ -1,0 +1,125 @@
+"""The options of `format("deltasql")`: what Spark hands over as text, as values."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import TxnLogConfigError, TxnLogUriError
+from deltasql.model.schema.schema import nearest
+from deltasql.uri import DeltaSqlUri, is_deltasql_uri, parse_uri, split_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+READING = ("versionAsOf", "timestampAsOf", "readChangeFeed")
+STREAMING = (
+    "startingVersion",
+    "startingTimestamp",
+    "endingVersion",
+    "maxFilesPerTrigger",
+    "maxBytesPerTrigger",
+    "ignoreDeletes",
+    "ignoreChanges",
+    "skipChangeCommits",
+)
+WRITING = (
+    "mergeSchema",
+    "overwriteSchema",
+    "replaceWhere",
+    "partitionBy",
+    "txnAppId",
+    "txnVersion",
+    "userMetadata",
+)
+_KNOWN = {name.lower(): name for name in (*READING, *STREAMING, *WRITING, "path")}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of one `load` or `save`."""
+
+    given: Mapping[str, str]
+    """By lower-case names, as Spark has them."""
+    catalog: str | None = None
+    """The catalog in which a name without a URI is looked for."""
+
+    def check(self) -> None:
+        """Refuse an option that there is not: it would do nothing, in silence."""
+        for name in self.given:
+            if name.lower() not in _KNOWN and not name.startswith("__"):
+                known = sorted(_KNOWN.values())
+                raise TxnLogConfigError(
+                    f"format('deltasql') has no option {name!r}",
+                    key=name,
+                    help=f"{nearest(name, known)}Its options are {', '.join(known)}.",
+                )
+
+    def table(self) -> DeltaSqlUri:
+        """Return the URI of the table that `load` or `save` names."""
+        path = self.text("path")
+        if path is not None and is_deltasql_uri(path):
+            uri = parse_uri(path)
+        elif path is not None and self.catalog is not None and "/" not in path:
+            namespace, name = split_table_name(path)
+            uri = parse_uri(self.catalog).with_table(name, namespace)
+        else:
+            raise TxnLogUriError(
+                f"format('deltasql') has no table in {path!r}",
+                help="Name one: .load('deltasql://sqlite//lake/meta.db?table=sales'); or call "
+                "deltasql.spark.register(spark, catalog) and give its name.",
+            )
+        if uri.table is None:
+            raise TxnLogUriError(
+                f"{uri} names a catalog, not a table",
+                help="Add ?table=name, or /table for PostgreSQL.",
+            )
+        return uri
+
+    def text(self, name: str) -> str | None:
+        return self.given.get(name.lower())
+
+    def flag(self, name: str) -> bool:
+        """Read true or false."""
+        found = (self.text(name) or "false").strip().lower()
+        if found not in ("true", "false"):
+            raise self._wrong(name, "true or false")
+        return found == "true"
+
+    def number(self, name: str) -> int | None:
+        """Read a whole number that is not negative."""
+        found = self.text(name)
+        if found is None:
+            return None
+        if not found.strip().isdecimal():
+            raise self._wrong(name, "a whole number")
+        return int(found)
+
+    def moment(self, name: str) -> datetime | None:
+        """Read a moment; one without a zone is UTC."""
+        found = self.text(name)
+        if found is None:
+            return None
+        try:
+            moment = datetime.fromisoformat(found.strip())
+        except ValueError as error:
+            raise self._wrong(name, "a moment such as 2024-05-01T12:00:00Z") from error
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+    def names(self, name: str) -> list[str] | None:
+        """Read names of columns: with commas between them, or as a JSON list."""
+        found = self.text(name)
+        if found is None:
+            return None
+        if found.lstrip().startswith("["):
+            return [str(each) for each in json.loads(found)]
+        return [each.strip() for each in found.split(",") if each.strip()]
+
+    def _wrong(self, name: str, wanted: str) -> TxnLogConfigError:
+        return TxnLogConfigError(
+            f"the option {name} of format('deltasql') is {self.text(name)!r}",
+            key=name,
+            help=f"Give {wanted}.",
+        )

@@ -1,0 +1,201 @@
+"""Reading through `format("deltasql")`: the driver plans, Python workers on executors read.
+
+A worker gets the files of its part with all that the log says of them, and reads them with DuckDB
+into Arrow: it never asks the database. Columns cannot be left out, which is why
+`deltasql.spark.read` is the fast way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from deltasql.engine.duckdb.engine import DuckDbEngine
+from deltasql.engine.files.live_files import LiveFiles
+from deltasql.engine.parquet.arrow_layouts import cast_rows
+from deltasql.exceptions import TxnLogSchemaError
+from deltasql.model.schema.schema import StructType, nearest
+from deltasql.operations.changes.feed import FEED_FIELDS, ChangeFeed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql.types import StructType as SparkStruct
+
+    from deltasql.config import Config
+    from deltasql.model.actions import Metadata
+    from deltasql.operations.changes.log import ChangedFile, VersionChanges
+    from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.store.records import TableRow
+
+_LISTED = ["path", "partition", "deletion_vector", "size", "num_records"]
+_PART_BYTES = 128 * 1024 * 1024
+_LEAST_BYTES = 4 * 1024 * 1024
+_PARTS = 16
+
+
+@dataclass(frozen=True)
+class TableState:
+    """A snapshot without its database: what a worker has to know of a table."""
+
+    table: TableRow
+    metadata: Metadata
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> TableState:
+        # Only the place matters to a worker; a property of the table's row might be a secret.
+        return cls(replace(snapshot.table, properties={}), snapshot.metadata)
+
+    @property
+    def schema(self) -> StructType:
+        return StructType.from_json(self.metadata.schema_string)
+
+
+@dataclass
+class Files(InputPartition):
+    """Files of a snapshot that one task reads."""
+
+    listed: pa.Table
+
+
+@dataclass
+class Changes(InputPartition):
+    """Files of versions that one task reads."""
+
+    versions: list[VersionChanges]
+
+
+class Reading:
+    """What a worker does with its part; it travels there without a connection."""
+
+    def __init__(self, state: TableState, config: Config, schema: SparkStruct) -> None:
+        self.state, self.config, self.schema = state, config, schema
+
+    def read(self, part: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part as Spark wants them."""
+        wanted = to_arrow_schema(self.schema, timezone="UTC")
+        with DuckDbEngine(self.config) as engine:
+            for batch in self._batches(engine, part):
+                table = pa.Table.from_batches([batch]).select(wanted.names)
+                yield from cast_rows(table, wanted).to_batches()
+
+    def _batches(self, engine: DuckDbEngine, part: InputPartition) -> Iterable[pa.RecordBatch]:
+        state = self.state
+        if isinstance(part, Changes):
+            # A feed asks its snapshot's database only when it plans, which the driver did.
+            feed = ChangeFeed(
+                cast("Snapshot", state), self.config, columns=self.schema.fieldNames()
+            )
+            return feed.read(engine, part.versions)
+        if not isinstance(part, Files):
+            return ()  # Spark's own, when there is nothing to read
+        live = LiveFiles(state.table.location, state.metadata, part.listed, self.config.storage)
+        rows: Iterable[pa.RecordBatch] = engine.stream(engine.scan(live))
+        return rows
+
+
+class SnapshotReader(DataSourceReader):
+    """Reads a version, or the changes of versions, in as many tasks as there are parts."""
+
+    def __init__(self, reading: Reading, parts: Sequence[InputPartition]) -> None:
+        self.reading, self.parts = reading, list(parts)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return self.parts
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.reading.read(partition)
+
+
+def check_columns(schema: SparkStruct, state: TableState, *, with_feed: bool) -> None:
+    """Refuse columns that a user asks for by `.schema(…)` and the table does not have."""
+    from deltasql.engine.spark.schema import spark_schema
+
+    fields = (*state.schema.fields, *(FEED_FIELDS if with_feed else ()))
+    known = {field.name: field.dataType for field in spark_schema(StructType(fields)).fields}
+    for field in schema.fields:
+        if field.name not in known or _loose(field.dataType) != _loose(known[field.name]):
+            has = known.get(field.name)
+            raise TxnLogSchemaError(
+                f"{state.table.full_name} has no column {field.name!r} of type "
+                f"{field.dataType.simpleString()}",
+                table=state.table.full_name,
+                column=field.name,
+                help=f"It is {has.simpleString()}; cast it after reading."
+                if has is not None
+                else f"{nearest(field.name, list(known))}Leave out .schema(…) to get all columns.",
+            )
+
+
+def file_parts(listed: pa.Table) -> list[InputPartition]:
+    """Split the files of a scan into parts of about the same size."""
+    columns = listed.select([name for name in _LISTED if name in listed.column_names])
+    sizes = [size or 0 for size in columns["size"].to_pylist()]
+    return [Files(columns.take(pa.array(group))) for group in _packed(sizes)]
+
+
+def change_parts(versions: Iterable[VersionChanges]) -> list[InputPartition]:
+    """Split the files of versions into parts; what cancels out stays together."""
+    pieces: list[VersionChanges] = []
+    for each in versions:
+        if each.added and each.removed and not each.change_data:
+            pieces.append(each)
+            continue
+        for kind in ("change_data",) if each.change_data else ("added", "removed"):
+            files: list[ChangedFile] = getattr(each, kind)
+            pieces += [_only(each, kind, [file]) for file in files]
+    groups = _packed([piece.size for piece in pieces])
+    return [Changes(_joined([pieces[number] for number in group])) for group in groups]
+
+
+def _only(changes: VersionChanges, kind: str, files: list[ChangedFile]) -> VersionChanges:
+    nothing: dict[str, Any] = {"added": [], "removed": [], "change_data": []}
+    return replace(changes, **{**nothing, kind: files})
+
+
+def _joined(pieces: Sequence[VersionChanges]) -> list[VersionChanges]:
+    """Put pieces of one version and one kind together again."""
+    found: dict[tuple[object, ...], VersionChanges] = {}
+    for piece in pieces:
+        key = (piece.version, bool(piece.added), bool(piece.removed))
+        held = found.get(key)
+        if held is None:
+            found[key] = piece
+        else:
+            held.added += piece.added
+            held.removed += piece.removed
+            held.change_data += piece.change_data
+    return list(found.values())
+
+
+def _packed(sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Yield positions that are read together, in their order."""
+    wanted = min(_PART_BYTES, max(_LEAST_BYTES, sum(sizes) // _PARTS))
+    group: list[int] = []
+    size = 0
+    for number, each in enumerate(sizes):
+        if group and size + each > wanted:
+            yield group
+            group, size = [], 0
+        group.append(number)
+        size += each
+    if group:
+        yield group
+
+
+def _loose(kind: Any) -> Any:
+    """Return a type in which everything may be null, to compare types alone."""
+    from pyspark.sql.types import ArrayType, MapType, StructField
+    from pyspark.sql.types import StructType as Struct
+
+    if isinstance(kind, Struct):
+        return Struct([StructField(f.name, _loose(f.dataType)) for f in kind.fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_loose(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(_loose(kind.keyType), _loose(kind.valueType))
+    return kind

@@ -1,0 +1,163 @@
+"""The Python data source `deltasql`: `spark.read.format("deltasql")` and its companions.
+
+Spark makes these objects in processes of their own on the driver's machine, and pickles them from
+one to the next: none of them holds a connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark.sql.datasource import DataSource
+
+from deltasql.api.catalog.connect import connect
+from deltasql.config import Config
+from deltasql.engine.spark.schema import spark_schema
+from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
+from deltasql.model.schema.schema import StructType
+from deltasql.operations.changes.feed import FEED_FIELDS
+from deltasql.operations.changes.log import ChangeLog
+from deltasql.spark.source.options import SourceOptions
+from deltasql.spark.source.read import (
+    Reading,
+    SnapshotReader,
+    TableState,
+    change_parts,
+    check_columns,
+    file_parts,
+)
+from deltasql.spark.source.stream import TableStream
+from deltasql.spark.source.write import Plan, TableWriter, Wish
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamWriter, InputPartition
+    from pyspark.sql.types import StructType as SparkStruct
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.snapshot.snapshot import Snapshot
+
+FORMAT = "deltasql"
+
+
+class DeltaSqlSource(DataSource):
+    """A table as a data source; `register` makes a subclass that knows the session's catalog."""
+
+    catalog: ClassVar[str | None] = None
+    config: ClassVar[Config | None] = None
+    _version: int | None = None
+    """The version whose columns Spark was told: it stays, however late the rows are read."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> SparkStruct:
+        """Return the columns, and remember of which version they are."""
+        options = self._options()
+        with self._open() as catalog:
+            snapshot = _asked(catalog, options)
+            self._version = snapshot.version
+            return _columns(TableState.of(snapshot), with_feed=options.flag("readChangeFeed"))
+
+    def reader(self, schema: SparkStruct) -> SnapshotReader:
+        """Plan a read of the snapshot, or of the changes of versions."""
+        options, config = self._options(), self._settings()
+        with self._open() as catalog:
+            snapshot = _asked(catalog, options, self._version)
+            state, with_feed = TableState.of(snapshot), options.flag("readChangeFeed")
+            check_columns(schema, state, with_feed=with_feed)
+            if with_feed:
+                parts = _changes(catalog, snapshot, options)
+            else:
+                parts = file_parts(snapshot.scan().arrow)
+        self._forget()
+        return SnapshotReader(Reading(state, config, schema), parts)
+
+    def writer(self, schema: SparkStruct, overwrite: bool) -> TableWriter:
+        """Plan a write."""
+        wish = Wish.of(self._options(), schema, overwrite=overwrite)
+        with self._open() as catalog:
+            return TableWriter(wish, Plan.make(catalog, wish), self._settings())
+
+    def streamReader(self, schema: SparkStruct) -> TableStream:
+        """Return what plans the batches of a stream."""
+        options = self._options()
+        with self._open() as catalog:
+            snapshot = _asked(catalog, options, self._version)
+            state = TableState.of(snapshot)
+        check_columns(schema, state, with_feed=options.flag("readChangeFeed"))
+        reading = Reading(state, self._settings(), schema)
+        self._forget()
+        return TableStream(options, reading, snapshot.version)
+
+    def streamWriter(self, schema: SparkStruct, overwrite: bool) -> DataSourceStreamWriter:
+        """Streams are written by another way, which takes several tables at once."""
+        raise TxnLogEngineError(
+            "writeStream.format('deltasql') is not offered",
+            engine="spark",
+            help="Use writeStream.foreachBatch(deltasql.spark.stream_writer(uri, app_id=…)).",
+        )
+
+    def _forget(self) -> None:
+        """Drop the address of the database: from here on, Spark sends this object to workers."""
+        self.__class__ = DeltaSqlSource
+        self.options = {}
+
+    def _options(self) -> SourceOptions:
+        options = SourceOptions(dict(self.options), self.catalog)
+        options.check()
+        return options
+
+    def _settings(self) -> Config:
+        """Return the settings, without the other catalogs and their passwords."""
+        config = Config.load() if self.config is None else self.config
+        return config.model_copy(update={"catalogs": {}})
+
+    def _open(self) -> Catalog:
+        return connect(self._options().table(), self._settings())
+
+
+def source_class(catalog: str, config: Config) -> type[DeltaSqlSource]:
+    """Return a class that knows a catalog; Spark sends it along with what it knows."""
+    known: dict[str, Any] = {"catalog": catalog, "config": config}
+    return type(DeltaSqlSource.__name__, (DeltaSqlSource,), known)
+
+
+def _asked(catalog: Catalog, options: SourceOptions, pinned: int | None = None) -> Snapshot:
+    """Open the table at the version that the options ask for."""
+    uri = options.table()
+    table = catalog.table(str(uri.table_name))
+    version, moment = options.number("versionAsOf"), options.moment("timestampAsOf")
+    if version is not None and moment is not None:
+        raise TxnLogConfigError(
+            "a table is read at a version or at a moment, not at both",
+            key="timestampAsOf",
+            help="Give versionAsOf or timestampAsOf.",
+        )
+    if pinned is not None:
+        return table.snapshot(pinned)
+    if version is None and moment is None:
+        return table.snapshot(uri.version, timestamp=uri.timestamp)
+    return table.snapshot(version, timestamp=moment)
+
+
+def _columns(state: TableState, *, with_feed: bool) -> SparkStruct:
+    fields = (*state.schema.fields, *(FEED_FIELDS if with_feed else ()))
+    found: SparkStruct = spark_schema(StructType(fields))
+    return found
+
+
+def _changes(catalog: Catalog, snapshot: Snapshot, options: SourceOptions) -> list[InputPartition]:
+    """Plan the changes from `startingVersion` to `endingVersion`, both included."""
+    first, last = options.number("startingVersion"), options.number("endingVersion")
+    if first is None:
+        raise TxnLogConfigError(
+            "readChangeFeed needs a startingVersion",
+            key="startingVersion",
+            help="Give the first version whose changes you want.",
+        )
+    until = snapshot.version if last is None else min(last, snapshot.version)
+    log = ChangeLog(catalog.store, snapshot.table, catalog.config.storage)
+    versions = list(log.versions(max(first, log.bounds()[0]), until))
+    log.require(versions, until)
+    return change_parts(versions)

@@ -1,0 +1,243 @@
+"""The streaming source of `format("deltasql")`: a snapshot first, then version after version.
+
+An offset says what was handed out: all before its version, and the first `index` files of that
+version, or of the snapshot of that version. It names the table by its id. The files of a version
+come in one order always, so that a batch that Spark repeats has the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+
+from deltasql.api.catalog.connect import connect
+from deltasql.exceptions import TableChangedError, TxnLogSchemaError, VersionNotFoundError
+from deltasql.model.clock import to_ms
+from deltasql.model.schema.schema import StructType
+from deltasql.operations.changes.log import (
+    ChangeLog,
+    VersionChanges,
+    changed_files,
+    physical_partitioning,
+)
+from deltasql.spark.source.read import Reading, change_parts
+from deltasql.spark.source.stream_rules import Offset, StreamRules, columns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.table import CatalogTable
+    from deltasql.operations.changes.log import ChangedFile
+    from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.spark.source.options import SourceOptions
+
+_MAX_FILES = 1000
+_QUIET_VERSIONS = 100
+
+
+@dataclass(slots=True)
+class _Budget:
+    """What one batch may hold; the first file is always taken."""
+
+    files: int | None
+    size: int | None
+    taken: int = 0
+
+    @classmethod
+    def of(cls, limit: ReadLimit, options: SourceOptions) -> _Budget:
+        if isinstance(limit, ReadAllAvailable):
+            return cls(None, None)
+        size = options.number("maxBytesPerTrigger")
+        if isinstance(limit, ReadMaxFiles):
+            return cls(limit.max_files, size)
+        return cls(None, limit.max_bytes if isinstance(limit, ReadMaxBytes) else size)
+
+    def takes(self, files: int, size: int) -> bool:
+        """Take some files together, if there is room for them or nothing was taken yet."""
+        over = (self.files is not None and files > self.files) or (
+            self.size is not None and size > self.size
+        )
+        if over and self.taken:
+            return False
+        self.taken += files
+        self.files = None if self.files is None else max(0, self.files - files)
+        self.size = None if self.size is None else max(0, self.size - size)
+        return True
+
+
+class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches on the driver; `reading` is what workers do with them."""
+
+    def __init__(self, options: SourceOptions, reading: Reading, version: int) -> None:
+        """`version` is the one that has the columns of the stream."""
+        self.options, self.reading, self.version = options, reading, version
+        self.rules = StreamRules.of(options)
+        self._last: int | None = None
+        self._opened: Catalog | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What goes to a worker: neither a connection nor the address of the database.
+        return {"reading": self.reading}
+
+    # Which rows come next
+
+    def initialOffset(self) -> dict[str, Any]:
+        head = self._snapshot()
+        start = self.rules.start(head, self._version_at)
+        if start is not None and start.version < (first := self._log().bounds()[0]):
+            raise VersionNotFoundError(
+                f"the log of {head.table.full_name} does not tell what version {start.version} "
+                "changed",
+                table=head.table.full_name,
+                version=start.version,
+                help=f"The first possible version is {first}; or begin with a snapshot.",
+            )
+        return asdict(start or Offset(head.table.table_uuid, head.version, 0, initial=True))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxFiles(self.options.number("maxFilesPerTrigger") or _MAX_FILES)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._last = self._snapshot().version
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        head = self._snapshot()
+        return asdict(Offset(head.table.table_uuid, head.version).after())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        at, head = Offset(**start), self._snapshot()
+        self._check_table(at, head)
+        budget = _Budget.of(limit, self.options)
+        if at.initial:
+            for file in self._snapshot_files(at.version)[at.index :]:
+                if not budget.takes(1, file.size):
+                    return asdict(at)
+                at = replace(at, index=at.index + 1)
+            at = at.after()
+        last = head.version if self._last is None else min(head.version, self._last)
+        changed = self._columns_change(at.version, last)
+        until = last if changed is None else changed - 1
+        for changes in self._log().versions(at.version, until):
+            steps = self.rules.steps(changes)
+            for files in steps[at.index :]:
+                if not budget.takes(len(files), sum(file.size for file in files)):
+                    return asdict(at)
+                at = replace(at, index=at.index + 1)
+            at = at.after()
+        if budget.taken:
+            return asdict(at)
+        if changed is not None:
+            raise self._other_columns(changed)
+        # Versions without rows make no batch, unless looking at them again takes long.
+        return start if at.version - start["version"] <= _QUIET_VERSIONS else asdict(at)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        begins, ends = Offset(**start), Offset(**end)
+        self._check_table(ends, self._snapshot())
+        versions = list(self._between(begins, ends))
+        self._log().require(versions, ends.version)
+        return change_parts(versions)
+
+    def _between(self, begins: Offset, ends: Offset) -> Iterator[VersionChanges]:
+        first, skipped = begins.version, begins.index
+        if begins.initial:
+            until = ends.index if ends.initial else None
+            files = self._snapshot_files(begins.version)[begins.index : until]
+            yield self._inserted(begins.version, files)
+            first, skipped = begins.version + 1, 0
+        if ends.initial:
+            return
+        last = ends.version if ends.index else ends.version - 1
+        for changes in self._log().versions(first, last):
+            step_from = skipped if changes.version == first else 0
+            step_to = ends.index if changes.version == ends.version else None
+            yield from self.rules.chosen(changes, step_from, step_to)
+
+    # What workers do
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.reading.read(partition)
+
+    def stop(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    # The table
+
+    def _catalog(self) -> Catalog:
+        if self._opened is None:
+            self._opened = connect(self.options.table(), self.reading.config)
+        return self._opened
+
+    def _table(self) -> CatalogTable:
+        return self._catalog().table(str(self.options.table().table_name))
+
+    def _snapshot(self, version: int | None = None) -> Snapshot:
+        return self._table().snapshot(version)
+
+    def _log(self) -> ChangeLog:
+        return ChangeLog(self._catalog().store, self._table().row, self.reading.config.storage)
+
+    def _snapshot_files(self, version: int) -> list[ChangedFile]:
+        return changed_files(self._snapshot(version).scan().arrow, may_be_gone=True)
+
+    def _inserted(self, version: int, files: list[ChangedFile]) -> VersionChanges:
+        snapshot = self._snapshot(version)
+        return VersionChanges(
+            version,
+            snapshot.committed_at_ms,
+            partitioned_by=physical_partitioning(snapshot.metadata),
+            added=files,
+        )
+
+    def _version_at(self, moment: Any) -> int:
+        """Return the first version that was committed at a moment or after it."""
+        head = self._snapshot()
+        at_ms = to_ms(moment)
+        if head.committed_at_ms < at_ms:
+            raise VersionNotFoundError(
+                f"{head.table.full_name} has no version of {moment.isoformat()} or later",
+                table=head.table.full_name,
+                latest=head.version,
+                help="Give an earlier startingTimestamp, or startingVersion 'latest'.",
+            )
+        store, table_id = self._catalog().store, head.table.table_id
+        rows = store.query("head_at_time", table_id=table_id, timestamp_ms=at_ms - 1)
+        return int(rows[0][1]) + 1 if rows else self._log().bounds()[0]
+
+    def _check_table(self, offset: Offset, head: Snapshot) -> None:
+        if offset.table != head.table.table_uuid:
+            raise TableChangedError(
+                f"the checkpoint belongs to another table than {head.table.full_name} of now",
+                table=head.table.full_name,
+                help="The table was replaced by one of the same name: use a new checkpoint.",
+            )
+
+    def _columns_change(self, first: int, last: int) -> int | None:
+        """Return the first version with other columns than those of the stream."""
+        own = columns_of(self.reading.state.schema)
+        for version, metadata in self._log().metadata_between(max(first, self.version + 1), last):
+            if columns_of(StructType.from_json(metadata.schema_string)) != own:
+                return version
+        return None
+
+    def _other_columns(self, version: int) -> TxnLogSchemaError:
+        table = self.reading.state.table.full_name
+        return TxnLogSchemaError(
+            f"version {version} changed the columns of {table}",
+            table=table,
+            help="Load the stream again with the same checkpoint: it goes on with the new columns.",
+        )

@@ -1,0 +1,314 @@
+"""Writing through `format("deltasql")`: workers write files, the driver commits them once.
+
+Spark makes the writer in one process and commits in another; between them stands a plan: the
+version and the metadata that files are written for, and a folder of the write's own. Whatever
+tasks that are retried or run twice leave there, the commit names only the files of those that
+counted. The intent of the folder is in the database before the first file.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from deltasql.api.catalog.connect import connect
+from deltasql.commit.staged import Staged
+from deltasql.engine.choose import open_engine
+from deltasql.engine.spark.schema import refuse_nanoseconds
+from deltasql.exceptions import (
+    CommitConflictError,
+    InvalidActionError,
+    TableChangedError,
+    TableExistsError,
+    TxnLogConfigError,
+    TxnLogEngineError,
+    TxnLogSchemaError,
+)
+from deltasql.model.actions import SetTransaction
+from deltasql.model.clock import now_ms
+from deltasql.model.schema.convert import schema_from_any
+from deltasql.model.schema.schema import StructType
+from deltasql.operations.info import tell
+from deltasql.operations.rules.schema_merge import nullable
+from deltasql.operations.target import Target
+from deltasql.operations.write import arrow_of, stage_write
+from deltasql.spark.delta_table.condition import in_datafusion_words
+from deltasql.storage import join_location, open_storage
+from deltasql.storage.deletion import Deletable, delete_data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.types import StructType as SparkStruct
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.config import Config
+    from deltasql.model.actions import AddFile, Metadata, Protocol
+    from deltasql.spark.source.options import SourceOptions
+    from deltasql.store.records import TableRow
+    from deltasql.uri import DeltaSqlUri
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a user asked for."""
+
+    options: SourceOptions = field(repr=False)
+    overwrite: bool
+    schema: StructType
+    schema_mode: str | None
+    predicate: str | None
+    partition_by: tuple[str, ...] | None
+    txn: tuple[str, int] | None
+    user_metadata: str | None
+
+    @classmethod
+    def of(cls, options: SourceOptions, schema: SparkStruct, *, overwrite: bool) -> Wish:
+        """Read the options of a write, and refuse those that do not go together."""
+        predicate = options.text("replaceWhere")
+        if predicate is not None and not overwrite:
+            raise TxnLogConfigError(
+                "replaceWhere replaces rows, and this is an append",
+                key="replaceWhere",
+                help="Use .mode('overwrite').",
+            )
+        app_id, version = options.text("txnAppId"), options.number("txnVersion")
+        if (app_id is None) != (version is None):
+            raise TxnLogConfigError(
+                "txnAppId and txnVersion belong together",
+                key="txnVersion" if version is None else "txnAppId",
+                help="Give both, or none.",
+            )
+        replaces_schema = options.flag("overwriteSchema") and overwrite
+        schema_mode = "merge" if options.flag("mergeSchema") else None
+        partition_by = options.names("partitionBy")
+        return cls(
+            options=options,
+            overwrite=overwrite,
+            # Spark says of computed columns that they are never null, which is no wish of a user.
+            schema=nullable(schema_from_any(schema), StructType()),
+            schema_mode="overwrite" if replaces_schema else schema_mode,
+            predicate=None if predicate is None else in_datafusion_words(predicate),
+            partition_by=tuple(partition_by) if partition_by else None,
+            txn=None if app_id is None or version is None else (app_id, version),
+            user_metadata=options.text("userMetadata"),
+        )
+
+    @property
+    def uri(self) -> DeltaSqlUri:
+        """Where the table is; a password that stands in a variable is looked up only here."""
+        return self.options.table()
+
+    @property
+    def table(self) -> str:
+        return str(self.uri.table_name)
+
+    @property
+    def follows(self) -> str | None:
+        """How rows are taken by a table that has their columns already, or gets them beside."""
+        return None if self.schema_mode is None else "merge"
+
+    def rows(self) -> pa.RecordBatchReader:
+        """No rows, with the columns of the data."""
+        return pa.RecordBatchReader.from_batches(arrow_of(self.schema), [])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the files of a write are for; made by the driver, kept by everybody."""
+
+    txn_id: str
+    folder: str
+    table: TableRow
+    version: int | None
+    """The version that was looked at; None for a table that the write creates."""
+    metadata: Metadata
+    protocol: Protocol
+    changes_schema: bool
+    is_done: bool = False
+    """Whether the application has committed this version of its own already."""
+
+    @classmethod
+    def make(cls, catalog: Catalog, wish: Wish) -> Plan:
+        """Look at the table, let it follow the data's columns, and note the folder."""
+        tx = catalog.begin()
+        try:
+            exists = tx.has_table(wish.table)
+            if not exists:
+                _create(tx, wish, wish.uri.location)
+            elif tx.snapshot(wish.table).table.is_following:
+                catalog.writable(wish.table)  # before a worker writes a file
+            # The rows are not here, but their columns are: what does not fit is told now.
+            replaces_schema = wish.schema_mode == "overwrite" and wish.predicate is None
+            tx.write(
+                wish.table,
+                wish.rows(),
+                mode="overwrite" if replaces_schema else "append",
+                schema_mode=wish.schema_mode
+                if replaces_schema or not wish.schema_mode
+                else "merge",
+                predicate=wish.predicate,
+                partition_by=wish.partition_by,
+            )
+            target = tx.target(wish.table)
+            refuse_nanoseconds(target.schema)
+            snapshot = tx.snapshot(wish.table) if exists else None
+            done = (
+                None
+                if snapshot is None or wish.txn is None
+                else snapshot.transaction_version(wish.txn[0])
+            )
+            plan = cls(
+                txn_id=str(uuid.uuid4()),
+                folder=uuid.uuid4().hex[:12],
+                table=target.staged.table,
+                version=None if snapshot is None else snapshot.version,
+                metadata=target.metadata,
+                protocol=target.protocol,
+                changes_schema=snapshot is not None and target.metadata != snapshot.metadata,
+                is_done=done is not None and wish.txn is not None and done >= wish.txn[1],
+            )
+        finally:
+            tx.rollback()
+        if not plan.is_done:
+            place = f"{plan.table.location}/{plan.folder}/"
+            catalog.store.record_intents(plan.txn_id, plan.table.table_id, [place])
+        return plan
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """The files of one task."""
+
+    adds: list[AddFile]
+    rows: int
+
+
+class TableWriter(DataSourceArrowWriter):
+    """Writes rows in as many tasks as there are partitions, and commits them once."""
+
+    def __init__(self, wish: Wish, plan: Plan, config: Config) -> None:
+        self.wish, self.plan, self.config = wish, plan, config
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows of a task into the folder; runs in a worker, without a database."""
+        first = None if self.plan.is_done else next(iterator, None)
+        if first is None:
+            return Written([], 0)
+        reader = pa.RecordBatchReader.from_batches(first.schema, _again(first, iterator))
+        plan, wish = self.plan, self.wish
+        place = replace(plan.table, location=join_location(plan.table.location, plan.folder))
+        staged = Staged(place, creates=True, metadata=plan.metadata, protocol=plan.protocol)
+        with open_engine(self.config, name="duckdb") as engine:
+            target = Target(
+                staged, None, config=self.config, engine=lambda: engine, intend=_known_already
+            )
+            metrics = stage_write(
+                target,
+                reader,
+                predicate=wish.predicate,
+                schema_mode=wish.follows,
+            )
+        if staged.metadata != plan.metadata:
+            raise TxnLogSchemaError(
+                f"the rows have other columns than {plan.table.full_name} was prepared for",
+                table=plan.table.full_name,
+            )
+        adds = [replace(add, path=f"{plan.folder}/{add.path}") for add in staged.adds]
+        return Written(adds, metrics["num_added_rows"])
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Commit the files of all tasks; runs on the driver."""
+        if self.plan.is_done:
+            return
+        written = [each for each in messages if isinstance(each, Written)]
+        adds = [add for each in written for add in each.adds]
+        with connect(self.wish.uri, self.config) as catalog:
+            try:
+                with catalog.begin() as tx, ExitStack() as failing:
+                    failing.callback(self._delete, set())
+                    self._stage(tx, adds, sum(each.rows for each in written))
+                    failing.pop_all()
+            except (CommitConflictError, InvalidActionError, TableExistsError):
+                self._delete(set())  # these say for certain that nothing was committed
+                raise
+            self._delete({unquote(add.path) for add in adds})
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Delete what tasks wrote, unless a commit was tried: it knows better what became of it.
+
+        The intent stays: a task that is still running may write another file.
+        """
+        if any(message is None for message in messages):
+            self._delete(set())
+
+    def _stage(self, tx: MultiTableTransaction, adds: list[AddFile], rows: int) -> None:
+        wish, plan = self.wish, self.plan
+        tx.txn_id, tx.announced = plan.txn_id, 1  # the folder
+        if plan.version is None:
+            _create(tx, wish, plan.table.location)
+            tx.target(wish.table).staged.table = plan.table
+        else:
+            table = tx.catalog.table(wish.table)
+            if table.row.table_uuid != plan.table.table_uuid:
+                raise TableChangedError(
+                    f"{wish.table} was replaced by another table while rows were written",
+                    table=wish.table,
+                )
+            tx.pin(wish.table, table.snapshot(plan.version))
+        target = tx.target(wish.table)
+        if plan.version is None or plan.changes_schema:
+            # As it was planned: physical names of new columns are in the files already.
+            target.change_metadata(plan.metadata, plan.protocol)
+        nothing = pa.RecordBatchReader.from_batches(arrow_of(target.schema), [])
+        mode = "overwrite" if wish.overwrite else "append"
+        metrics = tx.write(wish.table, nothing, mode=mode, predicate=wish.predicate)
+        if target.staged.cdc:
+            raise TxnLogEngineError(
+                f"replaceWhere would split files of {wish.table}, which keeps change data",
+                engine="spark",
+                help="Use deltasql.spark.write(df, uri, mode='overwrite', replace_where=…), "
+                "which tells the changes too.",
+            )
+        if adds:
+            target.plan().intend([unquote(add.path) for add in adds])
+            target.add(adds)
+        told = {
+            **metrics,
+            "num_added_files": metrics["num_added_files"] + len(adds),
+            "num_added_rows": rows,
+        }
+        parameters = target.staged.info.operation_parameters
+        tell(target, "WRITE", parameters, told)
+        txns = [] if wish.txn is None else [SetTransaction(*wish.txn, now_ms())]
+        tx.stage_table(wish.table, txns, user_metadata=wish.user_metadata)
+
+    def _delete(self, kept: set[str]) -> None:
+        """Delete what the folder holds beside the files that were committed."""
+        storage = open_storage(self.plan.table.location, self.config.storage)
+        folder = f"{self.plan.folder}/"
+        found = [info.name for info in storage.list(folder)]
+        own = Deletable(storage, partition_columns=None, engine_folders=[folder])
+        delete_data(storage, [name for name in found if name not in kept], own)
+
+
+def _create(tx: MultiTableTransaction, wish: Wish, location: str | None) -> None:
+    tx.create_missing(
+        wish.table, wish.schema, location=location, partition_by=list(wish.partition_by or ())
+    )
+
+
+def _again(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def _known_already(staged: Staged, names: list[str]) -> None:
+    """The folder of the write was noted by the driver."""

@@ -1,0 +1,200 @@
+"""Connections to PostgreSQL, from psycopg's pool: bounded waits, health checks, forks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from deltasql.exceptions import StoreBusyError, StoreClosedError, StoreUnavailableError
+from deltasql.store.postgres.connection import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltasql.config.sections import PoolSettings
+    from deltasql.store.postgres.connection import SessionSettings, SessionState
+
+_CHECK_AFTER_IDLE_S = 1.0
+_OPTIONS: dict[str, Any] = {"autocommit": True, "cursor_factory": psycopg.RawCursor}
+# The pool connects in the background and only logs its errors; after this long we ask for them.
+_PROBE_AFTER_S = 1.0
+# While the pool cannot connect it logs what is raised here; Python prints it without a handler.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+# Pools of the parent process: closing them in a forked child would end the parent's sessions.
+_inherited: list[object] = []
+
+
+class PostgresPool:
+    """Lends connections to one database, at most `max_size` at a time."""
+
+    def __init__(
+        self, conninfo: str, settings: PoolSettings, session: SessionSettings, *, max_size: int
+    ) -> None:
+        self._conninfo, self._settings, self._max_size = conninfo, settings, max_size
+        self._session = session
+        self._state: SessionState | None = None
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._pool: ConnectionPool[Connection] | None = None
+        self._closed = self._connected = False
+        self._lost_at = 0.0
+        self.connections_opened = 0
+
+    @contextmanager
+    def lend(self) -> Iterator[Connection]:
+        """Lend a working connection; a transaction left open is rolled back.
+
+        Raises StoreBusyError when none is free within `pool.timeout_s`, StoreUnavailableError
+        with the driver's reason when the server cannot be reached.
+        """
+        pool, pid = self._open(), os.getpid()
+        connection = self._healthy(pool)
+        try:
+            if connection.problem is not None:
+                connection.close()  # the next one may find it mended
+                raise connection.problem
+            connection.holders = None
+            yield connection
+        except psycopg.Error as error:
+            if connection.holders is not None:
+                error.add_note(connection.holders)
+            raise
+        finally:
+            if pid == os.getpid():  # else it was lent before a fork: it is the parent's
+                self._give_back(pool, connection)
+
+    def state(self) -> SessionState:
+        """Return what holds on connections of this pool, by the one that was made last."""
+        if self._state is None:
+            with self.lend() as connection:
+                self._state = connection.state
+        return self._state
+
+    def usage(self) -> dict[str, int]:
+        """Return how many connections are lent, idle, and allowed."""
+        self._forget_parent()
+        stats = {} if self._pool is None else self._pool.get_stats()
+        idle = stats.get("pool_available", 0)
+        return {"lent": stats.get("pool_size", 0) - idle, "idle": idle, "max": self._max_size}
+
+    def close(self) -> None:
+        """Close idle connections now and lent ones when they come back."""
+        self._closed = True
+        self._forget_parent()
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    def check_open(self) -> None:
+        """Raise StoreClosedError if the pool was closed."""
+        if self._closed:
+            raise StoreClosedError(
+                "the store is closed", help="Open it again with deltasql.connect()."
+            )
+
+    def _forget_parent(self) -> None:
+        if self._pid != os.getpid():
+            _inherited.append(self._pool)
+            self._pool, self._lock, self._pid = None, threading.Lock(), os.getpid()
+
+    def _open(self) -> ConnectionPool[Connection]:
+        self._forget_parent()
+        with self._lock:
+            self.check_open()
+            if self._pool is None:
+                settings = self._settings
+                self._pool = ConnectionPool(
+                    self._conninfo,
+                    connection_class=Connection,
+                    kwargs=_OPTIONS,
+                    min_size=min(settings.min_size, self._max_size),
+                    max_size=self._max_size,
+                    timeout=settings.timeout_s,
+                    max_lifetime=settings.max_lifetime_s,
+                    max_idle=settings.max_idle_s,
+                    # A failed attempt is not repeated in the background: the next caller tries.
+                    reconnect_timeout=0,
+                    configure=self._configure,
+                    name="deltasql",
+                    num_workers=1,
+                    open=True,
+                )
+            return self._pool
+
+    def _healthy(self, pool: ConnectionPool[Connection]) -> Connection:
+        connection = self._borrow(pool)
+        checked_after = max(self._lost_at, time.monotonic() - _CHECK_AFTER_IDLE_S)
+        if not self._settings.health_check or connection.used_at >= checked_after:
+            return connection
+        try:
+            pool.check_connection(connection)
+        except psycopg.OperationalError:
+            connection.close()
+            self._give_back(pool, connection)
+            # Connections that were idle at the same time are probably lost too.
+            pool.check()
+            return self._borrow(pool)
+        except BaseException:
+            self._give_back(pool, connection)
+            raise
+        return connection
+
+    def _give_back(self, pool: ConnectionPool[Connection], connection: Connection) -> None:
+        connection.used_at = time.monotonic()
+        status = connection.pgconn.transaction_status
+        if connection.closed:
+            self._lost_at = connection.used_at
+        elif status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            try:
+                connection.rollback()
+            except psycopg.Error:
+                connection.close()
+        pool.putconn(connection)
+
+    def _borrow(self, pool: ConnectionPool[Connection]) -> Connection:
+        timeout_s = self._settings.timeout_s
+        first_s = min(_PROBE_AFTER_S, timeout_s)
+        try:
+            return pool.getconn(first_s)
+        except PoolTimeout:
+            if not self._connected or pool.get_stats().get("connections_errors"):
+                self._probe()
+        except PoolClosed:
+            self.check_open()
+            raise
+        try:
+            return pool.getconn(max(timeout_s - first_s, 0.001))
+        except PoolTimeout as error:
+            raise StoreBusyError(
+                f"no connection became free within {timeout_s} s",
+                help="Raise pool.max_size or pool.timeout_s, "
+                "or close sessions that are no longer used.",
+            ) from error
+
+    def _probe(self) -> None:
+        """Connect once in the caller's thread, to raise the error that the pool only logged."""
+        try:
+            with Connection.connect(self._conninfo, **_OPTIONS) as connection:
+                connection.set_up(self._session, self._conninfo)
+        except psycopg.Error as error:
+            raise StoreUnavailableError(
+                f"cannot connect to PostgreSQL: {str(error).strip()}",
+                help="Check that the server runs at this address, that the database is there, and "
+                "user and password; `psql` with the same says the same.",
+            ) from error
+
+    def _configure(self, connection: Connection) -> None:
+        self._connected = True
+        self.connections_opened += 1
+        connection.used_at = time.monotonic()
+        connection.set_up(self._session, self._conninfo)
+        self._state = None if connection.problem is not None else connection.state

@@ -1,0 +1,1 @@
+"""SQLite as the database of a catalog."""
