@@ -47,7 +47,13 @@ MENU: dict[str, tuple[Any, ...]] = {
             ),
         ),
         *("reference/cli", "reference/config", "reference/uri", "reference/errors"),
-        *("reference/schema", "reference/metrics", "reference/versions", "reference/"),
+        *(
+            "reference/schema",
+            "reference/metrics",
+            "reference/versions",
+            "reference/glossary",
+            "reference/",
+        ),
     ),
     "Benchmarks": ("benchmarks/README", "benchmarks/results", "benchmarks/"),
     "Internals": (
