@@ -30,6 +30,7 @@ DURABLE = PHASES.index("ratified")
 TWO_TABLES = [*((phase, 1) for phase in PHASES), ("inserting", 2), ("published", 2)]
 
 
+@pytest.mark.two_databases
 @pytest.mark.parametrize(("phase", "times"), TWO_TABLES)
 def test_killed_commit_to_two_tables_happened_in_both_or_in_none(
     catalog_uri: DeltaSqlUri, tmp_path: Path, phase: str, times: int
@@ -37,6 +38,7 @@ def test_killed_commit_to_two_tables_happened_in_both_or_in_none(
     check_crash(catalog_uri, tmp_path, phase, times, tables=["t", "u"])
 
 
+@pytest.mark.two_databases
 @pytest.mark.parametrize("phase", PHASES)
 def test_killed_create_made_a_whole_table_or_none(
     catalog_uri: DeltaSqlUri, tmp_path: Path, phase: str

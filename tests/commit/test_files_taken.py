@@ -90,6 +90,7 @@ def write_twice(tx: MultiTableTransaction) -> None:
     tx.write("t", ROWS, mode="overwrite")
 
 
+@pytest.mark.two_databases
 @pytest.mark.parametrize(
     ("operate", "full"),
     [(append, False), (append_to_two, True), (overwrite, False), (write_twice, True)],

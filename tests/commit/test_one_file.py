@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from deltasql.model.actions import AddFile
 
 
+@pytest.mark.two_databases
 @pytest.mark.parametrize("columns", [1, 64, 65, 5_000])
 def test_as_many_columns_have_statistics_as_there_are(catalog: Catalog, columns: int) -> None:
     names = [f"c{number}" for number in range(columns)]

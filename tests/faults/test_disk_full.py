@@ -17,6 +17,7 @@ from tests.commit.support import audit
 from tests.conftest import BACKENDS, new_catalog_uri
 from tests.faults.small_disk import SmallDisk, small_disk
 from tests.mirror.support import open_mirrored
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -229,7 +230,11 @@ def test_a_replica_without_room_catches_up(
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "duckdb"])
-@pytest.mark.parametrize("change", CHANGES[:3], ids=lambda change: change.__name__)
+@pytest.mark.parametrize(
+    "change",
+    smoke(CHANGES[:3], ("append",), "a full disk under more changes", named=True),
+    ids=lambda change: change.__name__,
+)
 def test_a_full_disk_under_the_catalog_commits_all_or_nothing(
     backend: str, disk: SmallDisk, tmp_path: Path, change: Callable[[Catalog], None]
 ) -> None:

@@ -32,7 +32,7 @@ def one_of_each() -> Iterator[Cell]:
     for (number, point), (offset, backend) in product(enumerate(POINTS), enumerate(BACKENDS)):
         # Three faults in turn, so that every point has each of them; the others now and then.
         faults = [("kill", "error", "pause")[(number + offset) % 3]]
-        if (number + offset) % 3 == 0:
+        if (number + offset) % 3 == 0 and backend != "duckdb":  # where a cell takes thrice as long
             faults += ["kill soon", "lost"]
         for fault in faults:
             found = [c for c in ALL if (c.backend, c.point, c.fault) == (backend, point, fault)]

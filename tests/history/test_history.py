@@ -18,13 +18,14 @@ from tests.history.rows import (
     row_problems,
 )
 from tests.history.run import in_processes, in_threads
+from tests.selection import EVERYTHING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from deltasql.uri import DeltaSqlUri
 
-_SECONDS = 8.0
+_SECONDS = 8.0 if EVERYTHING else 5.0
 LEVELS = ("Serializable", "WriteSerializable")
 NOTHING: frozenset[str] = frozenset()
 

@@ -210,6 +210,7 @@ def test_a_mapped_table_without_physical_names_is_refused(
     assert lake.tables() == []
 
 
+@pytest.mark.everything("delta-spark as a second opinion, beyond the smoke set")
 def test_spark_reads_by_field_id_what_delta_spark_reads(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:

@@ -39,9 +39,8 @@ def delta_spark(spark: SparkSession) -> Iterator[DeltaSpark]:
             spark.conf.set(name, known)
 
 
-@pytest.mark.parametrize(
-    "make", smoke(MAKERS, ("deletion_vectors",), BEYOND, named=True), ids=lambda make: make.__name__
-)
+@pytest.mark.everything(BEYOND)
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_delta_spark_reads_every_kind_of_copy(
     delta_spark: DeltaSpark, sqlite_uri: DeltaSqlUri, tmp_path: Path, make: Any
 ) -> None:

@@ -13,6 +13,7 @@ from tests.migrate.corpus import Corpus
 from tests.migrate.test_corpus import TABLES
 from tests.oracles.own import own_log
 from tests.oracles.readers import Deltalake, Place, stock_log
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return Corpus(tmp_path_factory.mktemp("corpus"), TABLES)
 
 
-@pytest.mark.parametrize("name", ON_S3)
+@pytest.mark.parametrize("name", smoke(ON_S3, ON_S3[:1], "more tables on S3"))
 def test_a_table_on_s3_is_equal_at_its_versions(
     corpus: Corpus,
     name: str,

@@ -53,7 +53,7 @@ def written_by(act: Callable[[], object], *refusals: type[Exception]) -> bool:
     return True
 
 
-@pytest.mark.two_databases
+@pytest.mark.one_database
 @pytest.mark.parametrize("phase", CUTOVER)
 def test_a_killed_cutover_of_a_followed_table_is_repeated(
     catalog_uri: DeltaSqlUri, place: Path, phase: str

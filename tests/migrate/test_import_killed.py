@@ -97,6 +97,7 @@ def check_whole(catalog: Catalog, source: Path) -> None:
     assert [each.pending for each in catalog.mirror.status()] == [0]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("kind", ["pristine", "cleaned"])
 def test_an_import_that_died_is_continued_without_duplicates(
     backend: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -56,6 +56,7 @@ def make(place: Path, zone: str | None, **options: object) -> None:
     deltalake.write_deltalake(place, coarse, mode="append")
 
 
+@pytest.mark.one_database
 @pytest.mark.usefixtures("nanoseconds")
 @pytest.mark.parametrize("zone", ["UTC", None])
 @pytest.mark.parametrize("shape", ["plain", "partitioned", "struct statistics"])

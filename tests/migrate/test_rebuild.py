@@ -119,6 +119,7 @@ def test_a_group_of_many_tables_comes_back(sqlite_uri: DeltaSqlUri, tmp_path: Pa
         assert [content(again, name) for name in names] == wanted
 
 
+@pytest.mark.two_databases
 def test_a_rebuilt_table_goes_on(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
     deltasql.rebuild(empty_uri, str(tmp_path / "lake"))
     with open_mirrored(empty_uri, tmp_path / "lake") as catalog:
@@ -152,6 +153,7 @@ def test_a_dry_run_loads_nothing(lost: Catalog, empty_uri: DeltaSqlUri, tmp_path
         assert catalog.dropped() == []
 
 
+@pytest.mark.two_databases
 def test_a_run_that_was_cut_short_is_continued(
     lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +212,7 @@ def test_a_log_that_went_another_way_is_not_mixed_with_sql(
     assert "another commit in SQL than in the log" in report.summary()
 
 
+@pytest.mark.two_databases
 def test_a_cleaned_log_comes_back_from_its_checkpoint(
     lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
@@ -252,6 +255,7 @@ def test_the_time_of_a_commit_does_not_come_from_a_copy(
     assert found == {8: times[8], 7: times[7], 6: times[7] - 1}
 
 
+@pytest.mark.two_databases
 def test_a_file_that_left_and_came_back_has_two_lives(
     lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:

@@ -220,7 +220,7 @@ def test_a_dry_run_tells_and_changes_nothing(catalog_uri: DeltaSqlUri, place: Pa
         assert catalog.exists(NAME)
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_there_and_back_again(catalog: Catalog, place: Path) -> None:
     expected = list(IDS)
     for number in range(3):

@@ -42,7 +42,9 @@ VARIED = (
 PAIRS = sorted({(name, reader) for name in VARIED for reader in READERS} - EXCUSES.keys())
 
 
-@pytest.fixture(scope="module", params=sorted(FORMS))
+@pytest.fixture(
+    scope="module", params=smoke(sorted(FORMS), ("struct",), "statistics as text and as columns")
+)
 def form(request: pytest.FixtureRequest) -> str:
     """How statistics are written."""
     return str(request.param)

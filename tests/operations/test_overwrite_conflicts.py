@@ -155,7 +155,7 @@ def test_overwrites_and_changes_of_the_same_rows_conflict(
     assert survived == []
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 @pytest.mark.parametrize("level", LEVELS)
 def test_two_overwrites_of_an_empty_table_conflict(catalog: Catalog, level: str) -> None:
     empty(catalog, "t", level)
@@ -163,7 +163,7 @@ def test_two_overwrites_of_an_empty_table_conflict(catalog: Catalog, level: str)
     assert [row["by"] for row in held(catalog)] == ["first"]
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 @pytest.mark.parametrize("level", LEVELS)
 def test_merge_after_an_overwrite_of_an_empty_table_does_not_duplicate_a_key(
     catalog: Catalog, level: str
@@ -173,7 +173,7 @@ def test_merge_after_an_overwrite_of_an_empty_table_does_not_duplicate_a_key(
     assert [row["id"] for row in held(catalog)] == [1]
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 @pytest.mark.parametrize("level", LEVELS)
 def test_overwrite_after_an_insert_only_merge_conflicts(catalog: Catalog, level: str) -> None:
     for name, start in (("t", empty), ("u", filled)):
@@ -188,7 +188,7 @@ def merge_insert_elsewhere(tx: MultiTableTransaction, table: str, by: str) -> No
     merger.when_not_matched_insert_all().execute()
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 @pytest.mark.parametrize("start", [empty, filled])
 def test_overwrite_after_a_blind_append_conflicts_when_serializable(
     catalog: Catalog, start: Any
@@ -198,7 +198,7 @@ def test_overwrite_after_a_blind_append_conflicts_when_serializable(
         assert second_conflicts(catalog, f"t{number}", append, second), second.__name__
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 @pytest.mark.parametrize("start", [empty, filled])
 def test_blind_append_is_ordered_after_an_overwrite_when_write_serializable(
     catalog: Catalog, start: Any

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
     from tests.oracles.writing import Written
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 EXAMPLES = {"sqlite": 12, "postgres": 8, "duckdb": 5}
 STEPS = 12

@@ -26,6 +26,7 @@ EXCUSES = {
     **fixed_set.EXCUSES,
     ("partition_names", "polars"): (Exception, "polars looks for encoded names of columns"),
 }
+SMOKE = ("string_partitions", "primitives", "rewritten", "deletion_vectors")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def s3_lake(s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         *("deltalake", "polars", "duckdb"),
         without=LOCAL,
         excuses=EXCUSES,
-        smoke=("string_partitions", "primitives", "rewritten", "deletion_vectors"),
+        smoke=SMOKE,
     ),
 )
 def test_reader_sees_the_rows_of_every_version(s3_lake: Lake, name: str, reader: str) -> None:
@@ -54,7 +55,9 @@ def test_reader_sees_the_rows_of_every_version(s3_lake: Lake, name: str, reader:
             assert found == table.states[version], f"{table.name} at version {version}"
 
 
-@pytest.mark.parametrize(("name", "reader"), table_and_reader("deltalake", without=LOCAL))
+@pytest.mark.parametrize(
+    ("name", "reader"), table_and_reader("deltalake", without=LOCAL, smoke=SMOKE)
+)
 def test_deltalake_knows_of_every_version_what_sql_knows(
     s3_lake: Lake, name: str, reader: str
 ) -> None:

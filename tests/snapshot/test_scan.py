@@ -214,6 +214,7 @@ def with_match(database: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
     return {row[0] for row in database.execute(query).fetchall()}
 
 
+@pytest.mark.two_databases
 @given(predicates, st.integers(0, 10**6))
 @settings(
     max_examples=examples(80),
@@ -240,6 +241,7 @@ def test_a_scan_equals_a_look_at_every_live_file(
     assert found >= with_match(database, sql) & live.keys()
 
 
+@pytest.mark.two_databases
 def test_every_version_lists_its_live_files(lake: Lake) -> None:
     for version, live in lake.versions.items():
         scan = lake.catalog.table("t").scan(version=version)

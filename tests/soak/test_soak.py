@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _SECONDS = 5.0
 
 
+@pytest.mark.everything("half a minute of writing")
 @pytest.mark.one_database
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
 def test_nothing_is_lost_while_all_work_at_once(backend: str, tmp_path: Path) -> None:
