@@ -17,17 +17,17 @@ import pytest
 from deltasql.config import Config, EngineSettings
 from deltasql.engine.duckdb import instance as duckdb_shared
 from deltasql.engine.duckdb.engine import DuckDbEngine
-from deltasql.engine.duckdb.instance import lend
+from deltasql.engine.duckdb.instance import open_database
 from deltasql.exceptions import MissingDriverError
 
 if TYPE_CHECKING:
     from deltasql import Catalog
-    from deltasql.engine.duckdb.instance import Lent
+    from deltasql.engine.duckdb.instance import EngineDatabase
 
 SETTINGS = EngineSettings(memory_limit="100MB", threads=2)  # of no other test
 
 
-def answer(lent: Lent) -> object:
+def answer(lent: EngineDatabase) -> object:
     found = lent.connection.execute("SELECT 7").fetchone()
     return None if found is None else found[0]
 
@@ -40,12 +40,12 @@ def _nothing_is_left() -> None:
 FORKS_IN_USE = """
 import os, sys
 from deltasql.config import EngineSettings
-from deltasql.engine.duckdb.instance import lend
-lent = lend(EngineSettings(threads=2))
+from deltasql.engine.duckdb.instance import open_database
+lent = open_database(EngineSettings(threads=2))
 lent.connection.execute("CREATE TABLE t AS SELECT range AS n FROM range(1000000)")
 child = os.fork()
 if not child:
-    own = lend(EngineSettings(threads=2))
+    own = open_database(EngineSettings(threads=2))
     assert own._instance is not lent._instance
     assert own.connection.execute("SELECT sum(range) FROM range(1000000)").fetchone()
     own.give_back()
@@ -64,18 +64,18 @@ def test_child_of_a_process_with_an_open_engine_ends_and_leaves_it_alone() -> No
 
 
 def test_lock_can_be_taken_again_by_what_the_garbage_collector_closes() -> None:
-    lent = lend(SETTINGS)
+    lent = open_database(SETTINGS)
     with duckdb_shared._lock:
         lent.give_back()
     assert lent._instance.users == 0
 
 
 def test_table_that_cannot_be_dropped_takes_its_instance_out_of_use() -> None:
-    broken, other = lend(SETTINGS), lend(SETTINGS)
+    broken, other = open_database(SETTINGS), open_database(SETTINGS)
     broken.give_back({"t": "DROP TABLE no_such_table"})
     assert answer(other) == 7
     assert Path(broken._instance.folder).is_dir()
-    fresh = lend(SETTINGS)
+    fresh = open_database(SETTINGS)
     assert fresh._instance is not other._instance
     other.give_back()
     assert not Path(other._instance.folder).exists()
@@ -86,7 +86,7 @@ def test_table_that_cannot_be_dropped_takes_its_instance_out_of_use() -> None:
 
 
 def test_engine_drops_its_tables_at_its_end() -> None:
-    watcher = lend(SETTINGS)
+    watcher = open_database(SETTINGS)
     tables = "SELECT count(*) FROM duckdb_tables()"
     before = watcher.connection.execute(tables).fetchone()
     with DuckDbEngine(Config(engine=SETTINGS)) as engine:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
 def make(catalog: Catalog, *parts: pa.Table, name: str = "t", **options: Any) -> DmlSide:
@@ -33,7 +33,7 @@ def handle(catalog: Catalog, name: str = "t") -> DmlSide:
 
 
 @contextmanager
-def opened(catalog: Catalog, name: str = "t") -> Iterator[Target]:
+def opened(catalog: Catalog, name: str = "t") -> Iterator[TableStage]:
     """A table inside of a transaction that commits nothing."""
     tx = catalog.begin()
     try:
@@ -48,7 +48,7 @@ def held(catalog: Catalog, name: str = "t") -> list[dict[str, Any]]:
         return read(target)
 
 
-def read(target: Target) -> list[dict[str, Any]]:
+def read(target: TableStage) -> list[dict[str, Any]]:
     """Return the rows that a transaction sees."""
     found = target.engine.collect(target.engine.scan(target.live(target.files())))
     return ordered(found.to_pylist())

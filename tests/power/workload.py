@@ -18,7 +18,7 @@ import pyarrow as pa
 import deltasql
 from deltasql.migrate import rebuild as rebuilding
 from deltasql.mirror.publish import status
-from deltasql.mirror.publish.targets import DELTA, Target
+from deltasql.mirror.publish.targets import DELTA, PublishTarget
 from deltasql.phases import hooked
 from deltasql.storage import local_files
 
@@ -43,7 +43,7 @@ def mark_published() -> None:
 
     def told_advance(store: Any, table_id: int, target: str, **versions: int) -> int | None:
         for row in store.query("targets_of", table_id=table_id):
-            found = Target.from_row(row)
+            found = PublishTarget.from_row(row)
             if found.name == target and found.kind == DELTA:
                 mark("published", found.location, versions["last"])
         return advance(store, table_id, target, **versions)

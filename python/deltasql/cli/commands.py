@@ -56,7 +56,7 @@ class Commands(click.Group):
         except Exception as error:
             if is_closed_pipe(error):
                 raise
-            talk(f"Error: {told(error, verbose=ctx.meta.get(VERBOSE, 0))}")
+            talk(f"Error: {error_text(error, verbose=ctx.meta.get(VERBOSE, 0))}")
             ctx.exit(EXIT_WRONG if _is_finding(error) else EXIT_FAILED)
 
 
@@ -128,15 +128,15 @@ def put_example_last(command: click.Command) -> None:
         command.help, command.epilog = text.rstrip(), f"{mark}{example}"
 
 
-def told(error: Exception, *, verbose: int = 0) -> str:
+def error_text(error: Exception, *, verbose: int = 0) -> str:
     """Return what a user is told of an error: what to do about it, where that is known."""
     from deltasql.exceptions import TxnLogError, TxnLogStorageError
     from deltasql.exceptions.redaction import redact
 
     if isinstance(error, OSError) and not isinstance(error, TxnLogError):
-        return told(TxnLogStorageError(redact(str(error))))
+        return error_text(TxnLogStorageError(redact(str(error))))
     if isinstance(error, TxnLogError):
-        return f"{error.told}\nDocs: {error.docs}"
+        return f"{error.full_message}\nDocs: {error.docs}"
     text = f"internal error: {type(error).__name__}: {error}"
     if not verbose:
         return redact(text) + "\nHelp: this should not happen; -v shows where it came from."

@@ -84,7 +84,7 @@ class Ask:
         shown = self.console.templates.get_template(template).render(ask=self, **values)
         return HTMLResponse(shown, status_code=status)
 
-    def told(self, status: int, message: str, hint: str | None = None) -> Response:
+    def error_page(self, status: int, message: str, hint: str | None = None) -> Response:
         """Render a page that says what is wrong, and what to do."""
         return self.page("error.html", status, code=status, message=redact(message), hint=hint)
 

@@ -213,9 +213,9 @@ class Console:
             status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
             if status == 500:
                 _log.error("page failed: %s", ask.request.url.path, exc_info=error)
-            return ask.told(status, error.message or str(error), error.help)
+            return ask.error_page(status, error.message or str(error), error.help)
         except BadRequest as error:  # a cursor or a number of an address that somebody changed
-            return ask.told(400, str(error))
+            return ask.error_page(400, str(error))
         except Exception as error:
             return _broke(ask, error)
 
@@ -223,7 +223,7 @@ class Console:
         assert isinstance(error, HTTPException)
         ask = Ask(self, request, self.gate.visitor(request), {})
         message = "There is no such page." if error.status_code == 404 else error.detail
-        return ask.told(error.status_code, message)
+        return ask.error_page(error.status_code, message)
 
     async def _broken(self, request: Request, error: Exception) -> Response:
         return _broke(Ask(self, request, self.gate.visitor(request), {}), error)
@@ -233,7 +233,7 @@ def _broke(ask: Ask, error: Exception) -> Response:
     """Tell that it is not the visitor's fault; the log has the rest."""
     number = secrets.token_hex(4)
     _log.error("page failed: %s (%s)", ask.request.url.path, number, exc_info=error)
-    return ask.told(
+    return ask.error_page(
         500, f"Something went wrong. The log of the console tells more of it: {number}."
     )
 

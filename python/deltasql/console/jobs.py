@@ -102,7 +102,7 @@ class Jobs:
         try:
             job.outcome = work(tell)
         except TxnLogError as error:
-            job.error = error.told
+            job.error = error.full_message
         except Exception as error:
             _log.exception("%s of %s failed", job.title, job.table)
             job.error = redact(f"{type(error).__name__}: {error}")

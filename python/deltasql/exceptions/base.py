@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
@@ -56,12 +57,18 @@ class TxnLogError(DeltaError):
         return {k: v for k, v in facts if v is not None and k not in _TEXTS}
 
     @property
-    def told(self) -> str:
-        """Message, facts and help, without the words that only deltalake's users know."""
+    def full_message(self) -> str:
+        """The message, its fields and the help line, without deltalake's prefix."""
         return f"{self.message}{self._details()}\nHelp: {self.help}"
 
+    @property
+    def told(self) -> str:
+        """Deprecated: use `full_message`. Removed in 0.3."""
+        warnings.warn("told is deprecated: use full_message", DeprecationWarning, stacklevel=2)
+        return self.full_message
+
     def __str__(self) -> str:
-        return f"{self.prefix}{self.told}"
+        return f"{self.prefix}{self.full_message}"
 
     def __repr__(self) -> str:
         parts = [repr(self.message), *(f"{k}={v!r}" for k, v in self.fields.items())]

@@ -12,7 +12,7 @@ from deltasql.model.actions import AddFile, RemoveFile
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.convert import schema_from_any
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.write import MODES, check_modes
 from deltasql.storage.location import parse_location
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deltasql.model.actions import Action
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
 def file_actions(actions: object, location: str) -> list[Action]:
@@ -45,7 +45,7 @@ def _relative(path: str, location: str) -> str:
 
 
 def stage_actions(
-    target: Target,
+    target: TableStage,
     actions: object,
     *,
     mode: str,
@@ -76,4 +76,4 @@ def stage_actions(
     target.staged.extend(file_actions(actions, target.location))
     target.follows()
     partitions = json.dumps(list(partition_by), separators=(",", ":"), ensure_ascii=False)
-    tell(target, "WRITE", {"mode": MODES[mode], "partitionBy": partitions})
+    set_commit_info(target, "WRITE", {"mode": MODES[mode], "partitionBy": partitions})

@@ -12,19 +12,19 @@ from deltasql.model.properties import KNOWN, check_values, stored_properties
 from deltasql.model.protocol import FEATURE_PREFIX, raised_protocol, upgraded_protocol
 from deltasql.model.schema.column_mapping import MODE, with_column_mapping
 from deltasql.model.schema.schema import column_mapping_mode, nearest
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 _LONGEST_NAME = 255
 _LONGEST_DESCRIPTION = 4000
 
 
 def set_table_properties(
-    target: Target, properties: Mapping[str, str], *, raise_if_not_exists: bool = True
+    target: TableStage, properties: Mapping[str, str], *, raise_if_not_exists: bool = True
 ) -> None:
     """Set properties; what they need of the protocol is added to it."""
     if raise_if_not_exists:
@@ -51,10 +51,10 @@ def set_table_properties(
         upgraded_protocol(protocol, schema, wanted),
     )
     text = json.dumps(dict(properties), separators=(",", ":"), ensure_ascii=False)
-    tell(target, "SET TBLPROPERTIES", {"properties": text})
+    set_commit_info(target, "SET TBLPROPERTIES", {"properties": text})
 
 
-def set_table_name(target: Target, name: str) -> None:
+def set_table_name(target: TableStage, name: str) -> None:
     """Set the name in the metadata; the catalog's name is another matter (`catalog.rename`)."""
     if not 1 <= len(name) <= _LONGEST_NAME:
         raise TxnLogError(
@@ -66,7 +66,7 @@ def set_table_name(target: Target, name: str) -> None:
     _tell_update(target, name=name)
 
 
-def set_table_description(target: Target, description: str) -> None:
+def set_table_description(target: TableStage, description: str) -> None:
     """Set the description in the metadata."""
     if len(description) > _LONGEST_DESCRIPTION:
         raise TxnLogError(
@@ -78,10 +78,10 @@ def set_table_description(target: Target, description: str) -> None:
     _tell_update(target, description=description)
 
 
-def _tell_update(target: Target, **changed: str) -> None:
+def _tell_update(target: TableStage, **changed: str) -> None:
     update = {"name": None, "description": None, **changed}
     text = json.dumps(update, separators=(",", ":"), ensure_ascii=False)
-    tell(target, "UPDATE TABLE METADATA", {"metadataUpdate": text})
+    set_commit_info(target, "UPDATE TABLE METADATA", {"metadataUpdate": text})
 
 
 def _refuse_unknown(properties: Mapping[str, str]) -> None:

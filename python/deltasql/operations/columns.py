@@ -28,18 +28,18 @@ from deltasql.model.schema.schema import (
     nearest,
     type_name,
 )
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 _GENERATED = "delta.generationExpression"
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 
 
-def add_columns(target: Target, columns: StructType) -> None:
+def add_columns(target: TableStage, columns: StructType) -> None:
     """Add columns at the end, and members at the end of structs that are there.
 
     They are new, also those that were taken from a schema of before.
@@ -61,10 +61,10 @@ def add_columns(target: Target, columns: StructType) -> None:
                 help="Add it nullable, or add it to a table without rows.",
             )
     _stage_schema(target, _merged(target.schema, columns, ()))
-    tell(target, "ADD COLUMN", {"fields": _fields_json(columns)})
+    set_commit_info(target, "ADD COLUMN", {"fields": _fields_json(columns)})
 
 
-def drop_column_not_null(target: Target, column: str) -> None:
+def drop_column_not_null(target: TableStage, column: str) -> None:
     """Let a column have nulls."""
     path = _existing(target, column, f"No column with the name '{column}' in the schema")
     found = _at(target.schema, path)
@@ -76,10 +76,10 @@ def drop_column_not_null(target: Target, column: str) -> None:
         )
     changed = replace(found, nullable=True)
     _stage_schema(target, _changed(target.schema, path, lambda _: changed))
-    tell(target, "CHANGE COLUMN", {"column": _field_json(changed)})
+    set_commit_info(target, "CHANGE COLUMN", {"column": _field_json(changed)})
 
 
-def set_column_metadata(target: Target, column: str, metadata: Mapping[str, str]) -> None:
+def set_column_metadata(target: TableStage, column: str, metadata: Mapping[str, str]) -> None:
     """Add entries to a column's metadata, or put others in their place."""
     path = _existing(target, column, "No field with the provided name in the schema")
     present = _at(target.schema, path).metadata
@@ -94,10 +94,10 @@ def set_column_metadata(target: Target, column: str, metadata: Mapping[str, str]
         target.schema, path, lambda f: replace(f, metadata={**f.metadata, **metadata})
     )
     _stage_schema(target, schema)
-    tell(target, "UPDATE FIELD METADATA", {"fields": _fields_json(schema)})
+    set_commit_info(target, "UPDATE FIELD METADATA", {"fields": _fields_json(schema)})
 
 
-def rename_column(target: Target, column: str, new_name: str) -> None:
+def rename_column(target: TableStage, column: str, new_name: str) -> None:
     """Give a column, or a member of a struct, another name; no file is touched.
 
     The table gets column mapping by name if it has none.
@@ -122,14 +122,14 @@ def rename_column(target: Target, column: str, new_name: str) -> None:
             new_name if (name,) == path else name for name in target.partition_columns
         ],
     )
-    tell(
+    set_commit_info(
         target,
         "RENAME COLUMN",
         {"oldColumnPath": ".".join(path), "newColumnPath": ".".join(renamed)},
     )
 
 
-def drop_columns(target: Target, columns: Sequence[str]) -> None:
+def drop_columns(target: TableStage, columns: Sequence[str]) -> None:
     """Take columns, or members of structs, out of the schema; their data stays in the files.
 
     The table gets column mapping by name if it has none: a column of the same name that is
@@ -159,7 +159,7 @@ def drop_columns(target: Target, columns: Sequence[str]) -> None:
         configuration = _stats_columns(configuration, path, None)
     _stage_schema(target, schema, configuration=configuration)
     names = json.dumps([".".join(path) for path in paths], ensure_ascii=False)
-    tell(target, "DROP COLUMNS", {"columns": names})
+    set_commit_info(target, "DROP COLUMNS", {"columns": names})
 
 
 def _is_inside(path: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> bool:
@@ -171,14 +171,14 @@ def _is_inside(path: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> bool
     return any(path != other and path[: len(other)] == other for other in others)
 
 
-def _with_mapping(target: Target) -> tuple[StructType, dict[str, str]]:
+def _with_mapping(target: TableStage) -> tuple[StructType, dict[str, str]]:
     if column_mapping_mode(target.configuration) is not None:
         return target.schema, dict(target.configuration)
     return with_column_mapping(target.schema, target.configuration)
 
 
 def _stage_schema(
-    target: Target,
+    target: TableStage,
     schema: StructType,
     *,
     configuration: Mapping[str, str] | None = None,
@@ -198,7 +198,7 @@ def _stage_schema(
     )
 
 
-def _existing(target: Target, column: str, problem: str) -> tuple[str, ...]:
+def _existing(target: TableStage, column: str, problem: str) -> tuple[str, ...]:
     """Find a column by its exact name, else by its path through structs."""
     schema = target.schema
     if any(member.name == column for member in schema.fields):
@@ -297,7 +297,7 @@ def _merged_type(present: DataType, new: DataType, path: tuple[str, ...]) -> Dat
     )
 
 
-def _refuse_used(target: Target, path: tuple[str, ...], done: str) -> None:
+def _refuse_used(target: TableStage, path: tuple[str, ...], done: str) -> None:
     """Refuse to touch a column that a rule of the table names."""
     rules = dict(TableProperties(target.configuration).constraints)
     for member in target.schema.fields:
@@ -313,7 +313,7 @@ def _refuse_used(target: Target, path: tuple[str, ...], done: str) -> None:
             )
 
 
-def _names_column(target: Target, text: str, path: tuple[str, ...]) -> bool:
+def _names_column(target: TableStage, text: str, path: tuple[str, ...]) -> bool:
     used: Sequence[Any]
     try:
         used = target.predicate(text).columns

@@ -19,7 +19,7 @@ from deltasql.model.protocol import protocol_for, raised_protocol, upgraded_prot
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.rules import validate_schema
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.optimize.clustering import cluster_by
 from deltasql.storage import open_storage
 from deltasql.storage.location import location_url
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.model.actions import Protocol
     from deltasql.model.schema.schema import StructType
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 _IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
 
@@ -108,7 +108,7 @@ def refuse_log_of_others(location: str, config: Config) -> None:
 
 
 def replace_table(
-    target: Target,
+    target: TableStage,
     schema: object,
     partition_by: Sequence[str] | str | None,
     properties: Mapping[str, str],
@@ -138,9 +138,9 @@ def replace_table(
     target.change_metadata(metadata, upgraded_protocol(protocol, columns, wanted))
 
 
-def tell_created(target: Target, mode: str, *, replaces: bool = False) -> None:
+def tell_created(target: TableStage, mode: str, *, replaces: bool = False) -> None:
     """Name the creation in the history, with what deltalake tells of it."""
-    tell(
+    set_commit_info(
         target,
         "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE",
         _parameters(mode, target.location, target.metadata, target.protocol),

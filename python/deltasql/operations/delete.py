@@ -10,12 +10,12 @@ from deltasql.operations.changes.write import (
     tell_whole_files,
     write_change_data,
 )
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.sql.expressions import Flavour, Scope, parse_condition
 from deltasql.operations.sql.normal_form import normal
 from deltasql.operations.sql.queries import select
 from deltasql.operations.sql.types import column, is_not_true
-from deltasql.operations.target import names_table
+from deltasql.operations.target import adds_table_to_errors
 from deltasql.operations.touched import (
     Stopwatch,
     chosen,
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
-@names_table
+@adds_table_to_errors
 def stage_delete(
-    target: Target,
+    target: TableStage,
     predicate: str | None = None,
     *,
     options: WriteOptions | None = None,
@@ -74,11 +74,11 @@ def stage_delete(
         if predicate is not None:
             shown = normal(predicate, target.schema, escapes=flavour == "spark")
             parameters = {"predicate": shown}
-        tell(target, "DELETE", parameters, metrics)
+        set_commit_info(target, "DELETE", parameters, metrics)
     return metrics
 
 
-def _remove_whole(target: Target, files: pa.Table, metrics: dict[str, int]) -> None:
+def _remove_whole(target: TableStage, files: pa.Table, metrics: dict[str, int]) -> None:
     counts = file_rows(files)
     known = [count for count in counts if count is not None]
     metrics["num_removed_files"] = len(files)
@@ -92,7 +92,7 @@ def _remove_whole(target: Target, files: pa.Table, metrics: dict[str, int]) -> N
 
 
 def _remove_rows(
-    target: Target,
+    target: TableStage,
     files: pa.Table,
     condition: exp.Expr,
     options: WriteOptions | None,
@@ -124,7 +124,7 @@ def _remove_rows(
 
 
 def _written_anew(
-    target: Target, files: pa.Table, condition: exp.Expr, options: WriteOptions | None
+    target: TableStage, files: pa.Table, condition: exp.Expr, options: WriteOptions | None
 ) -> list[AddFile]:
     engine = target.engine
     columns = [column(name, "t") for name in target.schema.names]
@@ -133,7 +133,7 @@ def _written_anew(
 
 
 def _tell_changes(
-    target: Target, touched: pa.Table, condition: exp.Expr, options: WriteOptions | None
+    target: TableStage, touched: pa.Table, condition: exp.Expr, options: WriteOptions | None
 ) -> None:
     columns = [column(name, "t") for name in target.schema.names]
     gone = select(*columns, change_type("delete"), source="t", where=condition.copy())

@@ -11,18 +11,18 @@ from deltasql.model.schema.schema import known_columns
 from deltasql.operations.rules.conform import arrow_schema, conformer
 from deltasql.operations.sql.expressions import parse_condition
 from deltasql.operations.sql.types import column
-from deltasql.operations.target import names_table
+from deltasql.operations.target import adds_table_to_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deltasql.engine.base import Relation
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
-@names_table
+@adds_table_to_errors
 def read_rows(
-    target: Target, columns: Sequence[str] | None = None, predicate: str | None = None
+    target: TableStage, columns: Sequence[str] | None = None, predicate: str | None = None
 ) -> pa.RecordBatchReader:
     """Return the rows for which a predicate is true; a commit that changes them is a conflict."""
     found = target.engine.stream(read_relation(target, columns, predicate))
@@ -36,7 +36,7 @@ def read_rows(
 
 
 def read_relation(
-    target: Target, columns: Sequence[str] | None = None, predicate: str | None = None
+    target: TableStage, columns: Sequence[str] | None = None, predicate: str | None = None
 ) -> Relation:
     """Return the same rows where the engine has them."""
     pruning = None if predicate is None else target.predicate(predicate)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.verify.file_presence import missing_files
 
 if TYPE_CHECKING:
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
-def repair(target: Target, *, dry_run: bool = False) -> dict[str, Any]:
+def repair(target: TableStage, *, dry_run: bool = False) -> dict[str, Any]:
     """Remove the files that cannot be read any more; without one, nothing is committed."""
     files = target.files()
     gone = missing_files(target.location, files, target.config.storage)
@@ -23,5 +23,5 @@ def repair(target: Target, *, dry_run: bool = False) -> dict[str, Any]:
         lost = files.filter(pc.is_in(files["path"], value_set=pa.array(gone, pa.string())))
         target.remove(lost)
         told = {"dry_run": False, "files_removed": json.dumps(gone, separators=(",", ":"))}
-        tell(target, "FSCK", {}, told)
+        set_commit_info(target, "FSCK", {}, told)
     return {"dry_run": dry_run, "files_removed": gone}

@@ -13,7 +13,7 @@ from deltasql.model.actions import AddFile, logical_file
 from deltasql.model.counts import many
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.operations.changes.write import tell_whole_files
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.optimize.clustering import restore_clustering
 from deltasql.operations.verify.file_presence import missing_files
 from deltasql.store.records import load, load_dv
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deltasql.model.actions import Metadata
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
     from deltasql.snapshot.snapshot import Snapshot
 
 # They describe the log, not what is in the table: it cannot go back behind them.
@@ -34,7 +34,7 @@ _OF_THE_LOG = (
 
 
 def restore(
-    target: Target,
+    target: TableStage,
     to: Snapshot,
     *,
     parameters: Mapping[str, str],
@@ -74,11 +74,11 @@ def restore(
     for files, kind in ((removed, "delete"), (restored, "insert")):
         tell_whole_files(target, files, kind)
     metrics = {"numRemovedFile": len(removed), "numRestoredFile": len(restored)}
-    tell(target, operation, parameters, metrics)
+    set_commit_info(target, operation, parameters, metrics)
     return metrics
 
 
-def undo(target: Target, before: Snapshot) -> dict[str, int]:
+def undo(target: TableStage, before: Snapshot) -> dict[str, int]:
     """Take back the last commit: the table becomes what it was before it."""
     assert target.snapshot is not None
     parameters = {"version": str(target.snapshot.version), "restored": str(before.version)}
@@ -115,7 +115,7 @@ def add_file(row: Mapping[str, Any]) -> AddFile:
     )
 
 
-def _bring_back(target: Target, files: list[AddFile]) -> None:
+def _bring_back(target: TableStage, files: list[AddFile]) -> None:
     """Add files; one that this transaction removed is simply not removed."""
     staged = target.staged
     wanted = {logical_file(file) for file in files}

@@ -43,7 +43,7 @@ STAGED_VERSION = -1
 """`added_version` of a file that this transaction added."""
 
 
-class Target:
+class TableStage:
     """What operations work on; several of them may follow each other on one table."""
 
     def __init__(
@@ -244,13 +244,13 @@ class Target:
         self.follows()
 
 
-def names_table(
-    operation: Callable[Concatenate[Target, _P], _R],
-) -> Callable[Concatenate[Target, _P], _R]:
+def adds_table_to_errors(
+    operation: Callable[Concatenate[TableStage, _P], _R],
+) -> Callable[Concatenate[TableStage, _P], _R]:
     """Let the errors of an operation tell its table, those of an engine among them."""
 
     @wraps(operation)
-    def named(target: Target, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def named(target: TableStage, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
             return operation(target, *args, **kwargs)
         except TxnLogError as error:

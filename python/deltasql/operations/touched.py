@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from deltasql.engine.base import Engine, Relation
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 _COUNT = "__deltasql_count"
 
@@ -50,7 +50,7 @@ def file_rows(files: pa.Table) -> list[int | None]:
     ]
 
 
-def counted_rows(target: Target, files: pa.Table) -> list[int]:
+def counted_rows(target: TableStage, files: pa.Table) -> list[int]:
     """Return how many live rows each listed file has; one without statistics is counted."""
     known = file_rows(files)
     unknown = [place for place, count in enumerate(known) if count is None]
@@ -78,7 +78,7 @@ def rows_by_file(
 
 
 def in_partitions(
-    target: Target, files: pa.Table, predicate: str, flavour: Flavour = "datafusion"
+    target: TableStage, files: pa.Table, predicate: str, flavour: Flavour = "datafusion"
 ) -> pa.Table:
     """Return the files whose partition values meet the condition exactly."""
     live = target.live(files)

@@ -16,14 +16,14 @@ from deltasql.operations.changes.changed_rows import (
     write_changed_rows,
 )
 from deltasql.operations.changes.write import keeps_change_data
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.rules.checks import rules_of
 from deltasql.operations.sql.assignments import Computed, assignments, explained_casts, row_values
 from deltasql.operations.sql.expressions import Flavour, Scope, parse_condition
 from deltasql.operations.sql.normal_form import normal
 from deltasql.operations.sql.queries import alias, case, select
 from deltasql.operations.sql.types import column, is_true
-from deltasql.operations.target import names_table
+from deltasql.operations.target import adds_table_to_errors
 from deltasql.operations.touched import Stopwatch, chosen, counted_rows, rows_by_file
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.sql.assignments import Assignments
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
-@names_table
+@adds_table_to_errors
 def stage_update(
-    target: Target,
+    target: TableStage,
     updates: Mapping[str, str],
     predicate: str | None = None,
     *,
@@ -88,11 +88,11 @@ def stage_update(
         shown = "true"
         if predicate is not None:
             shown = normal(predicate, target.schema, escapes=flavour == "spark")
-        tell(target, "UPDATE", {"predicate": shown}, metrics)
+        set_commit_info(target, "UPDATE", {"predicate": shown}, metrics)
     return metrics
 
 
-def _new_values(target: Target, assigned: Assignments) -> dict[str, exp.Expr]:
+def _new_values(target: TableStage, assigned: Assignments) -> dict[str, exp.Expr]:
     return row_values(
         target.schema,
         assigned,
@@ -102,7 +102,7 @@ def _new_values(target: Target, assigned: Assignments) -> dict[str, exp.Expr]:
 
 
 def _rewrite(
-    target: Target,
+    target: TableStage,
     touched: pa.Table,
     condition: exp.Expr | None,
     assigned: Assignments,

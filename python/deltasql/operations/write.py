@@ -23,7 +23,7 @@ from deltasql.operations.changes.write import (
     tell_whole_files,
     write_change_data,
 )
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.rules.checks import (
     checked,
     checked_batches,
@@ -38,7 +38,7 @@ from deltasql.operations.rules.write_schema import follow_schema, refuse_other_p
 from deltasql.operations.sql.expressions import Scope, parse_condition
 from deltasql.operations.sql.normal_form import normal
 from deltasql.operations.sql.types import cast_to, column, is_not_true, is_true
-from deltasql.operations.target import names_table
+from deltasql.operations.target import adds_table_to_errors
 from deltasql.operations.touched import chosen, counted_rows, in_partitions, rows_by_file
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from deltasql.engine.base import Engine, Relation, WriteOptions
     from deltasql.model.actions import AddFile
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 MODES = {"append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists", "ignore": "Ignore"}
 SCHEMA_MODES = ("overwrite", "merge")
@@ -54,9 +54,9 @@ _OLD = "t"
 """The rows of the table, in queries."""
 
 
-@names_table
+@adds_table_to_errors
 def stage_write(
-    target: Target,
+    target: TableStage,
     data: object,
     *,
     mode: str = "append",
@@ -102,7 +102,7 @@ def stage_write(
         "execution_time_ms": int((time.perf_counter() - started) * 1000),
         "num_retries": 0,
     }
-    tell(target, "WRITE", _parameters(target, mode, predicate), metrics)
+    set_commit_info(target, "WRITE", _parameters(target, mode, predicate), metrics)
     return metrics
 
 
@@ -155,7 +155,7 @@ class _Rows:
     count: int = 0
 
     @classmethod
-    def of(cls, target: Target, data: object) -> _Rows:
+    def of(cls, target: TableStage, data: object) -> _Rows:
         if is_spark_frame(data):
             frame: Any = data
             return cls(schema_from_any(frame.schema), relation=target.engine.rows(data))
@@ -176,7 +176,7 @@ class _Replaced:
     matching: exp.Expr = field(default_factory=exp.true)
 
 
-def _replaced(target: Target, mode: str, predicate: str | None) -> _Replaced:
+def _replaced(target: TableStage, mode: str, predicate: str | None) -> _Replaced:
     if mode != "overwrite":
         return _Replaced()
     if predicate is None:
@@ -204,7 +204,7 @@ def _replaced(target: Target, mode: str, predicate: str | None) -> _Replaced:
 
 
 def _write(
-    target: Target,
+    target: TableStage,
     rows: _Rows,
     predicate: str | None,
     replaced: _Replaced,
@@ -223,7 +223,7 @@ def _write(
 
 
 def _write_relation(
-    target: Target,
+    target: TableStage,
     rows: _Rows,
     condition: exp.Expr | None,
     replaced: _Replaced,
@@ -256,13 +256,13 @@ def _write_relation(
     return added
 
 
-def _survivors(target: Target, replaced: _Replaced) -> exp.Select:
+def _survivors(target: TableStage, replaced: _Replaced) -> exp.Select:
     old = [column(name, _OLD) for name in target.schema.names]
     return exp.select(*old).from_(exp.to_table(_OLD)).where(is_not_true(replaced.matching))
 
 
 def _conformed_batches(
-    target: Target, rows: _Rows, wanted: pa.Schema, condition: exp.Expr | None
+    target: TableStage, rows: _Rows, wanted: pa.Schema, condition: exp.Expr | None
 ) -> Iterator[pa.RecordBatch]:
     assert rows.reader is not None
     conform = conformer(rows.reader.schema, wanted)
@@ -292,7 +292,7 @@ def _chained(
     yield from second if conform is None else map(conform, second)
 
 
-def _conformed(target: Target, rows: _Rows, condition: exp.Expr | None) -> Relation:
+def _conformed(target: TableStage, rows: _Rows, condition: exp.Expr | None) -> Relation:
     """Return the rows of a relation with the table's columns, checked."""
     engine = target.engine
     given = _as_relation(target, rows) if rows.relation is None else rows.relation
@@ -318,7 +318,7 @@ def _has_types_of(schema: StructType, rows: _Rows) -> bool:
     return given == wanted
 
 
-def _as_relation(target: Target, rows: _Rows) -> Relation:
+def _as_relation(target: TableStage, rows: _Rows) -> Relation:
     """Hand a stream to the engine, in the table's types; what is generated is not there yet."""
     assert rows.reader is not None
     generated = [name for name in generated_columns(target) if name not in rows.names]
@@ -329,7 +329,7 @@ def _as_relation(target: Target, rows: _Rows) -> Relation:
     return target.engine.rows(pa.RecordBatchReader.from_batches(wanted, stream))
 
 
-def _parameters(target: Target, mode: str, predicate: str | None) -> dict[str, Any]:
+def _parameters(target: TableStage, mode: str, predicate: str | None) -> dict[str, Any]:
     found: dict[str, Any] = {"mode": MODES[mode]}
     if target.partition_columns:
         found["partitionBy"] = json.dumps(

@@ -25,7 +25,7 @@ _HELP = {
 
 
 @contextmanager
-def told(location: str, operation: str, name: str) -> Iterator[None]:
+def storage_errors(location: str, operation: str, name: str) -> Iterator[None]:
     """Raise FileNotFoundError for a missing file, TxnLogStorageError for the rest."""
     errors = driver().exceptions
     try:

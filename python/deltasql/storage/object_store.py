@@ -21,7 +21,7 @@ from deltasql.storage.base import (
 )
 from deltasql.storage.client import Client, client_for
 from deltasql.storage.driver import check_fork, driver
-from deltasql.storage.faults import told
+from deltasql.storage.faults import storage_errors
 from deltasql.storage.location import Location, data_name
 from deltasql.storage.streams import PIECE, PIECES, ObjectReader, ObjectSink
 
@@ -244,7 +244,7 @@ class ObjectStorage:
             driver().copy(self._store, source._key(name, "copy"), self._key(to, "copy"))
 
     def _told(self, operation: str, name: str) -> AbstractContextManager[None]:
-        return told(self.location, operation, name)
+        return storage_errors(self.location, operation, name)
 
     def _unsorted(self, prefix: str) -> TxnLogStorageError:
         return TxnLogStorageError(

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from deltasql.storage.driver import check_fork, driver
-from deltasql.storage.faults import told
+from deltasql.storage.faults import storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ class ObjectReader(io.RawIOBase):
         self._key = key
         self._place = (location, "open_input", name)
         self._position = 0
-        with told(*self._place):
+        with storage_errors(*self._place):
             self._size = int(driver().head(store(), key)["size"])
 
     def readinto(self, buffer: Any, /) -> int:
@@ -34,7 +34,7 @@ class ObjectReader(io.RawIOBase):
             wanted = min(len(view), self._size - self._position)
             if wanted <= 0:
                 return 0
-            with told(*self._place):
+            with storage_errors(*self._place):
                 data = driver().get_range(
                     self._store(), self._key, start=self._position, length=wanted
                 )
@@ -81,7 +81,7 @@ class ObjectSink(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         """Append bytes."""
         piece = bytes(data)
-        with told(*self._place):
+        with storage_errors(*self._place):
             check_fork()
             self._upload.write(piece)
         self._written += len(piece)

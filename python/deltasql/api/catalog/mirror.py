@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deltasql.mirror.publish.after_publish import PostCommit
     from deltasql.mirror.publish.reconcile import Step
     from deltasql.mirror.publish.status import LogFault, MirrorStatus, VersionStatus
-    from deltasql.mirror.publish.targets import Target
+    from deltasql.mirror.publish.targets import PublishTarget
     from deltasql.mirror.verify.repair import RepairReport
     from deltasql.mirror.verify.verify import VerifyReport, Versions
     from deltasql.model.progress import Progress
@@ -100,7 +100,7 @@ class Mirror:
             self._catalog.store.forget_tables(but=[each.table for each in found])
         return found
 
-    def faults(self, target: Target) -> list[LogFault]:
+    def faults(self, target: PublishTarget) -> list[LogFault]:
         """Say what is wrong with the files of one published log, as `status` looks at them."""
         from deltasql.mirror.log.faults import log_faults  # late: it reads logs
 
@@ -231,7 +231,7 @@ class Mirror:
 
     def _verify_data(
         self,
-        target: Target,
+        target: PublishTarget,
         versions: Sequence[int],
         checks: DataChecks,
         engine: str | None,
@@ -254,7 +254,7 @@ class Mirror:
                     meter=meter,
                 )
 
-    def _shut(self, target: Target, version: int) -> None:
+    def _shut(self, target: PublishTarget, version: int) -> None:
         error = MirrorDivergedError(
             f"version {version} of {target.table.full_name} was written by somebody else",
             table=target.table.full_name,
@@ -365,7 +365,7 @@ class Mirror:
 
     # Where
 
-    def targets(self, table: str) -> list[Target]:
+    def targets(self, table: str) -> list[PublishTarget]:
         """Return the places a table is published to, its own location first."""
         return self._targets(table)
 
@@ -379,7 +379,7 @@ class Mirror:
         """Publish a table no longer to a further place; what lies there stays."""
         targets.remove_target(self._catalog.store, self._catalog.resolve(table, fresh=True), name)
 
-    def _targets(self, table: str | None, *, with_row: bool = False) -> list[Target]:
+    def _targets(self, table: str | None, *, with_row: bool = False) -> list[PublishTarget]:
         store = self._catalog.store
         if table is None:
             if with_row:
@@ -388,7 +388,7 @@ class Mirror:
         row = self._catalog.resolve(table, fresh=True)
         return status.targets_with_own(store, row) if with_row else targets.targets_of(store, row)
 
-    def _logs(self, table: str | None, target: str) -> list[Target]:
+    def _logs(self, table: str | None, target: str) -> list[PublishTarget]:
         """Return the targets of one name that are logs; those of dropped tables only by name."""
         found = [each for each in self._targets(table) if each.name == target]
         if table is not None and not any(each.kind == targets.DELTA for each in found):
@@ -399,12 +399,12 @@ class Mirror:
             )
         return [each for each in found if each.table.dropped_at_ms is None]
 
-    def _writable_log(self, table: str, target: str) -> Target:
+    def _writable_log(self, table: str, target: str) -> PublishTarget:
         """Return a log that may be written to: not one that the table only follows."""
         (chosen,) = self._logs(table, target)
         if chosen.is_own and chosen.table.is_following:
             raise follows_another_log(chosen.table)
         return chosen
 
-    def _storage(self, target: Target) -> Storage:
+    def _storage(self, target: PublishTarget) -> Storage:
         return open_storage(target.location, self._catalog.config.storage)

@@ -10,7 +10,7 @@ from deltasql.exceptions import TxnLogEngineError, TxnLogError
 from deltasql.migrate.authority.foreign_commits import refuse_foreign
 from deltasql.mirror.publish.targets import DELTA, DUCKDB
 from deltasql.model.progress import Meter
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.vacuum.spark_listing import SparkListing
 from deltasql.operations.vacuum.unreferenced import find_strays
 from deltasql.operations.vacuum.vacuum import plan_vacuum, spare_needed
@@ -131,7 +131,7 @@ def _tell(
     extra: Mapping[str, Any] | None = None,
 ) -> None:
     name = join_table_name(table.namespace, table.name)
-    tell(tx.target(name), operation, parameters, metrics, extra=extra)
+    set_commit_info(tx.target(name), operation, parameters, metrics, extra=extra)
 
 
 def mirror_targets(catalog: Catalog) -> list[tuple[str, str]]:

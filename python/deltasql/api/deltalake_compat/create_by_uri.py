@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
     from deltasql.uri import DeltaSqlUri
 
 
@@ -213,7 +213,7 @@ def new_table(
     _keep_unknown(tx.target(str(uri.table_name)), unknown)
 
 
-def _keep_unknown(target: Target, unknown: Mapping[str, str]) -> None:
+def _keep_unknown(target: TableStage, unknown: Mapping[str, str]) -> None:
     """Keep properties that a caller of deltalake's API may set and Delta does not have."""
     if unknown:
         configuration = {**target.configuration, **unknown}

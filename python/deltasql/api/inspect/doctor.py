@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.inspect.totals import TableTotals
     from deltasql.api.table import CatalogTable
-    from deltasql.mirror.publish.targets import Target
+    from deltasql.mirror.publish.targets import PublishTarget
     from deltasql.store.dialect import Row
 
 _DAY_MS = 86_400_000
@@ -110,7 +110,7 @@ def _mirror(catalog: Catalog, table_ids: set[int]) -> Iterator[Check]:
         yield Check("mirror", OK, f"{many(len(targets), 'target')}, none behind or failing")
 
 
-def _mirror_problem(catalog: Catalog, target: Target) -> Check | None:
+def _mirror_problem(catalog: Catalog, target: PublishTarget) -> Check | None:
     found = status_of(target, catalog.config.mirror)
     place = "" if target.is_own else f" at {target.name}"
     name = join_table_name(target.table.namespace, target.table.name)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.mirror.publish.targets import Target
+    from deltasql.mirror.publish.targets import PublishTarget
     from deltasql.store.dialect import Row
 
 STATUSES = ("PENDING", "IN_FLIGHT", "COMPLETE", "FAILED")
@@ -73,7 +73,7 @@ def mirror_versions(
     return Page(tuple(each for _, each in page), last)
 
 
-def _span(place: Target, only: str | None) -> tuple[int, int]:
+def _span(place: PublishTarget, only: str | None) -> tuple[int, int]:
     """Return the versions that can have a status: from the first up to, not including, the last."""
     following = place.published_version + 1
     is_claimed = place.claimed_until_ms > now_ms()
@@ -86,7 +86,7 @@ def _span(place: Target, only: str | None) -> tuple[int, int]:
     return 0, _NEVER
 
 
-def _version(row: Row, place: Target) -> MirrorVersion:
+def _version(row: Row, place: PublishTarget) -> MirrorVersion:
     version, told, attempts, error, updated_at_ms, committed_at_ms = row
     following = place.published_version + 1
     status = told if told == "FAILED" else "COMPLETE" if version < following else "PENDING"

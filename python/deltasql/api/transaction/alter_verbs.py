@@ -12,7 +12,7 @@ from deltasql.operations.rules import features
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
 class AlterVerbs:
@@ -22,7 +22,7 @@ class AlterVerbs:
 
         def target(
             self, table: str, data: object = None, *, engine: str | None = None
-        ) -> Target: ...
+        ) -> TableStage: ...
 
     def add_columns(self, table: str, fields: object) -> None:
         """Add columns: deltalake's fields, or a schema of any library."""

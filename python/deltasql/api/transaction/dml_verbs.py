@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deltasql.model.schema.schema import StructType
     from deltasql.operations.merge.plan import MergeSpec
     from deltasql.operations.sql.expressions import Flavour
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
 class DmlVerbs:
@@ -28,7 +28,7 @@ class DmlVerbs:
 
         def target(
             self, table: str, data: object = None, *, engine: str | None = None
-        ) -> Target: ...
+        ) -> TableStage: ...
 
     def delete(
         self,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.engine.base import WriteOptions
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
     from deltasql.operations.verify.report import DataChecks, DataReport
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -28,7 +28,7 @@ class MaintainVerbs:
 
         def target(
             self, table: str, data: object = None, *, engine: str | None = None
-        ) -> Target: ...
+        ) -> TableStage: ...
 
         def snapshot(self, table: str) -> Snapshot: ...
 

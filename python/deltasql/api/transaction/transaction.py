@@ -35,7 +35,7 @@ from deltasql.mirror.publish.after_publish import PostCommit
 from deltasql.model.actions import CommitInfo, SetTransaction
 from deltasql.model.clock import now_ms
 from deltasql.operations.optimize import clustering
-from deltasql.operations.target import Target
+from deltasql.operations.target import TableStage
 from deltasql.phases import reached
 from deltasql.snapshot.moment import Moment
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
@@ -266,7 +266,7 @@ class MultiTableTransaction(Verbs):
         self._check_open()
         self._snapshots[split_table_name(table)] = snapshot
 
-    def target(self, table: str, data: object = None, *, engine: str | None = None) -> Target:
+    def target(self, table: str, data: object = None, *, engine: str | None = None) -> TableStage:
         """Return a table for an operation, with what was staged so far.
 
         The engine is the one called `engine`, else the one that `data` belongs to.
@@ -274,7 +274,7 @@ class MultiTableTransaction(Verbs):
         if split_table_name(table) not in self._staged:
             self.snapshot(table)
         staged = self._stage(table)
-        return Target(
+        return TableStage(
             staged,
             None if staged.creates else self.snapshot(table),
             config=self.catalog.config,

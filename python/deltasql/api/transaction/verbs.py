@@ -10,7 +10,7 @@ from deltasql.api.transaction.maintain_verbs import MaintainVerbs
 from deltasql.api.transaction.write_verbs import WriteVerbs
 
 if TYPE_CHECKING:
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
 class Verbs(WriteVerbs, DmlVerbs, AlterVerbs, MaintainVerbs):
@@ -20,4 +20,4 @@ class Verbs(WriteVerbs, DmlVerbs, AlterVerbs, MaintainVerbs):
 
         def target(
             self, table: str, data: object = None, *, engine: str | None = None
-        ) -> Target: ...
+        ) -> TableStage: ...

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.engine.base import WriteOptions
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
 class WriteVerbs:
@@ -24,7 +24,7 @@ class WriteVerbs:
 
         def target(
             self, table: str, data: object = None, *, engine: str | None = None
-        ) -> Target: ...
+        ) -> TableStage: ...
         def has_table(self, table: str) -> bool: ...
         def create_table(
             self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deltasql.cli.commands import is_closed_pipe, told
+from deltasql.cli.commands import error_text, is_closed_pipe
 from deltasql.cli.context import EXIT_WRONG, Context, talk
 from deltasql.cli.data.query import answer
 
@@ -95,7 +95,7 @@ class Session:
         except Exception as error:  # a line that fails ends no session
             if is_closed_pipe(error):
                 raise
-            self._fail(f"Error: {told(error, verbose=self.context.verbose)}")
+            self._fail(f"Error: {error_text(error, verbose=self.context.verbose)}")
 
     def _query(self, text: str) -> None:
         answer(self.context, self.catalog, text.rstrip().removesuffix(";"))

@@ -44,7 +44,7 @@ def one(ask: Ask) -> Response:
     inspect = ask.catalog.inspect
     statuses = inspect.mirror(ask.name)
     if target not in [each.target for each in statuses]:
-        return ask.told(404, f"{ask.name} has no target {target}.")
+        return ask.error_page(404, f"{ask.name} has no target {target}.")
     page = inspect.mirror_versions(
         ask.name, target=target, only=only or None, limit=PER_PAGE, cursor=ask.cursor()
     )
@@ -66,7 +66,7 @@ def retry(ask: Ask) -> Response:
     """Begin to publish what one target lacks; the page of the target tells how far it is."""
     inspect, target = ask.catalog.inspect, ask.form.get("target", "table")
     if target not in [each.target for each in inspect.mirror(ask.name)]:
-        return ask.told(404, f"{ask.name} has no target {target}.")
+        return ask.error_page(404, f"{ask.name} has no target {target}.")
     place = f"/mirror/{quote(ask.name, safe='')}?target={quote(target, safe='')}"
     work = partial(_publish, ask.catalog, ask.name, target)
     job = ask.console.jobs.start("Publish", ask.name, place, work)

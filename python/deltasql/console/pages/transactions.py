@@ -28,5 +28,5 @@ def one(ask: Ask) -> Response:
     try:
         event = ask.catalog.inspect.transaction(ask.request.path_params["txn_id"])
     except TxnLogTransactionError as error:  # there is none of this id
-        return ask.told(404, error.message or str(error), error.help)
+        return ask.error_page(404, error.message or str(error), error.help)
     return ask.page("transaction.html", event=event)

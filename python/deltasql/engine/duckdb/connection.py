@@ -43,7 +43,7 @@ def connect(folder: str, settings: EngineSettings | None = None) -> duckdb.DuckD
         options["memory_limit"] = settings.memory_limit
     if settings is not None and settings.threads is not None:
         options["threads"] = settings.threads
-    with told():
+    with duckdb_errors():
         connection = duckdb.connect(":memory:", config=options)
         connection.execute("SET GLOBAL TimeZone = 'UTC'")
         # A table of a query is never a variable of whoever happens to call us.
@@ -64,7 +64,7 @@ def connected(settings: EngineSettings | None = None) -> Iterator[duckdb.DuckDBP
     try:
         connection = connect(folder, settings)
         try:
-            with told():
+            with duckdb_errors():
                 yield connection
         finally:
             connection.close()
@@ -73,7 +73,7 @@ def connected(settings: EngineSettings | None = None) -> Iterator[duckdb.DuckDBP
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def duckdb_errors() -> Iterator[None]:
     """Raise DuckDB's errors as ours."""
     require_duckdb()
     import duckdb

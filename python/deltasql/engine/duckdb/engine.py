@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from deltasql.engine.base import FILE, ROW
-from deltasql.engine.duckdb.connection import told
-from deltasql.engine.duckdb.instance import NUMBERS, Lent, lend
+from deltasql.engine.duckdb.connection import duckdb_errors
+from deltasql.engine.duckdb.instance import NUMBERS, EngineDatabase, open_database
 from deltasql.engine.duckdb.ranks import rank_query
 from deltasql.engine.duckdb.relation import DuckDbRelation, Held, own_relation
 from deltasql.engine.duckdb.scan import (
@@ -57,7 +57,7 @@ class DuckDbEngine:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._lent: Lent | None = None
+        self._database_in_use: EngineDatabase | None = None
         self._numbers: Iterator[int | str] = NUMBERS
         self._held: dict[str, str] = {}
         """What has a name in DuckDB, with the statement that drops it; Arrow rows have none."""
@@ -72,15 +72,15 @@ class DuckDbEngine:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._lent is not None:
-            self._lent.give_back(self._held)
-            self._lent = None
+        if self._database_in_use is not None:
+            self._database_in_use.release(self._held)
+            self._database_in_use = None
         self._held.clear()
         self._unneeded.clear()
 
     def __del__(self) -> None:
         """Give the connection back that a forgotten transaction, or an unread answer, held."""
-        if getattr(self, "_lent", None) is not None and not sys.is_finalizing():
+        if getattr(self, "_database_in_use", None) is not None and not sys.is_finalizing():
             self.__exit__(None, None, None)
 
     def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
@@ -171,7 +171,7 @@ class DuckDbEngine:
 
     def collect(self, relation: Relation) -> pa.Table:
         """Return rows as Arrow: for small results."""
-        with told():
+        with duckdb_errors():
             found = self._connection.execute(own_relation(relation).sql).to_arrow_table()
         return found.cast(delta_types(found.schema))
 
@@ -247,7 +247,7 @@ class DuckDbEngine:
         """Put the answer to a query into a table."""
         self._tidy()
         name = f"kept_{next(self._numbers)}"
-        with told():
+        with duckdb_errors():
             self._connection.execute(f"CREATE TABLE {name} AS {query}")
         held = Held(name, self._unneeded, drop=f"DROP TABLE {name}")
         self._held[name] = held.drop
@@ -277,7 +277,7 @@ class DuckDbEngine:
         """Give Arrow rows a name in DuckDB."""
         self._tidy()
         held = Held(f"source_{next(self._numbers)}", self._unneeded, value=rows)
-        with told():
+        with duckdb_errors():
             _make_known(self._connection, held)
         self._held[held.name] = ""
         return held
@@ -289,13 +289,13 @@ class DuckDbEngine:
         name = f"list_{next(self._numbers)}"
         held = Held(name, self._unneeded, drop=f"RESET VARIABLE {name}", value=patterns)
         needs.append(held)
-        with told():
+        with duckdb_errors():
             _make_known(self._connection, held)
         self._held[name] = held.drop
         return f"getvariable('{name}')"
 
     def _columns(self, query: str) -> tuple[str, ...]:
-        with told():
+        with duckdb_errors():
             described = self._connection.execute(f"DESCRIBE {query}").fetchall()
         return tuple(str(name) for name, *_ in described)
 
@@ -303,7 +303,7 @@ class DuckDbEngine:
         """Drop what no relation refers to any more."""
         while self._unneeded:
             name, drop = self._unneeded.popleft()
-            with told():
+            with duckdb_errors():
                 if drop:
                     self._connection.execute(drop)
                 else:
@@ -315,14 +315,14 @@ class DuckDbEngine:
         return self._database.connection
 
     @property
-    def _database(self) -> Lent:
-        if self._lent is None:
-            self._lent = lend(self._config.engine)
-        return self._lent
+    def _database(self) -> EngineDatabase:
+        if self._database_in_use is None:
+            self._database_in_use = open_database(self._config.engine)
+        return self._database_in_use
 
     def _cursor(self, needs: Sequence[Held]) -> duckdb.DuckDBPyConnection:
         """Open a connection that knows some of what this one knows; tables are known to all."""
-        with told():
+        with duckdb_errors():
             cursor = self._database.cursor()
             for held in needs:
                 _make_known(cursor, held)
@@ -335,13 +335,13 @@ def _stream(
     ends: AbstractContextManager[object] | None = None,
 ) -> pa.RecordBatchReader:
     """Return rows batch by batch; `ends` is closed after the last of them."""
-    with told():
+    with duckdb_errors():
         reader = connection.execute(relation.sql).to_arrow_reader(BATCH_ROWS)
     schema = delta_types(reader.schema)
 
     def read(_: Relation = relation) -> Iterator[pa.RecordBatch]:
         same = schema.equals(reader.schema)
-        with ends or nullcontext(), told():
+        with ends or nullcontext(), duckdb_errors():
             for batch in reader:
                 yield batch if same else batch.cast(schema)
 

@@ -16,7 +16,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from deltasql.engine.duckdb.connection import connect, prepare, require_duckdb, told
+from deltasql.engine.duckdb.connection import connect, duckdb_errors, prepare, require_duckdb
 from deltasql.engine.duckdb.scan import literal
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _instances: dict[tuple[str | None, int | None], _Instance] = {}
 
 
 @dataclass(slots=True)
-class Lent:
+class EngineDatabase:
     """The connection of one engine; `cursor` opens further ones to the same DuckDB."""
 
     connection: duckdb.DuckDBPyConnection
@@ -59,7 +59,7 @@ class Lent:
         prepare(cursor)
         return cursor
 
-    def give_back(self, held: Mapping[str, str] = MappingProxyType({})) -> None:
+    def release(self, held: Mapping[str, str] = MappingProxyType({})) -> None:
         """Drop what the engine made, by name and statement; Arrow rows have no statement."""
         import duckdb
 
@@ -88,13 +88,13 @@ class Lent:
                 _close(self._instance)
 
 
-def lend(settings: EngineSettings) -> Lent:
+def open_database(settings: EngineSettings) -> EngineDatabase:
     """Lend a connection to the DuckDB that has these settings, which is started if need be."""
     require_duckdb()
     import duckdb
 
     key = (settings.memory_limit, settings.threads)
-    with _lock, told():
+    with _lock, duckdb_errors():
         if key in _instances:
             try:
                 return _lend(_instances[key])
@@ -104,9 +104,9 @@ def lend(settings: EngineSettings) -> Lent:
         return _lend(_instances[key])
 
 
-def lend_confined(settings: EngineSettings, folders: Sequence[str]) -> Lent:
+def open_sandbox(settings: EngineSettings, folders: Sequence[str]) -> EngineDatabase:
     """Lend a DuckDB that nobody else has and that opens files only in some folders."""
-    with told():
+    with duckdb_errors():
         instance = _start(settings)
         allowed = ", ".join(map(literal, folders))
         instance.root.execute(f"SET GLOBAL allowed_directories = [{allowed}]")
@@ -126,14 +126,14 @@ def _start(settings: EngineSettings) -> _Instance:
     return _Instance(root, folder)
 
 
-def _lend(instance: _Instance) -> Lent:
+def _lend(instance: _Instance) -> EngineDatabase:
     if instance.idle:
         connection = instance.idle.pop()
     else:
         connection = instance.root.cursor()
         prepare(connection)
     instance.users += 1
-    return Lent(connection, instance)
+    return EngineDatabase(connection, instance)
 
 
 def close_idle() -> None:

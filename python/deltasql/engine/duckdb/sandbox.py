@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from deltasql.engine.duckdb.connection import require_duckdb, told
+from deltasql.engine.duckdb.connection import duckdb_errors, require_duckdb
 from deltasql.engine.duckdb.engine import BATCH_ROWS, DuckDbEngine
-from deltasql.engine.duckdb.instance import Lent, lend_confined
+from deltasql.engine.duckdb.instance import EngineDatabase, open_sandbox
 from deltasql.engine.duckdb.relation import own_relation, renamed
 from deltasql.engine.duckdb.scan import as_pattern
 from deltasql.engine.duckdb.types import delta_types
@@ -71,7 +71,7 @@ class ConfinedDuckDb(DuckDbEngine):
         placed = sql.transform(lambda node: renamed(node, names))
         text = _FORMS[kind].format(sql=placed.sql(dialect=self.dialect, identify=True))
         cursor = self._cursor([held for each in used.values() for held in each.needs])
-        with told():
+        with duckdb_errors():
             for name, relation in used.items():
                 cursor.execute(f"CREATE TEMP VIEW {names[name]} AS {relation.sql}")
         with deadline.ends(cursor), _told_shortly():
@@ -90,10 +90,10 @@ class ConfinedDuckDb(DuckDbEngine):
         return pa.RecordBatchReader.from_batches(schema, read())
 
     @property
-    def _database(self) -> Lent:
-        if self._lent is None:
-            self._lent = lend_confined(self._config.engine, self._folders)
-        return self._lent
+    def _database(self) -> EngineDatabase:
+        if self._database_in_use is None:
+            self._database_in_use = open_sandbox(self._config.engine, self._folders)
+        return self._database_in_use
 
 
 class _Deadline:
@@ -139,7 +139,7 @@ def _told_shortly() -> Iterator[None]:
     import duckdb
 
     try:
-        with told():
+        with duckdb_errors():
             yield
     except TxnLogEngineError as error:
         short = error.message.partition("\n\nLINE ")[0]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from deltasql.migrate.importing.load_log import has_commit
 from deltasql.migrate.importing.verify import whose
 from deltasql.mirror.log.encode import commit_file
-from deltasql.mirror.publish.targets import OWN, Target
+from deltasql.mirror.publish.targets import OWN, PublishTarget
 from deltasql.store.records import TableRow, VersionRow
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def is_in_place(
     store: Store, session: Session, table: TableRow, storage: Storage, version: int
 ) -> bool:
     """Tell whether the log has a version as SQL has it, by what is noted or by the file itself."""
-    targets = [Target.from_row(row) for row in session.query("targets_of", table_id=table.table_id)]
+    targets = [
+        PublishTarget.from_row(row) for row in session.query("targets_of", table_id=table.table_id)
+    ]
     own = next(each for each in targets if each.name == OWN)
     if own.published_version >= version:
         return True

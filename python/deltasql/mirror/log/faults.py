@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql.mirror.log.listing import Checkpoint, LogListing
-    from deltasql.mirror.publish.targets import Target
+    from deltasql.mirror.publish.targets import PublishTarget
     from deltasql.storage import Storage
     from deltasql.store.store import Store
 
@@ -30,7 +30,7 @@ _NEWEST_CHECKPOINTS = 3
 _MAGIC = b"PAR1"  # the end of every Parquet file
 
 
-def log_faults(store: Store, target: Target, storage: Storage) -> list[LogFault]:
+def log_faults(store: Store, target: PublishTarget, storage: Storage) -> list[LogFault]:
     """Say what is wrong with the files of a table's published log; nothing is changed."""
     if target.published_version < 0 or (target.is_own and target.table.is_following):
         return []
@@ -44,7 +44,7 @@ def log_faults(store: Store, target: Target, storage: Storage) -> list[LogFault]
 
 
 def _faults(
-    store: Store, target: Target, storage: Storage, listing: LogListing
+    store: Store, target: PublishTarget, storage: Storage, listing: LogListing
 ) -> Iterator[LogFault]:
     low, high = store.query("version_bounds", table_id=target.table.table_id)[0]
     # Versions that were published before the listing: later ones may be on their way.
@@ -71,7 +71,7 @@ def _faults(
 
 
 def _compared(
-    store: Store, target: Target, storage: Storage, listing: LogListing, versions: range
+    store: Store, target: PublishTarget, storage: Storage, listing: LogListing, versions: range
 ) -> Iterator[LogFault]:
     """Compare commits with what SQL has of them."""
     found = Differences()

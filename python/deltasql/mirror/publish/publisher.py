@@ -33,7 +33,7 @@ from deltasql.mirror.publish import status
 from deltasql.mirror.publish.after_publish import DEFAULT, PostCommit, maintain
 from deltasql.mirror.publish.put_commit import put_commit
 from deltasql.mirror.publish.replica import copy_files
-from deltasql.mirror.publish.targets import DELTA, OWN, VIEWS, Target, targets_of
+from deltasql.mirror.publish.targets import DELTA, OWN, VIEWS, PublishTarget, targets_of
 from deltasql.model.clock import now_ms
 from deltasql.phases import reached
 from deltasql.storage import Storage, open_storage
@@ -140,7 +140,7 @@ class Publisher:
 
     def advance(
         self,
-        target: Target,
+        target: PublishTarget,
         up_to: int,
         *,
         latest: CommitFile | None = None,
@@ -212,7 +212,7 @@ class Publisher:
 
     # A span of versions
 
-    def _current(self, target: Target) -> Target:
+    def _current(self, target: PublishTarget) -> PublishTarget:
         """Return the target as it is now, if another thread was faster while we waited."""
         mark = self._marks.get(target.table.table_id) if target.is_own else None
         if mark is None or mark.recorded <= target.published_version:
@@ -223,7 +223,7 @@ class Publisher:
 
     def _advance_log(
         self,
-        target: Target,
+        target: PublishTarget,
         last: int,
         latest: CommitFile | None,
         stop: Stop | None,
@@ -255,7 +255,7 @@ class Publisher:
         failure = self._note(target, storage, before, done)
         return Outcome(done - target.published_version, failure)
 
-    def _advance_view(self, target: Target, version: int) -> Outcome:
+    def _advance_view(self, target: PublishTarget, version: int) -> Outcome:
         before = target.published_version
         try:
             reached("publishing")
@@ -283,7 +283,7 @@ class Publisher:
             yield latest
 
     def _note(
-        self, target: Target, storage: Storage, before: int, done: int
+        self, target: PublishTarget, storage: Storage, before: int, done: int
     ) -> BaseException | None:
         """Flush the names of what got through, then record it.
 
@@ -352,7 +352,7 @@ class Publisher:
 
     # Failures
 
-    def _fail(self, target: Target, version: int, error: BaseException) -> None:
+    def _fail(self, target: PublishTarget, version: int, error: BaseException) -> None:
         if target.is_own:
             self._marks.pop(target.table.table_id, None)
         self._tell(target.table, version, error, target=target.name)
@@ -380,7 +380,7 @@ class Publisher:
         )
 
 
-def _still_diverged(target: Target) -> MirrorDivergedError:
+def _still_diverged(target: PublishTarget) -> MirrorDivergedError:
     return MirrorDivergedError(
         f"the mirror of {target.table.full_name} is shut since its log was changed by others",
         table=target.table.full_name,

@@ -22,7 +22,7 @@ import pyarrow as pa
 from deltasql import telemetry
 from deltasql.mirror.publish.publisher import Publisher, Stop
 from deltasql.mirror.publish.status import MirrorStatus, add_missing, status_of
-from deltasql.mirror.publish.targets import Target, all_targets
+from deltasql.mirror.publish.targets import PublishTarget, all_targets
 from deltasql.model.clock import now_ms
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Reconciler:
             self._store.tell_pool()
         return found
 
-    def _claim(self) -> list[Target]:
+    def _claim(self) -> list[PublishTarget]:
         now = now_ms()
         with self._store.relaxed() as session:
             claimed = session.query(
@@ -136,10 +136,14 @@ class Reconciler:
         if not claimed:
             return []
         rows = self._store.query("claimed_targets", claimed_by=self.name)
-        return [Target.from_row(row) for row in rows]
+        return [PublishTarget.from_row(row) for row in rows]
 
     def _work(
-        self, claimed: list[Target], fresh: list[Target], stop: Stop, failed: set[tuple[int, str]]
+        self,
+        claimed: list[PublishTarget],
+        fresh: list[PublishTarget],
+        stop: Stop,
+        failed: set[tuple[int, str]],
     ) -> int:
         published = 0
         served = [each for each in claimed if each not in fresh]
@@ -160,7 +164,7 @@ class Reconciler:
             self._give_back(claimed, served)
         return published
 
-    def _give_back(self, claimed: list[Target], served: list[Target]) -> None:
+    def _give_back(self, claimed: list[PublishTarget], served: list[PublishTarget]) -> None:
         """End our claims; who was not served yet comes first the next time."""
         if not claimed:
             return
@@ -175,7 +179,7 @@ class Reconciler:
                     now_ms=now if each in served else 0,
                 )
 
-    def _tell(self, target: Target, published: int, error: BaseException | None) -> None:
+    def _tell(self, target: PublishTarget, published: int, error: BaseException | None) -> None:
         if self._on_progress is None:
             return
         version = target.published_version + published

@@ -18,7 +18,7 @@ from deltasql.mirror.publish.targets import (
     FOLLOWING,
     OWN,
     QUARANTINED,
-    Target,
+    PublishTarget,
     insert_target,
     targets_of,
 )
@@ -66,7 +66,9 @@ class VersionStatus:
     updated_at: datetime | None = None
 
 
-def status_of(target: Target, settings: MirrorSettings, at_ms: int | None = None) -> MirrorStatus:
+def status_of(
+    target: PublishTarget, settings: MirrorSettings, at_ms: int | None = None
+) -> MirrorStatus:
     """Say how a target is doing."""
     moment = now_ms() if at_ms is None else at_ms
     lag_s = target.lag_ms(moment) / 1000
@@ -108,7 +110,7 @@ def with_damage(status: MirrorStatus, faults: Sequence[LogFault]) -> MirrorStatu
     )
 
 
-def targets_with_own(store: Store, table: TableRow) -> list[Target]:
+def targets_with_own(store: Store, table: TableRow) -> list[PublishTarget]:
     """Return the targets of a table, first the one at its own location, which has a row then."""
     found = targets_of(store, table)
     if found and found[0].is_own and found[0].has_row:
@@ -126,7 +128,7 @@ def add_missing(store: Store) -> None:
         join_catalog_targets(session)
 
 
-def versions_of(store: Store, target: Target, limit: int) -> list[VersionStatus]:
+def versions_of(store: Store, target: PublishTarget, limit: int) -> list[VersionStatus]:
     """Return what became of the latest versions, newest first, with one statement."""
     head = target.head_version
     rows = store.query(
@@ -144,7 +146,7 @@ def versions_of(store: Store, target: Target, limit: int) -> list[VersionStatus]
     ]
 
 
-def _untold(target: Target, version: int, is_claimed: bool) -> str:
+def _untold(target: PublishTarget, version: int, is_claimed: bool) -> str:
     if version <= target.published_version:
         return "COMPLETE"
     in_flight = is_claimed and version == target.published_version + 1
@@ -177,13 +179,17 @@ def record_published(
 
 
 def record_failure(
-    store: Store, target: Target, version: int, error: BaseException, settings: MirrorSettings
+    store: Store,
+    target: PublishTarget,
+    version: int,
+    error: BaseException,
+    settings: MirrorSettings,
 ) -> None:
     """Note a failed attempt and when the next one is due."""
     _fail(store, target, version, error, FAILED, now_ms() + backoff_ms(settings, target.attempts))
 
 
-def quarantine(store: Store, target: Target, version: int, error: BaseException) -> None:
+def quarantine(store: Store, target: PublishTarget, version: int, error: BaseException) -> None:
     """Shut a target that holds other bytes than SQL: nothing is published until it is released."""
     _fail(store, target, version, error, QUARANTINED, 0)
 
@@ -229,7 +235,7 @@ def backoff_ms(settings: MirrorSettings, attempts: int) -> int:
 
 def _fail(
     store: Store,
-    target: Target,
+    target: PublishTarget,
     version: int,
     error: BaseException,
     state: str,

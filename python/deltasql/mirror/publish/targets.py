@@ -31,7 +31,7 @@ FOLLOWING = "FOLLOWING"  # the log belongs to others: it is read, nothing is pub
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PublishTarget:
     """One place a table is published to, and how far it got."""
 
     table: TableRow
@@ -51,7 +51,7 @@ class Target:
     has_row: bool  # False: a table at whose own location nothing was ever tried
 
     @classmethod
-    def from_row(cls, row: Row) -> Target:
+    def from_row(cls, row: Row) -> PublishTarget:
         return cls(*(TableRow.from_row(row[:8]), *row[8:21], row[21] is not None))
 
     @property
@@ -73,13 +73,13 @@ class Target:
         return max(0, at_ms - since) if since is not None and self.pending else 0
 
 
-def targets_of(store: Store, table: TableRow) -> list[Target]:
+def targets_of(store: Store, table: TableRow) -> list[PublishTarget]:
     """Return every target of a table, its own first."""
     rows = store.query("targets_of", table_id=table.table_id)
-    return [Target.from_row(row) for row in rows]
+    return [PublishTarget.from_row(row) for row in rows]
 
 
-def named(targets: Iterable[Target], name: str) -> Target:
+def named(targets: Iterable[PublishTarget], name: str) -> PublishTarget:
     """Return the target of a name among those of one table."""
     found = list(targets)
     for each in found:
@@ -92,14 +92,14 @@ def named(targets: Iterable[Target], name: str) -> Target:
     )
 
 
-def moved(target: Target, versions: int) -> Target:
+def moved(target: PublishTarget, versions: int) -> PublishTarget:
     """Return a target as it is after so many more versions were published."""
     return replace(target, published_version=target.published_version + versions)
 
 
-def all_targets(store: Store) -> list[Target]:
+def all_targets(store: Store) -> list[PublishTarget]:
     """Return every target of every table, of dropped ones while something is left to publish."""
-    return [Target.from_row(row) for row in store.query("targets_of_all")]
+    return [PublishTarget.from_row(row) for row in store.query("targets_of_all")]
 
 
 def insert_target(

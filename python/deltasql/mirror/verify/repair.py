@@ -29,7 +29,7 @@ from deltasql.phases import reached
 
 if TYPE_CHECKING:
     from deltasql.mirror.log.listing import LogListing
-    from deltasql.mirror.publish.targets import Target
+    from deltasql.mirror.publish.targets import PublishTarget
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
@@ -329,7 +329,7 @@ class _Repair:
         if version not in self._report.checkpoints:
             self._report.checkpoints.append(version)
 
-    def _own_target(self) -> Target | None:
+    def _own_target(self) -> PublishTarget | None:
         found = targets_of(self._store, self._table)
         return next((each for each in found if each.name == self._target), None)
 

@@ -18,7 +18,7 @@ from deltasql.operations.sql.types import column
 if TYPE_CHECKING:
     from deltasql.engine.base import Relation, WriteOptions
     from deltasql.model.actions import AddFile
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 ACTION = "__deltasql_action"
 COPIED, UPDATED, DELETED, INSERTED = range(4)
@@ -36,7 +36,7 @@ def has_action(*numbers: int, relation: str | None = None) -> exp.Expr:
     )
 
 
-def checked_rows(target: Target, rows: Relation) -> Relation:
+def checked_rows(target: TableStage, rows: Relation) -> Relation:
     """Return rows with ACTION, the new ones checked by the rules of the table."""
     if not rules_of(target):
         return rows
@@ -46,7 +46,9 @@ def checked_rows(target: Target, rows: Relation) -> Relation:
     return kept
 
 
-def write_new_rows(target: Target, rows: Relation, options: WriteOptions | None) -> list[AddFile]:
+def write_new_rows(
+    target: TableStage, rows: Relation, options: WriteOptions | None
+) -> list[AddFile]:
     """Write rows that are all new; change data tells of them only where it tells of others."""
     final = checked_rows(target, rows)
     query = select(*_columns(target), source="r")
@@ -58,7 +60,7 @@ def write_new_rows(target: Target, rows: Relation, options: WriteOptions | None)
 
 
 def write_changed_rows(
-    target: Target, before: Relation | None, after: Relation, options: WriteOptions | None
+    target: TableStage, before: Relation | None, after: Relation, options: WriteOptions | None
 ) -> list[AddFile]:
     """Write what is left, and the change data of a table that keeps it, which needs `before`."""
     engine = target.engine
@@ -92,5 +94,5 @@ def _kind(kinds: dict[int, str]) -> exp.Expr:
     return alias(case(named), CHANGE_TYPE)
 
 
-def _columns(target: Target) -> list[exp.Column]:
+def _columns(target: TableStage) -> list[exp.Column]:
     return [column(name) for name in target.schema.names]

@@ -19,17 +19,17 @@ from deltasql.operations.target import STAGED_VERSION
 
 if TYPE_CHECKING:
     from deltasql.engine.base import Relation, WriteOptions
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 FOLDER = "_change_data/"
 
 
-def keeps_change_data(target: Target) -> bool:
+def keeps_change_data(target: TableStage) -> bool:
     """Tell whether commits to the table have to say which rows they changed."""
     return TableProperties(target.configuration).change_data_feed
 
 
-def write_change_data(target: Target, changes: Relation, options: WriteOptions | None) -> None:
+def write_change_data(target: TableStage, changes: Relation, options: WriteOptions | None) -> None:
     """Write changed rows, which have the table's columns and CHANGE_TYPE.
 
     What the transaction did to the table before is told along with the first of them.
@@ -40,7 +40,7 @@ def write_change_data(target: Target, changes: Relation, options: WriteOptions |
 
 
 def tell_whole_files(
-    target: Target, files: pa.Table, kind: str, options: WriteOptions | None = None
+    target: TableStage, files: pa.Table, kind: str, options: WriteOptions | None = None
 ) -> None:
     """Tell of all rows of listed files, if the commit has change data already.
 
@@ -50,7 +50,7 @@ def tell_whole_files(
         _write(target, _whole(target, files, kind), options)
 
 
-def _tell_earlier(target: Target, options: WriteOptions | None) -> None:
+def _tell_earlier(target: TableStage, options: WriteOptions | None) -> None:
     staged = target.staged
     files = target.files()
     own = files.filter(
@@ -65,13 +65,13 @@ def _tell_earlier(target: Target, options: WriteOptions | None) -> None:
         _write(target, _whole(target, gone, "delete"), options)
 
 
-def _whole(target: Target, files: pa.Table, kind: str) -> Relation:
+def _whole(target: TableStage, files: pa.Table, kind: str) -> Relation:
     columns = [column(name, "t") for name in target.schema.names]
     query = exp.select(*columns, change_type(kind)).from_(exp.to_table("t"))
     return target.engine.query(query, t=target.engine.scan(target.live(files)))
 
 
-def _write(target: Target, changes: Relation, options: WriteOptions | None) -> None:
+def _write(target: TableStage, changes: Relation, options: WriteOptions | None) -> None:
     plan = target.plan(options, data_change=False, folder=FOLDER)
     target.staged.cdc += [
         AddCdcFile(path=file.path, partition_values=file.partition_values, size=file.size)

@@ -20,7 +20,7 @@ from deltasql.exceptions import MergeAmbiguityError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import MERGE_ERROR
 from deltasql.model.schema.convert import nanoseconds_enabled
 from deltasql.model.schema.schema import has_nanoseconds
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.merge.plan import MergePlan, MergeSpec, evolve_schema, resolve_merge
 from deltasql.operations.merge.rows import (
     MATCHES,
@@ -36,7 +36,7 @@ from deltasql.operations.merge.write import MergeResult
 from deltasql.operations.rules.conform import in_microseconds, nanosecond_columns
 from deltasql.operations.sql.queries import number, select, subquery
 from deltasql.operations.sql.types import column
-from deltasql.operations.target import names_table
+from deltasql.operations.target import adds_table_to_errors
 from deltasql.operations.touched import Stopwatch, chosen, counted_rows
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Relation, WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.model.schema.schema import StructType
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
 @dataclass(slots=True)
@@ -68,8 +68,8 @@ class _Metrics:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-@names_table
-def source_rows(target: Target, source: object) -> Relation:
+@adds_table_to_errors
+def source_rows(target: TableStage, source: object) -> Relation:
     """Return the rows of a merge's source as the engine has them.
 
     Nanoseconds are cut, as in deltalake, unless they were enabled; a table that has them refuses
@@ -93,9 +93,9 @@ def source_rows(target: Target, source: object) -> Relation:
     return target.engine.rows(given if names or is_stream(source) else source)
 
 
-@names_table
+@adds_table_to_errors
 def stage_merge(
-    target: Target,
+    target: TableStage,
     source: Relation,
     source_schema: StructType,
     spec: MergeSpec,
@@ -113,7 +113,7 @@ def stage_merge(
         work.run(clock)
     metrics.execution_time_ms = clock.total_ms()
     if metrics.num_target_files_added or metrics.num_target_files_removed or evolved:
-        tell(target, "MERGE", spec.parameters(), metrics.as_dict())
+        set_commit_info(target, "MERGE", spec.parameters(), metrics.as_dict())
     return metrics.as_dict()
 
 
@@ -122,7 +122,7 @@ class _Merge:
 
     def __init__(
         self,
-        target: Target,
+        target: TableStage,
         plan: MergePlan,
         spec: MergeSpec,
         source: Relation,

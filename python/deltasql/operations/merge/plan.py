@@ -22,7 +22,7 @@ from deltasql.operations.sql.normal_form import normal, normal_part
 if TYPE_CHECKING:
     from sqlglot import exp
 
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 TARGET, SOURCE = "t", "s"
 """The two sides in every query of a merge."""
@@ -112,7 +112,7 @@ class MergePlan:
         return any(branch.condition is None for branch in self.matched)
 
 
-def evolve_schema(target: Target, source: StructType, spec: MergeSpec) -> bool:
+def evolve_schema(target: TableStage, source: StructType, spec: MergeSpec) -> bool:
     """Add to the table what clauses set and only the source has, in structs too.
 
     Returns whether there is anything to add.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Engine, Relation
     from deltasql.model.predicates.predicate import Predicate
     from deltasql.model.schema.schema import DataType
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 _WHOLE = {"byte", "short", "integer", "long"}
 _ORDERED = {"string", "date", "timestamp", "timestamp_ntz", *NANOSECOND_TYPES}
@@ -57,7 +57,7 @@ def source_facts(engine: Engine, plan: MergePlan, source: Relation) -> SourceFac
 
 
 def matching_predicate(
-    target: Target, plan: MergePlan, source: Relation, facts: SourceFacts
+    target: TableStage, plan: MergePlan, source: Relation, facts: SourceFacts
 ) -> Predicate | None:
     """Return what every row of the target that matches a source row meets; None without a limit.
 
@@ -71,7 +71,7 @@ def matching_predicate(
     return target.predicate(all_of(*conditions))
 
 
-def _key_conditions(target: Target, source: Relation, facts: SourceFacts) -> Iterator[exp.Expr]:
+def _key_conditions(target: TableStage, source: Relation, facts: SourceFacts) -> Iterator[exp.Expr]:
     for key, low, high in facts.ranges:
         if low is None:
             yield exp.false()
@@ -84,7 +84,7 @@ def _key_conditions(target: Target, source: Relation, facts: SourceFacts) -> Ite
         yield exp.paren(filters_to_condition(filters, target.schema, ()))
 
 
-def _distinct(target: Target, key: _Key, source: Relation) -> list[Any] | None:
+def _distinct(target: TableStage, key: _Key, source: Relation) -> list[Any] | None:
     query = select(
         alias(key.value.copy(), "value"), source=SOURCE, distinct=True, limit=_LISTED + 1
     )

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Relation, WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.merge.plan import MergePlan
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
     """What is known when all rows are decided."""
 
-    target: Target
+    target: TableStage
     plan: MergePlan
     source: Relation
     options: WriteOptions | None

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.optimize.optimize import Compaction
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
-    Rewrite = Callable[[Target, pa.Table, WriteOptions], list[AddFile]]
+    Rewrite = Callable[[TableStage, pa.Table, WriteOptions], list[AddFile]]
 _PROVIDER = "deltasql"
 
 
 def plan_optimize(
-    target: Target,
+    target: TableStage,
     *,
     partition_filters: Sequence[Any] | None = None,
     target_size: int | None = None,
@@ -45,7 +45,7 @@ def plan_optimize(
     plan.partitions = len(plan.bins)
     paths = logical_paths(physical, target.metadata)
 
-    def rewrite(target: Target, files: pa.Table, options: WriteOptions) -> list[AddFile]:
+    def rewrite(target: TableStage, files: pa.Table, options: WriteOptions) -> list[AddFile]:
         adds = rewrite_sorted(paths, target, files, options)
         return [replace(each, clustering_provider=_PROVIDER) for each in adds]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deltasql.model.clustering import ColumnPath
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
     from deltasql.snapshot.snapshot import Snapshot
 
 
@@ -29,7 +29,7 @@ def clustering_columns(snapshot: Snapshot) -> list[str]:
     return column_names(clustered_by(snapshot.domains().get(DOMAIN)), snapshot.metadata)
 
 
-def cluster_by(target: Target, columns: Sequence[str]) -> None:
+def cluster_by(target: TableStage, columns: Sequence[str]) -> None:
     """Stage what a table is clustered by from now on: other columns, or none."""
     if columns:
         paths = physical_paths(columns, target.metadata)
@@ -39,7 +39,7 @@ def cluster_by(target: Target, columns: Sequence[str]) -> None:
         _stage(target, [])
 
 
-def restore_clustering(target: Target, to: Snapshot) -> None:
+def restore_clustering(target: TableStage, to: Snapshot) -> None:
     """Stage what an older version was clustered by."""
     if FEATURE in writer_features(target.protocol):
         wanted = clustered_by(to.domains().get(DOMAIN))
@@ -47,6 +47,6 @@ def restore_clustering(target: Target, to: Snapshot) -> None:
             _stage(target, wanted)
 
 
-def _stage(target: Target, paths: Sequence[ColumnPath]) -> None:
+def _stage(target: TableStage, paths: Sequence[ColumnPath]) -> None:
     others = [each for each in target.staged.domains if each.domain != DOMAIN]
     target.staged.domains[:] = [*others, clustering_domain(paths)]

@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 
 from deltasql import telemetry
 from deltasql.engine.base import DEFAULT_FILE_SIZE, WriteOptions
-from deltasql.operations.info import tell
-from deltasql.operations.target import STAGED_VERSION, names_table
+from deltasql.operations.commit_info import set_commit_info
+from deltasql.operations.target import STAGED_VERSION, adds_table_to_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from deltasql.model.actions import AddFile
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 _log = logging.getLogger(__name__)
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
@@ -81,7 +81,7 @@ class Compaction:
 
 
 def plan_compaction(
-    target: Target,
+    target: TableStage,
     *,
     partition_filters: Sequence[Any] | None = None,
     target_size: int | None = None,
@@ -104,7 +104,7 @@ def plan_compaction(
 
 
 def plan_rewrite(
-    target: Target,
+    target: TableStage,
     strategy: str,
     *,
     partition_filters: Sequence[Any] | None = None,
@@ -118,13 +118,13 @@ def plan_rewrite(
     return plan
 
 
-@names_table
+@adds_table_to_errors
 def stage_bins(
-    target: Target,
+    target: TableStage,
     plan: Compaction,
     *,
     options: WriteOptions | None = None,
-    rewrite: Callable[[Target, pa.Table, WriteOptions], list[AddFile]] | None = None,
+    rewrite: Callable[[TableStage, pa.Table, WriteOptions], list[AddFile]] | None = None,
     is_enough: Callable[[], bool] = lambda: False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
@@ -163,7 +163,7 @@ def stage_bins(
             "predicate": json.dumps(plan.predicate, ensure_ascii=False),
         }
         step.bins = plan.bins
-        tell(target, "OPTIMIZE", parameters, step.metrics())
+        set_commit_info(target, "OPTIMIZE", parameters, step.metrics())
 
 
 def _side_by_side(
@@ -179,13 +179,13 @@ def _side_by_side(
         yield from pool.map(lambda files: work(files, options), bins)
 
 
-def rewrite_rows(target: Target, files: pa.Table, options: WriteOptions) -> list[AddFile]:
+def rewrite_rows(target: TableStage, files: pa.Table, options: WriteOptions) -> list[AddFile]:
     """Write the live rows of files again, in their order."""
     rows = target.engine.scan(target.live(files))
     return target.engine.write(rows, target.plan(options, data_change=False))
 
 
-def rewrite_options(target: Target, options: WriteOptions | None, size: int) -> WriteOptions:
+def rewrite_options(target: TableStage, options: WriteOptions | None, size: int) -> WriteOptions:
     """Return how rewritten files are written."""
     wanted = replace(options or WriteOptions(), target_file_size=size, keeps_order=True)
     if wanted.compression is None and "delta.parquet.compression.codec" not in target.configuration:
@@ -193,7 +193,7 @@ def rewrite_options(target: Target, options: WriteOptions | None, size: int) -> 
     return wanted
 
 
-def file_size(target: Target, asked: int | None) -> int:
+def file_size(target: TableStage, asked: int | None) -> int:
     """Return the bytes a file should have: as asked, as the table says, or the default."""
     if asked is not None:
         if asked < 0:
@@ -221,7 +221,7 @@ def wanted_file_size(configuration: Mapping[str, str]) -> int:
     return int(found[1]) * thousands
 
 
-def _chosen(target: Target, filters: Sequence[Any] | str | None) -> tuple[pa.Table, list[str]]:
+def _chosen(target: TableStage, filters: Sequence[Any] | str | None) -> tuple[pa.Table, list[str]]:
     """Return the files that filters choose, and the filters as the history tells them.
 
     Files of this transaction stay: their rows are new, which a rewritten file would not tell.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.optimize.optimize import Compaction
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 # A signed 64-bit number holds them, however many columns there are.
 _ALL_BITS = 60
@@ -35,12 +35,12 @@ _ORDER = "__deltasql_z"
 
 
 def plan_z_order(
-    target: Target,
+    target: TableStage,
     columns: Sequence[str],
     *,
     partition_filters: Sequence[Any] | None = None,
     target_size: int | None = None,
-) -> tuple[Compaction, Callable[[Target, pa.Table, WriteOptions], list[AddFile]]]:
+) -> tuple[Compaction, Callable[[TableStage, pa.Table, WriteOptions], list[AddFile]]]:
     """Plan to sort every partition along a Z-curve; returns how a bin is rewritten, too."""
     paths = _checked(target, columns)
     plan = plan_rewrite(
@@ -71,7 +71,7 @@ def z_value(ranks: Sequence[exp.Expr], bits: int) -> exp.Expr:
 
 
 def rewrite_sorted(
-    paths: Sequence[tuple[str, ...]], target: Target, files: pa.Table, options: WriteOptions
+    paths: Sequence[tuple[str, ...]], target: TableStage, files: pa.Table, options: WriteOptions
 ) -> list[AddFile]:
     """Write the rows of files again, along the Z-curve of columns."""
     engine, names = target.engine, target.schema.names
@@ -89,7 +89,7 @@ def rewrite_sorted(
     return engine.write(relation, target.plan(options, data_change=False))
 
 
-def _checked(target: Target, columns: Sequence[str]) -> list[tuple[str, ...]]:
+def _checked(target: TableStage, columns: Sequence[str]) -> list[tuple[str, ...]]:
     if not columns:
         raise TxnLogSchemaError(
             "Z-order requires at least one column",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from deltasql.engine.base import Engine, Relation
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 INVARIANTS = "delta.invariants"
 _SHOWN = 5
@@ -51,13 +51,13 @@ class Rules:
         return bool(self.not_null or self.conditions or self.generated)
 
 
-def rules_of(target: Target) -> Rules:
+def rules_of(target: TableStage) -> Rules:
     """Return the rules of a table as it is at this moment, staged changes included."""
     constraints = TableProperties(target.configuration).constraints
     return _rules(target.metadata.schema_string, tuple(sorted(constraints.items())))
 
 
-def refuse_append_only(target: Target) -> None:
+def refuse_append_only(target: TableStage) -> None:
     """Refuse to take rows out of a table that only grows, before any file is written."""
     if TableProperties(target.configuration).append_only:
         raise TxnLogTransactionError(
@@ -68,13 +68,13 @@ def refuse_append_only(target: Target) -> None:
         )
 
 
-def generated_columns(target: Target) -> Sequence[str]:
+def generated_columns(target: TableStage) -> Sequence[str]:
     """Name the columns that are computed when rows come without them."""
     return list(rules_of(target).generated)
 
 
 def checked(
-    target: Target,
+    target: TableStage,
     relation: Relation,
     *,
     engine: Engine | None = None,
@@ -99,7 +99,9 @@ def checked(
     return kept
 
 
-def with_generated(target: Target, relation: Relation, *, engine: Engine | None = None) -> Relation:
+def with_generated(
+    target: TableStage, relation: Relation, *, engine: Engine | None = None
+) -> Relation:
     """Add the generated columns that rows lack, computed from the others."""
     rules = rules_of(target)
     missing = [name for name in rules.generated if name not in relation.columns]
@@ -113,7 +115,7 @@ def with_generated(target: Target, relation: Relation, *, engine: Engine | None 
 
 
 def checked_batches(
-    target: Target,
+    target: TableStage,
     batches: Iterable[pa.RecordBatch],
     *,
     generate: Sequence[str] = (),
@@ -136,7 +138,7 @@ def checked_batches(
         yield whole
 
 
-def _refuse_nulls(target: Target, rules: Rules, batch: pa.RecordBatch) -> None:
+def _refuse_nulls(target: TableStage, rules: Rules, batch: pa.RecordBatch) -> None:
     found = None
     for rule in rules.not_null:
         rows = null_rows(batch, rule)
@@ -148,7 +150,7 @@ def _refuse_nulls(target: Target, rules: Rules, batch: pa.RecordBatch) -> None:
 
 
 def _refuse_broken(
-    target: Target,
+    target: TableStage,
     rules: Rules,
     batch: pa.RecordBatch,
     predicate: exp.Expr | None,
@@ -165,7 +167,7 @@ def _refuse_broken(
 
 
 def _generated(
-    target: Target, rules: Rules, batch: pa.RecordBatch, missing: Sequence[str], engine: Engine
+    target: TableStage, rules: Rules, batch: pa.RecordBatch, missing: Sequence[str], engine: Engine
 ) -> pa.RecordBatch:
     """Compute columns; the batch has them as nulls, in their places."""
     schema = target.schema
@@ -219,7 +221,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _invalid(target: Target, count: int, shown: pa.Table, rules: Rules) -> InvalidDataError:
+def _invalid(target: TableStage, count: int, shown: pa.Table, rules: Rules) -> InvalidDataError:
     names = [*rules.conditions, *rules.generated, *(rule.name for rule in rules.not_null)]
     return InvalidDataError(
         f"Invalid data found: {count} rows failed validation check.\n"

@@ -11,25 +11,25 @@ from sqlglot import exp
 from deltasql.exceptions import InvalidDataError, TxnLogError, TxnLogSchemaError
 from deltasql.exceptions.prefixes import PLANNING_ERROR, TABLE_ERROR
 from deltasql.model.protocol import CONSTRAINT_PREFIX, upgraded_protocol
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.preview import preview
 from deltasql.operations.sql.datafusion import arrow_type
 from deltasql.operations.sql.expressions import scalar
 from deltasql.operations.sql.normal_form import normal_constraint
 from deltasql.operations.sql.types import is_not_true
-from deltasql.operations.target import names_table
+from deltasql.operations.target import adds_table_to_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 _SHOWN = 5
 _MAY_BE_BOOLEAN = (exp.DType.BOOLEAN, exp.DType.NULL, exp.DType.UNKNOWN)
 
 
-@names_table
-def add_constraints(target: Target, constraints: Mapping[str, str]) -> None:
+@adds_table_to_errors
+def add_constraints(target: TableStage, constraints: Mapping[str, str]) -> None:
     """Add CHECK constraints; rows that are there must meet them already.
 
     One that is there with the same condition is left as it is.
@@ -63,10 +63,10 @@ def add_constraints(target: Target, constraints: Mapping[str, str]) -> None:
     )
     listed = [{"name": name, "expr": text} for name, text in texts.items()]
     told = json.dumps(listed, separators=(",", ":"), ensure_ascii=False)
-    tell(target, "ADD CONSTRAINT", {"constraints": told})
+    set_commit_info(target, "ADD CONSTRAINT", {"constraints": told})
 
 
-def drop_constraint(target: Target, name: str, *, raise_if_not_exists: bool = True) -> None:
+def drop_constraint(target: TableStage, name: str, *, raise_if_not_exists: bool = True) -> None:
     """Take a constraint away; without it and without a wish to know, nothing is committed."""
     key = CONSTRAINT_PREFIX + name
     if key not in target.configuration:
@@ -79,7 +79,7 @@ def drop_constraint(target: Target, name: str, *, raise_if_not_exists: bool = Tr
         )
     left = {k: v for k, v in target.configuration.items() if k != key}
     target.change_metadata(replace(target.metadata, configuration=left))
-    tell(target, "DROP CONSTRAINT", {"name": name})
+    set_commit_info(target, "DROP CONSTRAINT", {"name": name})
 
 
 def _refuse_other_than_boolean(name: str, condition: exp.Expr) -> None:
@@ -93,7 +93,7 @@ def _refuse_other_than_boolean(name: str, condition: exp.Expr) -> None:
         )
 
 
-def _refuse_violations(target: Target, conditions: Mapping[str, exp.Expr]) -> None:
+def _refuse_violations(target: TableStage, conditions: Mapping[str, exp.Expr]) -> None:
     """Look for rows for which a condition is false, or null."""
     files = target.files()
     if not len(files):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from deltasql.exceptions import TxnLogError
 from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.protocol import FEATURES, check_writable, raised_protocol, with_features
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deltasql.model.actions import Protocol
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 FEATURE_NAMES = {
     "AppendOnly": "appendOnly",
@@ -38,7 +38,7 @@ FEATURE_NAMES = {
 
 
 def add_feature(
-    target: Target, features: Sequence[str], *, allow_protocol_versions_increase: bool = False
+    target: TableStage, features: Sequence[str], *, allow_protocol_versions_increase: bool = False
 ) -> None:
     """Add table features by their names in Delta's protocol."""
     if not features:
@@ -53,16 +53,18 @@ def add_feature(
     if protocol != current:
         target.staged.protocol = protocol
     target.follows()
-    tell(target, "ADD FEATURE", {"name": json.dumps(list(features), separators=(",", ":"))})
+    set_commit_info(
+        target, "ADD FEATURE", {"name": json.dumps(list(features), separators=(",", ":"))}
+    )
 
 
-def raise_versions(target: Target, versions: Mapping[str, str]) -> None:
+def raise_versions(target: TableStage, versions: Mapping[str, str]) -> None:
     """Raise the versions of the protocol, which are named as the properties that ask for them."""
     protocol = raised_protocol(target.protocol, versions)
     if protocol != target.protocol:
         target.staged.protocol = protocol
         new = json.dumps(protocol.body(), separators=(",", ":"))
-        tell(target, "UPGRADE PROTOCOL", {"newProtocol": new})
+        set_commit_info(target, "UPGRADE PROTOCOL", {"newProtocol": new})
     target.follows()
 
 

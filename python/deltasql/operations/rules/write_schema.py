@@ -22,7 +22,7 @@ from deltasql.operations.rules.schema_merge import merge_schemas, nullable, refu
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
 _TIMESTAMP_FEATURES = {
@@ -32,7 +32,7 @@ _TIMESTAMP_FEATURES = {
 
 
 def refuse_other_partitions(
-    target: Target,
+    target: TableStage,
     mode: str,
     predicate: str | None,
     schema_mode: str | None,
@@ -57,7 +57,7 @@ def refuse_other_partitions(
 
 
 def follow_schema(
-    target: Target,
+    target: TableStage,
     rows: pa.Schema | StructType,
     predicate: str | None,
     schema_mode: str | None,
@@ -99,7 +99,7 @@ def follow_schema(
     target.change_metadata(changed, upgraded_protocol(target.protocol, mapped, properties))
 
 
-def partitions_behind(target: Target) -> None:
+def partitions_behind(target: TableStage) -> None:
     """Put partition columns behind the others that were there before a schema grew.
 
     So does deltalake; new columns stay the last ones.
@@ -137,7 +137,7 @@ def _typed(known: StructField | None, given: StructField) -> StructField:
     return replace(given, type=known.type) if known and given.type == "void" else given
 
 
-def _refuse_missing_feature(target: Target, given: StructType) -> None:
+def _refuse_missing_feature(target: TableStage, given: StructType) -> None:
     missing = required_features(given, {}) - writer_features(target.protocol)
     for feature, (name, instead) in _TIMESTAMP_FEATURES.items():
         if feature in missing:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.operations.target import names_table
+from deltasql.operations.target import adds_table_to_errors
 from deltasql.operations.verify.checked_data import CheckedData
 from deltasql.operations.verify.compare import compare_rows
 from deltasql.operations.verify.file_presence import file_sizes
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.engine.base import Engine
     from deltasql.model.progress import Meter
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
     from deltasql.operations.verify.report import DataChecks
     from deltasql.operations.verify.statistics import Measured
     from deltasql.snapshot.snapshot import Snapshot
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _NOT_READ = ("missing", "unreadable", "unchecked")
 
 
-@names_table
-def verify_data(target: Target, *, checks: DataChecks = "counts") -> DataReport:
+@adds_table_to_errors
+def verify_data(target: TableStage, *, checks: DataChecks = "counts") -> DataReport:
     """Compare the files of a transaction's table, staged ones too, with what the log tells.
 
     Rows are compared with those of the published log only where nothing is staged.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltasql.api.deltalake_compat.create_by_uri import leaves_existing, table_properties
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.create import replace_table, tell_created
-from deltasql.operations.info import tell
 from deltasql.operations.optimize.clustering import cluster_by
 from deltasql.spark.errors import analysis_error, spark_kinds
 from deltasql.spark.session import path_in, place_of
@@ -195,7 +195,9 @@ class DeltaTableBuilder:
             tell_created(target, "Overwrite", replaces=True)
             if not self._creates:
                 info = target.staged.info
-                tell(target, "REPLACE TABLE", info.operation_parameters, info.operation_metrics)
+                set_commit_info(
+                    target, "REPLACE TABLE", info.operation_parameters, info.operation_metrics
+                )
 
     def _place(self) -> tuple[Catalog, str, str | None]:
         """Return the catalog, the name and the folder that a new table would have."""

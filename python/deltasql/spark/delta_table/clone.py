@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.files.addresses import address_url, data_address
 from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.create import replace_table
-from deltasql.operations.info import tell
 from deltasql.operations.optimize.clustering import cluster_by, clustering_columns
 from deltasql.operations.restore import add_file
 from deltasql.spark.errors import analysis_error
@@ -63,7 +63,7 @@ def clone_table(
             "sourceVersion": str(source.version),
             "isShallow": str(shallow).lower(),
         }
-        tell(tx.target(name), "CLONE", told)
+        set_commit_info(tx.target(name), "CLONE", told)
     return catalog, name
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.spark.delta_table.arguments import ColumnOrText
 
@@ -240,7 +240,7 @@ class DeltaTable(TableCare):
         with spark_kinds(), self._catalog.begin() as tx:
             return operate(tx)
 
-    def _operate(self, stage: Callable[[Target], Any]) -> Any:
+    def _operate(self, stage: Callable[[TableStage], Any]) -> Any:
         """Run an operation on this session's executors and commit it."""
         # An empty DataFrame says which session is meant.
         return self._commit(lambda tx: stage(tx.target(self._name, self._spark.range(0))))

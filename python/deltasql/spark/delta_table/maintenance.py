@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.model.progress import OnProgress
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
     from deltasql.snapshot.snapshot import Snapshot
 
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
@@ -51,7 +51,7 @@ class TableCare:
         def __init__(self, spark: SparkSession, catalog: Catalog, name: str) -> None: ...
         def _snapshot(self, version: int | None = None) -> Snapshot: ...
         def _commit(self, operate: Callable[[MultiTableTransaction], Any]) -> Any: ...
-        def _operate(self, stage: Callable[[Target], Any]) -> Any: ...
+        def _operate(self, stage: Callable[[TableStage], Any]) -> Any: ...
 
     def history(self, limit: int | None = None) -> DataFrame:
         """Return commits, newest first."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from deltasql.model.schema.schema import StructType
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
     from deltasql.spark.delta_table.arguments import ColumnOrText
 
     Values = Mapping[str, ColumnOrText]
@@ -57,7 +57,7 @@ class DeltaMergeBuilder:
         self,
         into: MergeInto,
         write: Callable[[Column], str],
-        operate: Callable[[Callable[[Target], Any]], Any],
+        operate: Callable[[Callable[[TableStage], Any]], Any],
     ) -> None:
         self._into, self._write, self._operate = into, write, operate
         self._asked: list[_Asked] = []
@@ -113,7 +113,7 @@ class DeltaMergeBuilder:
         self._check()
         into = self._into
 
-        def stage(target: Target) -> dict[str, int]:
+        def stage(target: TableStage) -> dict[str, int]:
             rows = source_rows(target, into.source)
             return stage_merge(target, rows, into.source_schema, self._spec(target.schema))
 

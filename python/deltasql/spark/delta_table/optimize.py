@@ -12,7 +12,7 @@ from deltasql.engine.files.addresses import root_address
 from deltasql.model.clock import now_ms
 from deltasql.model.clustering import column_names
 from deltasql.model.predicates.predicate import PredicateDialect
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.optimize.clustered import plan_optimize
 from deltasql.operations.optimize.optimize import stage_bins
 from deltasql.operations.optimize.zorder import plan_z_order
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from deltasql.operations.optimize.clustered import Rewrite
     from deltasql.operations.optimize.optimize import Compaction
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 _FILES = "struct<min:bigint,max:bigint,avg:double,totalFiles:bigint,totalSize:bigint>"
 _COUNTED = "struct<num:bigint,size:bigint>"
@@ -58,7 +58,7 @@ class DeltaOptimizeBuilder:
     def __init__(
         self,
         spark: SparkSession,
-        operate: Callable[[Callable[[Target], Any]], Any],
+        operate: Callable[[Callable[[TableStage], Any]], Any],
         on_progress: Callable[[int, int], None],
     ) -> None:
         self._spark, self._operate, self._on_progress = spark, operate, on_progress
@@ -89,7 +89,7 @@ class DeltaOptimizeBuilder:
     def _run(self, columns: list[str]) -> DataFrame:
         began_ms = now_ms()
 
-        def stage(target: Target) -> tuple[Any, ...]:
+        def stage(target: TableStage) -> tuple[Any, ...]:
             plan, rewrite = self._planned(target, columns)
             stage_bins(target, plan, rewrite=rewrite, on_progress=self._on_progress)
             _tell(target, plan, columns, self._filter)
@@ -97,14 +97,14 @@ class DeltaOptimizeBuilder:
 
         return self._spark.createDataFrame([self._operate(stage)], _RESULT)
 
-    def _planned(self, target: Target, columns: list[str]) -> tuple[Compaction, Rewrite | None]:
+    def _planned(self, target: TableStage, columns: list[str]) -> tuple[Compaction, Rewrite | None]:
         filters = self._checked(target)
         if not columns:
             return plan_optimize(target, partition_filters=filters)
         _check_order(target, columns)
         return plan_z_order(target, columns, partition_filters=filters)
 
-    def _checked(self, target: Target) -> Any:
+    def _checked(self, target: TableStage) -> Any:
         if self._filter is None:
             return None
         predicate = target.predicate(self._filter)
@@ -122,7 +122,7 @@ class DeltaOptimizeBuilder:
         return self._filter
 
 
-def _check_order(target: Target, columns: list[str]) -> None:
+def _check_order(target: TableStage, columns: list[str]) -> None:
     """Refuse columns to sort by with the words and the kind of error of delta-spark."""
     if target.clustered_by():
         raise analysis_error(
@@ -147,11 +147,11 @@ def _check_order(target: Target, columns: list[str]) -> None:
             )
 
 
-def _clustered(target: Target) -> list[str]:
+def _clustered(target: TableStage) -> list[str]:
     return column_names(target.clustered_by(), target.metadata)
 
 
-def _tell(target: Target, plan: Compaction, columns: list[str], chosen: str | None) -> None:
+def _tell(target: TableStage, plan: Compaction, columns: list[str], chosen: str | None) -> None:
     """Add what delta-spark's history has of it."""
     info = target.staged.info
     if not plan.rewritten or info.operation != "OPTIMIZE":
@@ -163,7 +163,7 @@ def _tell(target: Target, plan: Compaction, columns: list[str], chosen: str | No
         "clusterBy": json.dumps(_clustered(target), ensure_ascii=False),
         "auto": "false",
     }
-    tell(target, "OPTIMIZE", parameters, info.operation_metrics)
+    set_commit_info(target, "OPTIMIZE", parameters, info.operation_metrics)
 
 
 def _shown(condition: str) -> str:
@@ -183,7 +183,7 @@ def _shown(condition: str) -> str:
     return f"('{tree.this.name}{sign.removesuffix('x')}{value})"
 
 
-def _row(target: Target, plan: Compaction, is_z_order: bool, began_ms: int) -> tuple[Any, ...]:
+def _row(target: TableStage, plan: Compaction, is_z_order: bool, began_ms: int) -> tuple[Any, ...]:
     metrics, zero = plan.metrics(), (0, 0)
     removed = (len(plan.removed), sum(plan.removed))
     z_order = ("all", zero, removed, 0, removed, plan.partitions, None) if is_z_order else None

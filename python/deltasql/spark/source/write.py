@@ -34,9 +34,9 @@ from deltasql.model.actions import SetTransaction
 from deltasql.model.clock import now_ms
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
-from deltasql.operations.info import tell
+from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.rules.schema_merge import nullable
-from deltasql.operations.target import Target
+from deltasql.operations.target import TableStage
 from deltasql.operations.write import arrow_of, stage_write
 from deltasql.spark.delta_table.condition import in_datafusion_words
 from deltasql.storage import join_location, open_storage
@@ -207,7 +207,7 @@ class TableWriter(DataSourceArrowWriter):
         place = replace(plan.table, location=join_location(plan.table.location, plan.folder))
         staged = Staged(place, creates=True, metadata=plan.metadata, protocol=plan.protocol)
         with open_engine(self.config, name="duckdb") as engine:
-            target = Target(
+            target = TableStage(
                 staged, None, config=self.config, engine=lambda: engine, intend=_known_already
             )
             metrics = stage_write(
@@ -286,7 +286,7 @@ class TableWriter(DataSourceArrowWriter):
             "num_added_rows": rows,
         }
         parameters = target.staged.info.operation_parameters
-        tell(target, "WRITE", parameters, told)
+        set_commit_info(target, "WRITE", parameters, told)
         txns = [] if wish.txn is None else [SetTransaction(*wish.txn, now_ms())]
         tx.stage_table(wish.table, txns, user_metadata=wish.user_metadata)
 

@@ -52,7 +52,7 @@ class AlterSide(RawBase):
         check_flags(allow_protocol_versions_increase)
         names = [FEATURE_NAMES[str(each).rpartition(".")[2]] for each in feature]
         if names and not allow_protocol_versions_increase:
-            refuse_higher_versions(self.told_protocol(), names)
+            refuse_higher_versions(self.reported_protocol(), names)
         self._commit(
             lambda tx: tx.add_feature(
                 self.name,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from deltasql.exceptions import VersionNotFoundError
 from deltasql.exceptions.prefixes import KERNEL_ERROR
-from deltasql.model.told_protocol import told_protocol
+from deltasql.model.reported_protocol import reported_protocol
 from deltasql.snapshot.snapshot import Snapshot, open_snapshot
 from deltasql.uri import join_table_name
 
@@ -55,10 +55,10 @@ class RawBase:
         """The table's name as the catalog takes it."""
         return join_table_name(self.row.namespace, self.row.name)
 
-    def told_protocol(self) -> Protocol:
+    def reported_protocol(self) -> Protocol:
         """Return the protocol as deltalake's calls know it."""
         snapshot = self.snapshot
-        return told_protocol(
+        return reported_protocol(
             snapshot.protocol,
             snapshot.schema,
             snapshot.metadata.configuration,

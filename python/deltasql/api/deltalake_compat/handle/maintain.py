@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.optimize.optimize import Compaction
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
-    Rewrite = Callable[[Target, pa.Table, WriteOptions], list[AddFile]]
+    Rewrite = Callable[[TableStage, pa.Table, WriteOptions], list[AddFile]]
 
 
 class MaintainSide(RawBase):
@@ -56,7 +56,7 @@ class MaintainSide(RawBase):
 
         check_unsigned(target_size, max_concurrent_tasks, max_spill_size, max_temp_directory_size)
 
-        def plan(target: Target) -> tuple[Compaction, Rewrite | None]:
+        def plan(target: TableStage) -> tuple[Compaction, Rewrite | None]:
             return plan_optimize(
                 target, partition_filters=partition_filters, target_size=target_size
             )
@@ -87,7 +87,7 @@ class MaintainSide(RawBase):
 
         check_unsigned(target_size, max_concurrent_tasks, max_spill_size, max_temp_directory_size)
 
-        def plan(target: Target) -> tuple[Compaction, Rewrite | None]:
+        def plan(target: TableStage) -> tuple[Compaction, Rewrite | None]:
             return plan_z_order(
                 target,
                 z_order_columns,
@@ -105,7 +105,7 @@ class MaintainSide(RawBase):
 
     def _rewrite(
         self,
-        make: Callable[[Target], tuple[Compaction, Rewrite | None]],
+        make: Callable[[TableStage], tuple[Compaction, Rewrite | None]],
         options: WriteOptions,
         interval_s: int | None,
         commit_properties: CommitProperties | None,

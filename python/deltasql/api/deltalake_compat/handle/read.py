@@ -14,7 +14,7 @@ from deltasql.api.deltalake_compat.handle.arguments import check_text_given, par
 from deltasql.api.deltalake_compat.handle.scan import ScanSide
 from deltasql.exceptions import VersionNotFoundError
 from deltasql.exceptions.prefixes import KERNEL_ERROR
-from deltasql.model.told_protocol import told_properties
+from deltasql.model.reported_protocol import reported_properties
 from deltasql.storage.location import location_url
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ReadSide(ScanSide):
             description=found.description,
             partition_columns=list(found.partition_columns),
             created_time=found.created_time,
-            configuration=told_properties(found.configuration),
+            configuration=reported_properties(found.configuration),
         )
 
     def protocol_versions(self) -> tuple[int, int, list[str] | None, list[str] | None]:
@@ -66,7 +66,7 @@ class ReadSide(ScanSide):
 
         In-commit timestamps are left out: they concern who reads the published log.
         """
-        found = self.told_protocol()
+        found = self.reported_protocol()
         return (
             found.min_reader_version,
             found.min_writer_version,

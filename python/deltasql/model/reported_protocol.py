@@ -30,7 +30,7 @@ _PROPERTY = "delta.enableInCommitTimestamps"
 _IN_EVERY_LIST = frozenset({"appendOnly", "invariants"})
 
 
-def told_protocol(
+def reported_protocol(
     stored: Protocol,
     schema: StructType,
     configuration: Mapping[str, str],
@@ -45,7 +45,7 @@ def told_protocol(
     >>> from deltasql.model.actions import Protocol
     >>> from deltasql.model.schema.schema import StructType
     >>> stored = Protocol(1, 7, None, ("changeDataFeed", "inCommitTimestamp"))
-    >>> told_protocol(stored, StructType(), {}, has_named_features=lambda: False)
+    >>> reported_protocol(stored, StructType(), {}, has_named_features=lambda: False)
     Protocol(min_reader_version=1, min_writer_version=4, reader_features=None, \
 writer_features=None, extra={})
     """
@@ -68,12 +68,12 @@ writer_features=None, extra={})
     )
 
 
-def told_properties(configuration: Mapping[str, str]) -> dict[str, str]:
+def reported_properties(configuration: Mapping[str, str]) -> dict[str, str]:
     """Return a user's properties: not the name in the catalog, nor in-commit timestamps.
 
     The latter are told where they are off.
 
-    >>> told_properties({"delta.enableInCommitTimestamps": "true", "delta.appendOnly": "true"})
+    >>> reported_properties({"delta.enableInCommitTimestamps": "true", "delta.appendOnly": "true"})
     {'delta.appendOnly': 'true'}
     """
     hides_timestamps = configuration.get(_PROPERTY) == "true"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deltasql.operations.target import Target
+    from deltasql.operations.target import TableStage
 
 
-def tell(
-    target: Target,
+def set_commit_info(
+    target: TableStage,
     operation: str,
     parameters: Mapping[str, Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
