@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXIT_CODES = (
-    ("0", "all is well"),
-    ("1", "something is wrong with what was looked at, or a question was answered with no"),
+    ("0", "success"),
+    ("1", "a check found a problem, or a prompt was declined"),
     ("2", "wrong usage: an option, an argument or a name that does not exist"),
     ("3", "the command failed; stderr says why and what to do"),
-    ("130", "ended by Ctrl-C"),
+    ("130", "interrupted by Ctrl-C"),
 )
 
 
@@ -35,8 +35,8 @@ def errors_page() -> str:
     """Every exception with its fields, meaning and remedy."""
     parts = ["# Errors", as_markdown(deltasql.exceptions.__doc__ or "")]
     parts.append(
-        "A traceback names the section of this page below the message, so does the command line on "
-        "stderr, and `error.docs` has it."
+        "Tracebacks and the command line print the section of this page below the message; it is "
+        "also in `error.docs`."
     )
     for name in deltasql.exceptions.__all__:
         cls = getattr(deltasql.exceptions, name)
@@ -110,9 +110,9 @@ def cli_page() -> str:
     intro = (
         "Every command takes its catalog from `--uri`, `--catalog` (a name in the configuration) "
         "or `DELTASQL_URI`. The common options `--uri`, `--catalog`, `--format` and `--no-color` "
-        "are also taken behind the command. Data goes to stdout, talk to stderr.\n\n"
+        "can also be given after the command. Results go to stdout, messages to stderr.\n\n"
         + table(("exit code", "meaning"), EXIT_CODES)
-        + "\n\n[The guide](../guides/cli.md) is a tour of the commands."
+        + "\n\n[The guide](../guides/cli.md) introduces the commands."
     )
     parts = ["# Command line", intro]
     for words, command in commands(("deltasql",), cli):

@@ -240,7 +240,8 @@ def test_wrong_usage_ends_with_2(run_sqlite: Run, sales: Path, sqlite_uri: Delta
     run_sqlite("import", "-r", str(sales), "--name", "x", wanted=2)
     run_sqlite("verify", "--all-versions", "--sample", "2", wanted=2)
     assert (
-        "names no table" in run_sqlite("cutover", sqlite_uri.to_string(), "--yes", wanted=2).stderr
+        "does not name a table"
+        in run_sqlite("cutover", sqlite_uri.to_string(), "--yes", wanted=2).stderr
     )
     uri = sqlite_uri.with_table("t").to_string()
     run_sqlite("follow", str(sales), uri, "--name", "other", wanted=2)

@@ -1,4 +1,4 @@
-"""Groups of commands: loaded when used, with the nearest name for a wrong one."""
+"""Command groups: commands are loaded on use, and errors suggest the nearest name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Commands(click.Group):
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx) from error
 
     def _in_groups(self, ctx: click.Context, name: str) -> str:
-        """Return a hint at the groups that have a command of this name, or nothing."""
+        """Return a hint with the groups that have a command of this name, or an empty string."""
         found = [
             f"'{group} {name}'"
             for group in self.list_commands(ctx)
@@ -61,7 +61,7 @@ class Commands(click.Group):
 
 
 class LazyCommands(Commands):
-    """The root: the module of a command is imported when the command is asked for."""
+    """The root group. It imports the module of a command when the command is used."""
 
     def __init__(self, *args: Any, homes: Mapping[str, str], **options: Any) -> None:
         super().__init__(*args, **options)
@@ -87,7 +87,7 @@ class LazyCommands(Commands):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run a command line; end the process with its exit code where it stands alone."""
+        """Run a command line; in standalone mode exit with its code."""
         run = super().main
         if not standalone_mode:
             return run(args, prog_name, complete_var, standalone_mode=False, **extra)
@@ -97,7 +97,7 @@ class LazyCommands(Commands):
             error.show()
             sys.exit(error.exit_code)
         except click.Abort as error:
-            # Ctrl-C ends as a shell expects it; a question that was answered with no is a 1.
+            # Ctrl-C exits with 130, as shells expect; a declined prompt exits with 1.
             is_interrupt = isinstance(error.__context__, KeyboardInterrupt)
             click.echo("Interrupted." if is_interrupt else "Aborted!", err=True)
             sys.exit(EXIT_INTERRUPTED if is_interrupt else EXIT_WRONG)
@@ -105,7 +105,7 @@ class LazyCommands(Commands):
 
 
 def prepare(command: click.Command) -> None:
-    """Give a command, and all below it, what every command has."""
+    """Add the common options to a command and its subcommands."""
     put_example_last(command)
     if isinstance(command, click.Group):
         for each in command.commands.values():
@@ -117,19 +117,19 @@ def prepare(command: click.Command) -> None:
         elif isinstance(param.type, click.Choice) and not isinstance(param.type, Choice):
             param.type = Choice(param.type.choices, param.type.case_sensitive)
     taken = {each for param in command.params for each in param.opts}
-    # Common options are also taken behind the command, where they are often looked for.
+    # Common options are also accepted after the command, where users expect them.
     command.params += [each for each in shared_options() if not taken & {*each.opts}]
 
 
 def put_example_last(command: click.Command) -> None:
-    """Let a help end with its example, below the options."""
+    """Print the example of a help text after the options."""
     if command.epilog is None:
         text, mark, example = cleandoc(command.help or "").partition("\b\nExample:")
         command.help, command.epilog = text.rstrip(), f"{mark}{example}"
 
 
 def error_text(error: Exception, *, verbose: int = 0) -> str:
-    """Return what a user is told of an error: what to do about it, where that is known."""
+    """Return the text of an error for the user, with its help line if there is one."""
     from deltasql.exceptions import TxnLogError, TxnLogStorageError
     from deltasql.exceptions.redaction import redact
 
@@ -139,14 +139,14 @@ def error_text(error: Exception, *, verbose: int = 0) -> str:
         return f"{error.full_message}\nDocs: {error.docs}"
     text = f"internal error: {type(error).__name__}: {error}"
     if not verbose:
-        return redact(text) + "\nHelp: this should not happen; -v shows where it came from."
+        return redact(text) + "\nHelp: This is a bug in deltasql; -v shows the traceback."
     import traceback
 
     return redact("\n".join([text, *traceback.format_exception(error)]).rstrip())
 
 
 def is_closed_pipe(error: Exception) -> bool:
-    """Tell whether nobody reads on; click ends silently then."""
+    """Return whether the reader of our output closed the pipe; click then exits silently."""
     return isinstance(error, OSError) and error.errno == errno.EPIPE
 
 

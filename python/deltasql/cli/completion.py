@@ -36,7 +36,7 @@ TABLE = TableName()
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print the script that lets SHELL complete commands, options and names of tables.
+    """Print a shell script that completes commands, options and table names.
 
     Put `eval "$(deltasql completion bash)"` into ~/.bashrc, the same with zsh into ~/.zshrc, or
     write the output for fish to ~/.config/fish/completions/deltasql.fish.

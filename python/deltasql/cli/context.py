@@ -1,4 +1,4 @@
-"""What every command knows: the catalog that was named, and how to print."""
+"""The common options of all commands: which catalog to open, and how to print."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ class Context:
 
     @property
     def output(self) -> Output:
-        """Where results go."""
+        """The writer of results."""
         return Output(self.format, color=self.color)
 
     def catalog_uri(self) -> str:
-        """Return the catalog that was named, or say how to name one."""
+        """Return the URI of the catalog, or raise a usage error if none is given."""
         if self.uri is None:
             raise click.UsageError(
-                "no catalog is named: give --uri deltasql://…, --catalog NAME, or set DELTASQL_URI."
+                "No catalog is given: use --uri deltasql://…, --catalog NAME, or set DELTASQL_URI."
             )
         return self.uri
 
     @contextmanager
     def open(self, *, create: bool = False) -> Iterator[Catalog]:
-        """Open the catalog for one command; only one that is there, unless it may be created."""
+        """Open the catalog for one command. It must exist, unless the command may create it."""
         with self.open_at(None, create=create) as (catalog, _):
             yield catalog
 
@@ -57,11 +57,11 @@ class Context:
     def open_at(
         self, uri: str | None, *, create: bool = False
     ) -> Iterator[tuple[Catalog, str | None]]:
-        """Open the catalog of a URI, or the one that was named; with the table of the URI."""
+        """Open the catalog of a URI, or the one of the options, and return the URI's table too."""
         if uri is None and self.held is not None:
             yield self.held, None
             return
-        # Late: `deltasql --help` needs none of it.
+        # Late import: `deltasql --help` must start fast.
         from deltasql.api.catalog.connect import connect, open_existing
         from deltasql.uri import is_deltasql_uri, parse_uri
 
@@ -72,7 +72,7 @@ class Context:
 
     @contextmanager
     def open_table(self, table: str) -> Iterator[tuple[Catalog, str]]:
-        """Open the catalog of a table that is given by name, or by a URI of its own."""
+        """Open the catalog of a table that is given by its name or by a URI."""
         from deltasql.uri import is_deltasql_uri, parse_uri
 
         if not is_deltasql_uri(table):
@@ -81,13 +81,15 @@ class Context:
             return
         uri = parse_uri(table)
         if uri.table_name is None:
-            raise click.UsageError(f"{uri} names no table: add ?table=NAME, or /NAME for postgres.")
+            raise click.UsageError(
+                f"{uri} does not name a table: add ?table=NAME, or /NAME for PostgreSQL."
+            )
         with self.open_at(table) as (catalog, _):
             yield catalog, uri.table_name
 
     @contextmanager
     def open_tables(self, table: str | None) -> Iterator[tuple[Catalog, str | None]]:
-        """Open the catalog of one table as `open_table` does, or the named one for all."""
+        """Open the catalog of one table as `open_table` does, or the catalog for all tables."""
         if table is None:
             with self.open() as catalog:
                 yield catalog, None
@@ -97,7 +99,7 @@ class Context:
 
 
 class Choice(click.Choice[str]):
-    """A choice that suggests the nearest one."""
+    """A choice whose error suggests the nearest value."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         told = super().get_invalid_choice_message(value, ctx)
@@ -105,7 +107,7 @@ class Choice(click.Choice[str]):
 
 
 def nearest(wrong: str, right: Iterable[str]) -> str:
-    """Return a hint at the name that was probably meant, or nothing.
+    """Return a hint with the most similar name, or an empty string.
 
     >>> nearest("vaccum", ["vacuum", "verify"])
     " Did you mean 'vacuum'?"
@@ -117,7 +119,7 @@ def nearest(wrong: str, right: Iterable[str]) -> str:
 
 
 def shared_options() -> list[click.Option]:
-    """Return the common options as a command takes them behind its name."""
+    """Return the common options in the form that is accepted after a command."""
 
     def take(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         if value in (None, False) or ctx.obj is None:
@@ -142,7 +144,7 @@ def shared_options() -> list[click.Option]:
     }
     return [
         click.Option(
-            # A name of its own: some commands have an argument called uri.
+            # A separate parameter name: some commands have an argument called uri.
             [name, *_SHORT.get(name, ()), f"common_{name.strip('-').replace('-', '_')}"],
             callback=take,
             expose_value=False,
@@ -154,7 +156,7 @@ def shared_options() -> list[click.Option]:
 
 
 def tell_more(ctx: click.Context) -> None:
-    """Log as the options say by now; they may stand before a command and behind it."""
+    """Set up logging. Called again when the options are given after the command."""
     from deltasql.cli.logs import set_up_logging
 
     ctx.meta[VERBOSE] = ctx.obj.verbose
@@ -162,7 +164,7 @@ def tell_more(ctx: click.Context) -> None:
 
 
 class Report(Protocol):
-    """What a command found out."""
+    """A result that can be printed as text or as data."""
 
     def summary(self) -> str: ...
 
@@ -170,7 +172,7 @@ class Report(Protocol):
 
 
 def show_report(context: Context, report: Report) -> None:
-    """Print a report: in words for people, whole for programs."""
+    """Print a report: as text in the table format, completely in machine formats."""
     if context.format == "table":
         say(report.summary())
     else:
@@ -178,17 +180,17 @@ def show_report(context: Context, report: Report) -> None:
 
 
 def talk(text: str) -> None:
-    """Say something that is not data."""
+    """Print a message to stderr."""
     say(text, err=True)
 
 
 def make_sure(question: str, *, yes: bool) -> None:
-    """Ask before something is done that is not undone by itself."""
+    """Ask for confirmation before an action that cannot simply be reverted."""
     if not yes:
         click.confirm(question, abort=True, err=True)
 
 
 def fail_unless(ok: bool) -> None:
-    """End with the exit code for something that is wrong with what was looked at."""
+    """Exit with the code for a problem that a check found."""
     if not ok:
         raise click.exceptions.Exit(EXIT_WRONG)

@@ -65,16 +65,16 @@ COMMANDS = {
     type=Choice(FORMATS),
     default="table",
     show_default=True,
-    help="How results are written.",
+    help="Format of results.",
 )
-@click.option("--no-color", is_flag=True, help="Plain text, also on a terminal.")
-@click.option("-v", "--verbose", count=True, help="Tell more on stderr; twice for everything.")
+@click.option("--no-color", is_flag=True, help="Do not use colors on a terminal.")
+@click.option("-v", "--verbose", count=True, help="More detail on stderr (-vv for debug).")
 @click.option(
     "--log-format",
     type=Choice(LOG_FORMATS),
     default="text",
     show_default=True,
-    help="How what is logged to stderr is written.",
+    help="Format of log lines on stderr.",
 )
 @click.version_option(__version__, prog_name="deltasql")
 @click.pass_context
@@ -89,9 +89,9 @@ def main(
 ) -> None:
     """The Delta Lake transaction log, in a database you already run.
 
-    The catalog is the one of --uri, of --catalog or of the variable DELTASQL_URI. Data goes to
-    stdout, talk to stderr. Exit codes: 0 fine, 1 something is wrong with what was looked at or a
-    question was answered with no, 2 wrong usage, 3 the command failed, 130 ended by Ctrl-C.
+    The catalog is taken from --uri, --catalog or DELTASQL_URI. Results go to stdout, messages to
+    stderr. Exit codes: 0 success, 1 a check found a problem or a prompt was declined, 2 wrong
+    usage, 3 the command failed, 130 interrupted by Ctrl-C.
 
     \b
     Example:

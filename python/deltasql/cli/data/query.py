@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("sql", required=False)
 @click.option("-f", "--file", type=click.Path(dir_okay=False), help="Read the SQL from a file.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many rows.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Maximum number of rows.")
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Give up after this.",
+    help="Cancel the query after this time.",
 )
 @click.pass_obj
 def query(
     context: Context, sql: str | None, file: str | None, limit: int | None, timeout: float | None
 ) -> None:
-    """Answer SQL over the tables of the catalog by name; `-` reads the SQL from stdin.
+    """Run a read-only SQL query on the catalog's tables; `-` reads the SQL from stdin.
 
-    It is DuckDB's SQL, and only reads. `crm.sales` is a table of a namespace, `sales@3` a version
-    of it, `sales@'2024-05-01'` what it was at a moment. As a table or as Markdown at most 1000 rows
-    are shown unless --limit says more; the other formats hold all of them.
+    The SQL dialect is DuckDB's. `crm.sales` is a table in a namespace, `sales@3` a version,
+    `sales@'2024-05-01'` the table at that time. The formats table and markdown show at most 1000
+    rows unless --limit is larger; the other formats contain all rows.
 
     \b
     Example:
@@ -47,11 +47,11 @@ def query(
 @click.command()
 @click.argument("table")
 @click.option("-n", "rows", type=click.IntRange(1), default=10, show_default=True, help="Rows.")
-@click.option("--version", type=click.IntRange(0), help="As of this version; else the latest.")
+@click.option("--version", type=click.IntRange(0), help="Read this version. Default: the latest.")
 @click.option("--columns", metavar="COLUMN,…", help="Only these.")
 @click.pass_obj
 def head(context: Context, table: str, rows: int, version: int | None, columns: str | None) -> None:
-    """Show some rows of TABLE.
+    """Show the first rows of TABLE.
 
     \b
     Example:

@@ -33,10 +33,10 @@ _SHORT = {"help": "\\?", "?": "\\?", "exit": "\\q", "quit": "\\q"}
 @click.command()
 @click.pass_obj
 def shell(context: Context) -> None:
-    """Type commands and SQL, with completion of commands, tables, columns and SQL.
+    """Open an interactive shell for commands and SQL, with completion.
 
-    Where stdin is not a terminal its lines are run one after the other, and the exit code is 1
-    when one of them failed.
+    If stdin is not a terminal, its lines are run one after the other, and the exit code is 1 if one
+    of them failed.
 
     \b
     Example:

@@ -24,19 +24,19 @@ COLUMNS = ("change", "what", "before", "after", "bytes", "rows")
 @click.argument("table")
 @click.argument("first", metavar="V1", type=click.IntRange(0))
 @click.argument("last", metavar="V2", type=click.IntRange(0))
-@click.option("--rows", is_flag=True, help="Read the data: which rows came, and which went.")
+@click.option("--rows", is_flag=True, help="Also compare the rows. This reads the data files.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 10_000),
     default=100,
     show_default=True,
-    help="Files, and rows, at most.",
+    help="Maximum number of files, and of rows.",
 )
 @click.pass_obj
 def diff(context: Context, table: str, first: int, last: int, rows: bool, limit: int) -> None:
-    """Compare version V1 of TABLE with V2: columns, properties, files and, if wanted, rows.
+    """Compare two versions of TABLE: columns, properties, files and optionally rows.
 
-    From a later version to an earlier one, it shows what going back would change.
+    If V1 is the later version, the result shows what a restore to V2 would change.
 
     \b
     Example:

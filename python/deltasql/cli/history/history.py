@@ -15,10 +15,14 @@ _LATEST = 1000  # commits that are looked through for what was meant
 @click.command()
 @click.argument("table")
 @click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Commits at most."
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Maximum number of commits.",
 )
-@click.option("--operation", help="Only commits of one operation, such as WRITE or OPTIMIZE.")
-@click.option("--transactions", is_flag=True, help="Show the transaction of each commit, too.")
+@click.option("--operation", help="Only commits of this operation, such as WRITE or OPTIMIZE.")
+@click.option("--transactions", is_flag=True, help="Also show the transaction of each commit.")
 @click.pass_obj
 def history(
     context: Context, table: str, limit: int, operation: str | None, transactions: bool

@@ -36,20 +36,20 @@ _SHOWN = 20
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look.",
+    help="Polling interval.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1, 1000),
     default=_SHOWN,
     show_default=True,
-    help="Commits at most, of those that were there before.",
+    help="Maximum number of earlier commits to show.",
 )
 @click.pass_obj
 def watch(context: Context, once: bool, every: float, limit: int) -> None:
-    """Watch the commits of all tables, and how far the mirror is behind, until Ctrl-C.
+    """Watch commits and the mirror lag of all tables, until Ctrl-C.
 
-    Where stdout is not a terminal, every commit is a line of JSON.
+    If stdout is not a terminal, every commit is one line of JSON.
 
     \b
     Example:

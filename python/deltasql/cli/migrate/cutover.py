@@ -10,13 +10,13 @@ from deltasql.cli.progress import of_phase, progress
 
 @click.command()
 @click.argument("table")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done without doing it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Make SQL the authority of TABLE: catch up, verify, keep writers by path out.
+    """Make SQL the authority of TABLE: catch up, verify, block writes that bypass the catalog.
 
-    Readers by path go on. Repeat the command when it was interrupted.
+    Other Delta readers keep working. If the command is interrupted, run it again.
 
     \b
     Example:
@@ -34,13 +34,14 @@ def cutover(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 
 @click.command()
 @click.argument("table")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done without doing it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def rollback(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Give TABLE back to its log: publish all of it, let path writers in, leave the catalog.
+    """Make the log the authority of TABLE again, and remove it from the catalog.
 
-    No file is deleted. Repeat the command when it was interrupted.
+    All versions are published first. No file is deleted. If the command is interrupted, run it
+    again.
 
     \b
     Example:

@@ -11,9 +11,11 @@ from deltasql.cli.progress import of_export, progress
 @click.command()
 @click.argument("table")
 @click.argument("directory")
-@click.option("--version", type=click.IntRange(0), help="The last version; else the latest.")
-@click.option("--from-version", type=click.IntRange(0), help="The first version; else all.")
-@click.option("--with-data", is_flag=True, help="Copy the data files, too.")
+@click.option("--version", type=click.IntRange(0), help="The last version. Default: the latest.")
+@click.option(
+    "--from-version", type=click.IntRange(0), help="The first version. Default: the oldest."
+)
+@click.option("--with-data", is_flag=True, help="Also copy the data files.")
 @click.pass_obj
 def export(
     context: Context,
@@ -23,9 +25,9 @@ def export(
     from_version: int | None,
     with_data: bool,
 ) -> None:
-    """Write TABLE, by name or URI, to DIRECTORY as a self-contained Delta table.
+    """Write TABLE (a name or a URI) to DIRECTORY as a self-contained Delta table.
 
-    Without --with-data only the log is written, and names the data files where they are.
+    Without --with-data only the log is written; it refers to the data files where they are.
 
     \b
     Example:

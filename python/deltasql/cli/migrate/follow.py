@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("source")
 @click.argument("uri", required=False)
-@click.option("--name", help="The table's name in the catalog; else that of its folder.")
-@click.option("--namespace", help="The namespace it is put into.")
-@click.option("--watch", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Go on.")
+@click.option("--name", help="The table's name in the catalog. Default: the name of its folder.")
+@click.option("--namespace", help="The namespace of the table.")
+@click.option(
+    "--watch",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Keep refreshing every SECONDS.",
+)
 @click.pass_obj
 def follow(
     context: Context,
@@ -29,10 +34,10 @@ def follow(
     namespace: str | None,
     watch: float | None,
 ) -> None:
-    """Show the Delta table at SOURCE in the catalog at URI, and bring it up to date.
+    """Register a read-only index of the Delta table at SOURCE, or refresh it.
 
-    The table can be read through SQL, but not written; its log stays as others leave it. Repeat
-    the command to refresh, or let it go on with --watch until SIGTERM or Ctrl-C.
+    The table can be read through the catalog URI, but not written; its log does not change. Run the
+    command again to refresh, or use --watch to refresh until SIGTERM or Ctrl-C.
 
     \b
     Example:

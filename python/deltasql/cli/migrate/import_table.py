@@ -22,26 +22,29 @@ COLUMNS = (
 @click.command(name="import")
 @click.argument("source")
 @click.argument("uri", required=False)
-@click.option("--name", help="The table's name in the catalog; else that of its folder.")
-@click.option("--namespace", help="The namespace it is put into.")
-@click.option("-r", "--recursive", is_flag=True, help="Every table below SOURCE.")
-@click.option("--dry-run", is_flag=True, help="Read and check everything; change nothing.")
-@click.option("--since", type=click.IntRange(0), help="Begin, or go on, at this version.")
+@click.option("--name", help="The table's name in the catalog. Default: the name of its folder.")
+@click.option("--namespace", help="The namespace of the table.")
+@click.option("-r", "--recursive", is_flag=True, help="Import every table below SOURCE.")
+@click.option(
+    "--dry-run", is_flag=True, help="Read and check everything without changing anything."
+)
+@click.option("--since", type=click.IntRange(0), help="Start at this version.")
 @click.option("--up-to-version", type=click.IntRange(0), help="Stop after this version.")
 @click.option("--batch-size", type=click.IntRange(1), help="Actions per SQL transaction.")
-@click.option("--engine", type=click.Choice(["spark"]), help="Read the log on Spark's executors.")
+@click.option("--engine", type=click.Choice(["spark"]), help="Read the log with Spark executors.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the result with the log.")
 @click.option(
     "--force",
     is_flag=True,
-    help="Replace a table of that name; accept missing files, or a log whose catalog is lost.",
+    help="Replace an existing table of that name; accept missing data files, or a log whose "
+    "catalog is lost.",
 )
 @click.option(
     "--allow-nested-location",
     is_flag=True,
-    help="Accept a table inside another table's folder, or around one.",
+    help="Allow a location inside another table's folder, or around one.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask before something is replaced.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation before replacing.")
 @click.pass_obj
 def import_table(
     context: Context,
@@ -60,12 +63,12 @@ def import_table(
     allow_nested_location: bool,
     yes: bool,
 ) -> None:
-    """Load the log of the Delta table at SOURCE into the catalog at URI; data files stay.
+    """Import the Delta table at SOURCE into the catalog at URI; data files stay in place.
 
     SOURCE is a folder or an address such as s3://bucket/table. URI names a catalog, or a table in
-    it; without it the catalog is the one of --uri. Repeat the command to catch up with what was
-    committed since, or after a crash. Exit code 1: the result differs from the log, a dry run
-    found that data files are missing, or some of several tables could not be imported.
+    it. Default: the catalog of --uri. Run the command again to load newer commits, or after a
+    crash. Exit code 1 means: the result differs from the log, a dry run found missing data files,
+    or some of several tables could not be imported.
 
     \b
     Example:

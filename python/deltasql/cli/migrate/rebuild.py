@@ -12,12 +12,12 @@ COLUMNS = ("name", "state", "first_version", "last_version", "loaded", "location
 
 @click.command()
 @click.argument("roots", nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="Say what would be loaded; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be loaded without loading it.")
 @click.pass_obj
 def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
-    """Load every Delta table under ROOTS into the catalog, with its history.
+    """Rebuild a lost catalog from the Delta tables below ROOTS, with their history.
 
-    Can be repeated: a table that is there is brought up to date.
+    The command can be repeated: existing tables are brought up to date.
 
     \b
     Example:

@@ -44,7 +44,7 @@ TARGETS = ("name", "kind", "location", "state", "published_version")
 
 @click.group(cls=Commands)
 def mirror() -> None:
-    """Publish commits to `_delta_log`, and see how far that is.
+    """Publish commits to `_delta_log` and show the publishing status.
 
     \b
     Example:
@@ -54,11 +54,11 @@ def mirror() -> None:
 
 @mirror.command()
 @click.argument("table", required=False)
-@click.option("--check", is_flag=True, help="Exit with 1 when a target is unhealthy.")
-@click.option("--fast", is_flag=True, help="Ask the database only; do not look at files.")
+@click.option("--check", is_flag=True, help="Exit 1 if a target is unhealthy.")
+@click.option("--fast", is_flag=True, help="Query only the database; do not check files.")
 @click.pass_obj
 def status(context: Context, table: str | None, check: bool, fast: bool) -> None:
-    """Show how far each table is published, and damaged files of its log.
+    """Show the publishing status of each table and damaged files of its log.
 
     \b
     Example:
@@ -72,19 +72,19 @@ def status(context: Context, table: str | None, check: bool, fast: bool) -> None
 
 
 @mirror.command()
-@click.option("--once", is_flag=True, help="Publish what is missing, then stop.")
+@click.option("--once", is_flag=True, help="Publish missing versions once, then stop.")
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Answer Prometheus at http://HOST:PORT/metrics; 0 takes a free port.",
+    help="Serve Prometheus metrics at http://HOST:PORT/metrics; 0 chooses a free port.",
 )
 @click.option(
     "--metrics-host",
     default="127.0.0.1",
     show_default=True,
     metavar="HOST",
-    help="The address that --metrics-port listens at.",
+    help="The address that --metrics-port listens on.",
 )
 @opentelemetry_option
 @click.pass_obj
@@ -94,9 +94,9 @@ def run(
     metrics_port: int | None,
     metrics_host: str,
 ) -> None:
-    """Reconcile: publish what is missing, again and again, until SIGTERM or Ctrl-C.
+    """Publish missing versions continuously, until SIGTERM or Ctrl-C.
 
-    Any number of reconcilers may run against one catalog.
+    Several reconcilers can run on one catalog at the same time.
 
     \b
     Example:
@@ -116,7 +116,7 @@ def run(
 @click.argument("table", required=False)
 @click.pass_obj
 def publish(context: Context, table: str | None) -> None:
-    """Publish what is missing now, of one table or of all.
+    """Publish missing versions of TABLE, or of all tables, now.
 
     \b
     Example:
@@ -151,13 +151,15 @@ def checkpoint(context: Context, table: str) -> None:
 @mirror.command()
 @click.argument("table")
 @click.option(
-    "--force", is_flag=True, help="Replace files that differ; the old ones are kept aside."
+    "--force",
+    is_flag=True,
+    help="Replace files that differ; the old files are moved to a backup folder.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what is wrong, and what would be written.")
-@click.option("--yes", is_flag=True, help="Do not ask before files are replaced.")
+@click.option("--dry-run", is_flag=True, help="Show the differences and what would be written.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation before replacing files.")
 @click.pass_obj
 def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) -> None:
-    """Write again what is missing or damaged in the published log; exit with 1 if it still differs.
+    """Rewrite missing or damaged files of the published log; exit 1 if it still differs.
 
     \b
     Example:
@@ -176,11 +178,11 @@ def repair(context: Context, table: str, force: bool, dry_run: bool, yes: bool) 
 
 @mirror.command()
 @click.argument("table")
-@click.option("--dry-run", is_flag=True, help="List what would be taken over; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="List the commits without accepting them.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Take over what another writer put into the log past the database.
+    """Accept commits that another writer added to the log without the database.
 
     \b
     Example:
@@ -201,11 +203,11 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 
 @mirror.command()
 @click.argument("table")
-@click.option("--dry-run", is_flag=True, help="Say what would be taken out; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="List the commits without moving them.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Keep aside what another writer put into the log, and publish ours.
+    """Move commits of another writer out of the log, and publish ours.
 
     \b
     Example:
@@ -223,7 +225,7 @@ def reject(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @click.argument("path", type=click.Path(dir_okay=False))
 @click.pass_obj
 def duckdb(context: Context, path: str) -> None:
-    """Keep a DuckDB file with a view of every table, updated after each commit.
+    """Maintain a DuckDB file with a view for every table, updated after each commit.
 
     \b
     Example:
@@ -238,7 +240,7 @@ def duckdb(context: Context, path: str) -> None:
 
 @mirror.group(cls=Commands)
 def targets() -> None:
-    """The places a table is published to.
+    """Manage the locations that a table is published to.
 
     \b
     Example:
@@ -268,7 +270,7 @@ def list_targets(context: Context, table: str) -> None:
 @click.argument("location")
 @click.pass_obj
 def add_target(context: Context, table: str, name: str, location: str) -> None:
-    """Publish a table to a second location too, with its data.
+    """Also publish a table, with its data, to another location.
 
     \b
     Example:
@@ -284,11 +286,11 @@ def add_target(context: Context, table: str, name: str, location: str) -> None:
 @targets.command(name="remove")
 @click.argument("table")
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done without doing it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def remove_target(context: Context, table: str, name: str, dry_run: bool, yes: bool) -> None:
-    """Publish a table no longer to a further location; what lies there stays.
+    """Stop publishing a table to another location; its files stay there.
 
     \b
     Example:

@@ -20,16 +20,23 @@ COLUMNS = ("table", "ok", "sql_version", "log_version", "commits", "pending", "t
 
 @click.command()
 @click.argument("table", required=False)
-@click.option("--all-versions", is_flag=True, help="Every version instead of the latest.")
-@click.option("--sample", type=click.IntRange(1), metavar="N", help="N versions over all of it.")
+@click.option("--all-versions", is_flag=True, help="Compare every version instead of the latest.")
+@click.option(
+    "--sample",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Compare N versions, spread over the history.",
+)
 @click.option(
     "--data",
     type=click.Choice(["files", "counts", "rows"]),
-    help="Look at the data, too: files are there with their size, their rows are as many as the "
-    "statistics say, or every row is the same as another reader of the log finds it.",
+    help="Also verify the data: files exist with their size; row counts match the statistics; or "
+    "every row is equal to what another reader of the log returns.",
 )
-@click.option("--engine", type=click.Choice(["duckdb", "spark"]), help="Who reads the data.")
-@click.option("--no-deltalake", is_flag=True, help="Leave out the second reading by deltalake.")
+@click.option(
+    "--engine", type=click.Choice(["duckdb", "spark"]), help="The engine that reads the data."
+)
+@click.option("--no-deltalake", is_flag=True, help="Skip the comparison with deltalake.")
 @click.pass_obj
 def verify(
     context: Context,
@@ -40,9 +47,9 @@ def verify(
     engine: str | None,
     no_deltalake: bool,
 ) -> None:
-    """Compare the log of TABLE, or of all tables, with SQL; exit with 1 when they differ.
+    """Compare the published log of TABLE, or of all tables, with SQL; exit 1 on a difference.
 
-    Every commit and checkpoint is compared; whole states and data at the chosen versions.
+    Every commit and checkpoint is compared; the table state and the data at the chosen versions.
 
     \b
     Example:

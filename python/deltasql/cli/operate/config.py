@@ -19,7 +19,7 @@ CHECKS = ("catalog", "ok", "backend", "schema_version", "tables", "uri", "proble
 
 @click.group(cls=Commands)
 def config() -> None:
-    """Settings from files and variables: show them, check them.
+    """Show and check settings from files and environment variables.
 
     \b
     Example:
@@ -29,10 +29,10 @@ def config() -> None:
 
 @config.command()
 @click.argument("section", required=False)
-@click.option("--changed", is_flag=True, help="Only what is set somewhere.")
+@click.option("--changed", is_flag=True, help="Only settings that a file or a variable sets.")
 @click.pass_obj
 def show(context: Context, section: str | None, changed: bool) -> None:
-    """Show every setting with its source, or those of one SECTION; secrets are masked.
+    """Show all settings, or one SECTION, with their sources. Secrets are masked.
 
     \b
     Example:
@@ -54,10 +54,10 @@ def show(context: Context, section: str | None, changed: bool) -> None:
 @config.command()
 @click.pass_obj
 def check(context: Context) -> None:
-    """Read every file and variable, then connect to each catalog that is named; exit 1 if not.
+    """Check the configuration and connect to every catalog in it; exit 1 on failure.
 
-    Nothing is created or changed. Catalogs are those of the configuration, and of --uri or
-    DELTASQL_URI.
+    Nothing is created or changed. --uri or DELTASQL_URI adds one catalog to those of the
+    configuration.
 
     \b
     Example:

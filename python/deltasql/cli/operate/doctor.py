@@ -13,13 +13,13 @@ COLUMNS = ("status", "name", "table", "detail", "suggestion")
 
 @click.command()
 @click.argument("table", required=False)
-@click.option("--problems", is_flag=True, help="Leave out what is fine.")
+@click.option("--problems", is_flag=True, help="Show only problems.")
 @click.pass_obj
 def doctor(context: Context, table: str | None, problems: bool) -> None:
-    """Look for what is wrong with a catalog, or with TABLE; exit with 1 when a check fails.
+    """Check a catalog, or TABLE, for problems; exit 1 if a check fails.
 
-    Connectivity, versions, schema and indexes, integrity, the mirror, storage, files without a
-    commit, small files and overdue vacuums are looked at. Nothing is changed.
+    Checks connectivity, versions, schema and indexes, integrity, the mirror, storage, uncommitted
+    files, small files and overdue vacuums. Nothing is changed.
 
     \b
     Example:

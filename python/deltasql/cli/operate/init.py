@@ -21,14 +21,14 @@ PENDING = ("migration", "name", "state")
 @click.option(
     "--data-root",
     metavar="PLACE",
-    help="Where the files of new tables go: a folder, or a bucket such as s3://bucket/lake.",
+    help="Where the data files of new tables go: a folder, or a bucket such as s3://bucket/lake.",
 )
 @click.pass_obj
 def init(context: Context, uri: str | None, data_root: str | None) -> None:
-    """Create the catalog at URI, or the one that is named; do nothing when it is there.
+    """Create a catalog at URI; do nothing if it exists.
 
-    With PostgreSQL somebody has to say where the files of new tables go. It is a setting of those
-    who write, not of the database: the next steps that are printed set it.
+    On PostgreSQL, tell writers where the data files of new tables go (--data-root). It is a setting
+    of the client, not of the database; the printed next steps include it.
 
     \b
     Example:
@@ -83,14 +83,14 @@ def _data_root(given: str | None, catalog: Catalog) -> str | None:
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="List what would be applied; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="List pending migrations without applying them.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def migrate(context: Context, dry_run: bool, yes: bool) -> None:
-    """Bring the catalog's tables in the database to the schema of this release.
+    """Upgrade the catalog's database schema to this release.
 
-    Commands that create a catalog or load tables into it do the same; all others ask for this one.
-    Older releases may not be able to use it afterwards.
+    Commands that create a catalog or load tables into it also upgrade it; other commands ask you to
+    run this one. Older releases may not be able to use the catalog afterwards.
 
     \b
     Example:

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("table")
-@click.option("--z-order", metavar="COLUMN,…", help="Sort rows so that near ones share files.")
-@click.option("--target-size", type=click.IntRange(1), metavar="BYTES", help="Size of new files.")
+@click.option("--z-order", metavar="COLUMN,…", help="Cluster rows by these columns (Z-order).")
+@click.option(
+    "--target-size", type=click.IntRange(1), metavar="BYTES", help="Target size of new files."
+)
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Only these partitions.")
-@click.option("--engine", type=click.Choice(["spark"]), help="Rewrite on Spark's executors.")
-@click.option("--dry-run", is_flag=True, help="Say what would be rewritten; change nothing.")
+@click.option("--engine", type=click.Choice(["spark"]), help="Rewrite with Spark executors.")
+@click.option("--dry-run", is_flag=True, help="Show what would be rewritten without doing it.")
 @click.pass_obj
 def optimize(
     context: Context,
@@ -37,9 +39,9 @@ def optimize(
     engine: str | None,
     dry_run: bool,
 ) -> None:
-    """Make few large files of the many small ones of TABLE, in one commit.
+    """Compact small files of TABLE into larger ones, in one commit.
 
-    Rows stay as they are; the files of before stay for older versions until a vacuum.
+    Rows do not change. The old files are kept for older versions until a vacuum.
 
     \b
     Example:
@@ -68,19 +70,25 @@ def optimize(
 @click.option(
     "--retention-hours",
     type=click.FloatRange(0),
-    help="Keep what versions of so many hours need; else as the table's properties say.",
+    help="Keep files of versions of the last HOURS. Default: the table's properties.",
 )
 @click.option(
     "--uncommitted",
     is_flag=True,
-    help="Delete files of killed processes whose table was never created; no TABLE.",
+    help="Delete files of killed processes whose table was never created (without TABLE).",
 )
-@click.option("--full", is_flag=True, help="Find every file that no version names, by listing.")
-@click.option("--lite", is_flag=True, help="Only what the log names as removed; the default.")
-@click.option("--engine", type=click.Choice(["spark"]), help="List on Spark's executors.")
+@click.option(
+    "--full", is_flag=True, help="List the table's folder to find all unreferenced files."
+)
+@click.option(
+    "--lite", is_flag=True, help="Delete only files that the log records as removed (default)."
+)
+@click.option(
+    "--engine", type=click.Choice(["spark"]), help="List the folder with Spark executors."
+)
 @click.option("--force", is_flag=True, help="Allow a retention shorter than the table's.")
-@click.option("--dry-run", is_flag=True, help="List what would be deleted; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="List the files without deleting them.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def vacuum(
     context: Context,
@@ -94,10 +102,10 @@ def vacuum(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Delete the files that no kept version of TABLE needs, and list them.
+    """Delete and list the files that no retained version of TABLE needs.
 
-    Versions that needed them can no longer be read. Files that a transaction announced within the
-    last hour stay, whatever the retention.
+    Older versions that need these files can no longer be read. Files of transactions that started
+    within the last hour are kept, whatever the retention.
 
     \b
     Example:
@@ -142,16 +150,18 @@ def _vacuum_uncommitted(context: Context, *, dry_run: bool, yes: bool) -> None:
 @click.command()
 @click.argument("table")
 @click.argument("to")
-@click.option("--ignore-missing-files", is_flag=True, help="Restore what is still there.")
-@click.option("--dry-run", is_flag=True, help="Say what would be changed; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--ignore-missing-files", is_flag=True, help="Restore even if data files are missing."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be changed without changing it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def restore(
     context: Context, table: str, to: str, ignore_missing_files: bool, dry_run: bool, yes: bool
 ) -> None:
-    """Make TABLE what it was at version TO, or at a moment such as 2024-05-01T12:00:00Z.
+    """Restore TABLE to version TO, or to a time such as 2024-05-01T12:00:00Z.
 
-    It is a commit like any other: what came since stays in the history, and undo takes it back.
+    The restore is a new commit: later versions stay in the history, and undo reverts it.
 
     \b
     Example:
@@ -167,11 +177,11 @@ def restore(
 
 @click.command()
 @click.argument("table")
-@click.option("--dry-run", is_flag=True, help="Say what would be changed; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be changed without changing it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Take back the last commit of TABLE; undoing that brings it back.
+    """Revert the last commit of TABLE; another undo restores it.
 
     \b
     Example:
@@ -186,10 +196,10 @@ def undo(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 
 @click.command()
 @click.argument("table")
-@click.option("--version", type=click.IntRange(0), help="Of this version; else of the latest.")
+@click.option("--version", type=click.IntRange(0), help="The version. Default: the latest.")
 @click.pass_obj
 def checkpoint(context: Context, table: str, version: int | None) -> None:
-    """Write a checkpoint of TABLE to its log, so that readers by path start there.
+    """Write a checkpoint of TABLE, so that readers need not replay its log.
 
     \b
     Example:

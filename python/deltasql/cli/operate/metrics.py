@@ -25,7 +25,7 @@ opentelemetry_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_enable,
-    help="Send metrics and spans to OpenTelemetry, as opentelemetry-instrument has set it up.",
+    help="Send metrics and spans to OpenTelemetry, as configured by opentelemetry-instrument.",
 )
 
 

@@ -10,29 +10,32 @@ from deltasql.cli.signals import stopping
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port",
     default=8420,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="0 takes a free one.",
+    help="The port; 0 chooses a free one.",
 )
 @click.option(
-    "--name", "names", multiple=True, help="A further host name that browsers may call it by."
+    "--name",
+    "names",
+    multiple=True,
+    help="Another host name under which browsers reach the console.",
 )
 @click.option(
     "--allow-writes",
     is_flag=True,
-    help="Let those who have the token retry, optimize and vacuum.",
+    help="Allow users with the token to retry, optimize and vacuum.",
 )
 @click.option(
     "--token",
     envvar="DELTASQL_UI_TOKEN",
-    help="The token, better given as DELTASQL_UI_TOKEN; made and printed once if there is none.",
+    help="The token; prefer DELTASQL_UI_TOKEN. Generated and printed once if not given.",
 )
 @opentelemetry_option
-@click.option("--open", "open_browser", is_flag=True, help="Open it in the browser.")
+@click.option("--open", "open_browser", is_flag=True, help="Open the console in the browser.")
 @click.pass_obj
 def ui(
     context: Context,
@@ -43,12 +46,12 @@ def ui(
     token: str | None,
     open_browser: bool,
 ) -> None:
-    """Show the catalog in a browser, until SIGTERM or Ctrl-C.
+    """Serve the web console until SIGTERM or Ctrl-C.
 
-    Tables, their history and files, transactions, the mirror, maintenance and SQL. It only reads,
-    unless --allow-writes is given, and answers only to this machine, unless --host or --name says
-    otherwise; then, and with --token, reading takes the token, too. Metrics for Prometheus are at
-    /metrics.
+    The console shows tables, history, files, transactions, the mirror and maintenance, and runs SQL
+    queries. It is read-only without --allow-writes, and reachable only from this machine without
+    --host or --name. With these two, or with --token, readers need the token. Prometheus metrics
+    are at /metrics.
 
     \b
     Example:

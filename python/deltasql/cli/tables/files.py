@@ -16,19 +16,25 @@ COLUMNS = ("path", "bytes", "rows", "partition", "added_version", "deleted_rows"
 
 @click.command()
 @click.argument("table")
-@click.option("--where", "predicate", metavar="SQL", help="Only files that can hold such a row.")
+@click.option(
+    "--where", "predicate", metavar="SQL", help="Only files that can contain a matching row."
+)
 @click.option("--version", type=click.IntRange(0), help="The files of this version.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=100, show_default=True, help="Files at most."
+    "--limit",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Maximum number of files.",
 )
 @click.option(
     "--order",
     type=click.Choice(["added", "size", "path"]),
     default="added",
     show_default=True,
-    help="What they are sorted by.",
+    help="Sort order.",
 )
-@click.option("--descending", is_flag=True, help="The latest, largest or last first.")
+@click.option("--descending", is_flag=True, help="Sort in descending order.")
 @click.pass_obj
 def files(
     context: Context,
@@ -39,7 +45,7 @@ def files(
     order: str,
     descending: bool,
 ) -> None:
-    """List the live files of TABLE, those of an earlier version or of a predicate if wanted.
+    """List the live files of TABLE.
 
     \b
     Example:

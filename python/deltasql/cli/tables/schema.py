@@ -20,18 +20,22 @@ CHANGES = ("version", "committed_at", "operation", "what", "key", "before", "aft
 
 @click.command()
 @click.argument("table")
-@click.option("--version", type=click.IntRange(0), help="The columns of this version.")
-@click.option("--changes", is_flag=True, help="Show how columns, properties and protocol changed.")
+@click.option("--version", type=click.IntRange(0), help="Show the columns of this version.")
+@click.option(
+    "--changes",
+    is_flag=True,
+    help="Show changes of columns, properties and protocol, newest first.",
+)
 @click.option(
     "--limit",
     type=click.IntRange(1),
     default=50,
     show_default=True,
-    help="With --changes: versions at most.",
+    help="With --changes: maximum number of versions.",
 )
 @click.pass_obj
 def schema(context: Context, table: str, version: int | None, changes: bool, limit: int) -> None:
-    """Show the columns of TABLE, or every change to them, newest first.
+    """Show the columns of TABLE, or the history of their changes.
 
     \b
     Example:

@@ -35,18 +35,18 @@ TABLES = (
     type=click.IntRange(1, 3660),
     default=7,
     show_default=True,
-    help="Growth of so many days.",
+    help="Days of growth to show.",
 )
 @click.option(
     "--partitions",
     type=click.IntRange(0, 10_000),
     default=10,
     show_default=True,
-    help="The largest partitions, so many.",
+    help="Number of largest partitions to show.",
 )
 @click.pass_obj
 def stats(context: Context, table: str | None, days: int, partitions: int) -> None:
-    """Show how large TABLE is, how its files are, and how it grows; or a line for every table.
+    """Show size, file and growth statistics of TABLE, or one line per table.
 
     \b
     Example:

@@ -24,7 +24,7 @@ DROPPED = ("name", "location", "dropped_at")
 
 @click.group(cls=Commands)
 def table() -> None:
-    """Create, list, rename, drop and change tables.
+    """Create, list, rename, change and drop tables.
 
     \b
     Example:
@@ -33,8 +33,8 @@ def table() -> None:
 
 
 @table.command(name="list")
-@click.option("--namespace", help="Only the tables of this one.")
-@click.option("--dropped", is_flag=True, help="Those that undrop can bring back.")
+@click.option("--namespace", help="Only tables in this namespace.")
+@click.option("--dropped", is_flag=True, help="List dropped tables that undrop can restore.")
 @click.pass_obj
 def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
     """List the tables of the catalog.
@@ -73,14 +73,22 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
 @click.argument("columns", nargs=-1, metavar="[NAME:TYPE]...")
 @click.option("--schema", help="A Delta schema as JSON: the text, a file, or - for stdin.")
 @click.option("--partition-by", metavar="COLUMN,…", help="Partition columns.")
-@click.option("--location", help="Where its files go; else under table.data_root.")
-@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
-@click.option("--description", help="What the table holds.")
-@click.option("--if-not-exists", is_flag=True, help="Leave a table of that name as it is.")
+@click.option(
+    "--location", help="Where the data files go. Default: a folder under table.data_root."
+)
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A table property. Can be repeated.",
+)
+@click.option("--description", help="Description of the table.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if the table exists.")
 @click.option(
     "--allow-nested-location",
     is_flag=True,
-    help="Accept a location inside another table's folder, or around one.",
+    help="Allow a location inside another table's folder, or around one.",
 )
 @click.pass_obj
 def create(
@@ -95,10 +103,10 @@ def create(
     if_not_exists: bool,
     allow_nested_location: bool,
 ) -> None:
-    """Create the empty table NAME with columns such as id:bigint or 'day:date not null'.
+    """Create an empty table with columns such as id:bigint or 'day:date not null'.
 
-    Types are those of SQL or of Delta: bigint, string, double, date, timestamp, decimal(10,2),
-    array<T>, map<K,V>, struct<a:T,…> and the others.
+    Types are SQL or Delta types: bigint, string, double, date, timestamp, decimal(10,2), array<T>,
+    map<K,V>, struct<a:T,…> and so on.
 
     \b
     Example:
@@ -127,7 +135,7 @@ def create(
 @click.argument("table")
 @click.pass_obj
 def show(context: Context, table: str) -> None:
-    """Show what is known of TABLE: columns, properties, protocol, size.
+    """Show columns, properties, protocol and size of TABLE.
 
     \b
     Example:
@@ -150,7 +158,7 @@ def show(context: Context, table: str) -> None:
 @click.argument("new_name")
 @click.pass_obj
 def rename(context: Context, table: str, new_name: str) -> None:
-    """Give TABLE another name or namespace; its files stay where they are.
+    """Change the name or namespace of TABLE; its files stay in place.
 
     \b
     Example:
@@ -163,11 +171,11 @@ def rename(context: Context, table: str, new_name: str) -> None:
 
 @table.command()
 @click.argument("table")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done without doing it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def drop(context: Context, table: str, dry_run: bool, yes: bool) -> None:
-    """Take TABLE out of the catalog; no file is deleted, and undrop brings it back.
+    """Remove TABLE from the catalog. No file is deleted; undrop restores it.
 
     \b
     Example:
@@ -187,7 +195,7 @@ def drop(context: Context, table: str, dry_run: bool, yes: bool) -> None:
 @click.argument("name")
 @click.pass_obj
 def undrop(context: Context, name: str) -> None:
-    """Bring back the table that was dropped last under NAME.
+    """Restore the table that was last dropped as NAME.
 
     \b
     Example:
@@ -204,8 +212,8 @@ def undrop(context: Context, name: str) -> None:
 @table.command(name="set")
 @click.argument("table")
 @click.argument("properties", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--description", help="What the table holds.")
-@click.option("--dry-run", is_flag=True, help="Check it; change nothing.")
+@click.option("--description", help="Description of the table.")
+@click.option("--dry-run", is_flag=True, help="Check the values without changing anything.")
 @click.pass_obj
 def set_properties(
     context: Context,
@@ -214,7 +222,7 @@ def set_properties(
     description: str | None,
     dry_run: bool,
 ) -> None:
-    """Set table properties of TABLE, its description, or both, in one commit.
+    """Set properties or the description of TABLE, in one commit.
 
     \b
     Example:
