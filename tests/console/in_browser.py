@@ -182,7 +182,7 @@ def test_maintenance_is_run_and_followed_to_its_end(browser: Browser, site: Site
         assert page.get_by_role("button", name="Optimize").is_disabled()
         optimize(page, site)
         page.get_by_role("link", name="Back to orders").click()
-        page.get_by_role("button", name="Give the token back").click()
+        page.get_by_role("button", name="Sign out").click()
         page.get_by_text("Read-only").wait_for()
     assert site.catalog.table("orders").snapshot().totals().num_files < files
 

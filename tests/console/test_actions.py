@@ -72,7 +72,7 @@ def test_what_the_mirror_could_not_publish_is_published_again(site: Site) -> Non
     assert failed.status_code == 303
     shown = finished(site, failed.headers["location"])
     assert 'data-state="failed"' in shown
-    assert "Publish what is missing" in shown
+    assert "Publish missing versions" in shown
     for link in re.findall(r'(?:href|action)="(/mirror[^"]*)"', shown):
         if not link.endswith("/retry"):
             assert site.get(unescape(link)).status_code == 200
@@ -111,7 +111,7 @@ def test_work_that_has_to_wait_for_other_work_is_told(shop: Catalog) -> None:
         return []
 
     try:
-        running = console.jobs.start("Optimize", "orders", "/maintenance/orders", slow)
+        running = console.state.jobs.start("Optimize", "orders", "/maintenance/orders", slow)
         again = site.post("/maintenance/orders/optimize")
         assert again.headers["location"] == f"/jobs/{running.job_id}"
         refused = site.post("/maintenance/orders/vacuum", {"confirm": "yes"})
@@ -122,6 +122,6 @@ def test_work_that_has_to_wait_for_other_work_is_told(shop: Catalog) -> None:
         assert "Versions published" in finished(site, published.headers["location"])
     finally:
         go_on.set()
-        console.jobs.finish()
+        console.state.jobs.finish()
     vacuumed = site.post("/maintenance/orders/vacuum", {"confirm": "yes"})
     assert "Files deleted" in finished(site, vacuumed.headers["location"])

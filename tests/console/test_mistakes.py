@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from deltasql.api.inspect.page import write_cursor
-from deltasql.console.console import Console
-from deltasql.console.pages import health, maintenance, table
-from deltasql.console.pages.health import Health
+from deltasql.console import state
+from deltasql.console.console import _sql_name
+from deltasql.console.pages import maintenance, table
 from deltasql.console.security import HEADERS
 from tests.console.conftest import days
 
@@ -48,7 +48,7 @@ def test_ordinary_mistakes_are_not_failures_of_ours(
 ) -> None:
     shown = site.get(path)
     assert shown.status_code == status, shown.text
-    assert "To the catalog" in shown.text
+    assert "Back to the catalog" in shown.text
     assert not [each for each in caplog.records if each.name.startswith("deltasql.console")]
 
 
@@ -95,7 +95,7 @@ def test_a_table_without_its_first_versions_begins_where_it_does(
     assert 'rel="prev"' not in shown.text
     later = site.get(f"/tables/late/travel?version={first + 1}").text
     assert f"version={first}" in later
-    assert "Rows that came" in later
+    assert "Rows added" in later
     assert site.get(f"/tables/late/travel?version={first - 1}").status_code == 404
 
 
@@ -109,7 +109,7 @@ def test_tables_are_named_so_that_no_name_is_a_word_of_sql(site: Site, name: str
     assert "cannot be read any more" not in shown.text
     assert "&lt;b&gt;" in shown.text
     found = next(each for each in site.catalog.tables() if each.full_name == name)
-    sql = f"SELECT count(*) FROM {Console.sql_name(found)}"
+    sql = f"SELECT count(*) FROM {_sql_name(found)}"
     assert site.post("/sql", {"sql": sql}).status_code == 200
 
 
@@ -162,11 +162,11 @@ def test_without_scripts_a_link_shows_what_is_added_up(
 def test_a_list_that_takes_too_long_says_what_is_left(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "Not added up yet" not in site.get("/maintenance").text
+    assert "Not computed yet" not in site.get("/maintenance").text
     monkeypatch.setattr(maintenance, "BUDGET_S", 0.0)
     shown = site.get("/maintenance")
     assert shown.status_code == 200
-    assert "Not added up yet" in shown.text
+    assert "Not computed yet" in shown.text
 
 
 def test_files_that_are_gone_make_a_page_wait_too(
@@ -183,11 +183,11 @@ def test_files_that_are_gone_make_a_page_wait_too(
 def test_health_is_looked_at_once_for_all_who_ask(
     shop: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, always = Health(), Health()
-    first = kept.report(shop)
+    kept, always = state.DoctorReports(), state.DoctorReports()
+    first = kept.latest(shop)
     with shop.begin() as tx:
         tx.delete("orders", "id = 7")
-    assert kept.report(shop) is first
-    monkeypatch.setattr(health, "KEPT_S", 0.0)
-    before = always.report(shop)
-    assert always.report(shop) is not before
+    assert kept.latest(shop) is first
+    monkeypatch.setattr(state, "_KEEP_REPORT_S", 0.0)
+    before = always.latest(shop)
+    assert always.latest(shop) is not before

@@ -26,13 +26,13 @@ PAGES = {
     "/tables/orders/files": ["day=2024-05-01", ".parquet"],
     "/tables/orders/files?predicate=id+%3D+200&order=size&descending=1": [".parquet"],
     "/tables/orders/schema": ["channel", "added", "Version 7", "Version 0", "partition"],
-    "/tables/orders/travel": ["&lt;b&gt;", "What differs", "Rows that came"],
-    "/tables/orders/travel?version=6&against=5": ["Rows that went", "Files removed"],
+    "/tables/orders/travel": ["&lt;b&gt;", "Differences", "Rows added"],
+    "/tables/orders/travel?version=6&against=5": ["Rows removed", "Files removed"],
     "/tables/orders/travel?version=3&against=3": ["The same version"],
     "/tables/crm.stock": ["stock", "crm"],
     "/transactions": ["orders", "crm.stock", "2 tables"],
     "/mirror": ["orders", "up to date"],
-    "/mirror/orders": ["complete", "Publish what is missing"],
+    "/mirror/orders": ["complete", "Publish missing versions"],
     "/maintenance": ["orders", "crm.stock"],
     "/maintenance/orders": ["Optimize", "Vacuum", "Would free"],
     "/sql": ["SELECT", "orders"],
@@ -98,7 +98,7 @@ def test_what_is_not_there_is_told(site: Site) -> None:
     for path, status in MISSING:
         shown = site.get(path)
         assert shown.status_code == status, path
-        assert "To the catalog" in shown.text
+        assert "Back to the catalog" in shown.text
         assert "Traceback" not in shown.text
 
 

@@ -71,12 +71,12 @@ def test_rows_that_are_too_large_together_are_left_out_and_it_is_told(
     monkeypatch.setattr(rows, "MOST_BYTES", 100_000)
     shown = site.post("/sql", {"sql": sql})
     assert shown.status_code == 200
-    assert "too large to be shown together" in shown.text
+    assert "too large to show together" in shown.text
     assert 0 < shown.text.count("xxxxx…") < 90
     monkeypatch.setattr(rows, "MOST_BYTES", 1)
     shown = site.get("/tables/orders/travel")
     assert shown.status_code == 200
-    assert "too large to be shown together" in shown.text
+    assert "too large to show together" in shown.text
 
 
 def test_limits_are_looked_at_after_few_rows_and_told(
@@ -96,7 +96,7 @@ def test_limits_are_looked_at_after_few_rows_and_told(
     monkeypatch.setattr(site.catalog, "query", counted)
     monkeypatch.setattr(rows, "MOST_BYTES", 1000)
     shown = site.post("/sql", {"sql": sql, "page": "100"}).text
-    assert "too large to be shown together" in shown
+    assert "too large to show together" in shown
     assert sum(read) <= rows.BATCH_ROWS
     monkeypatch.undo()
     shown = site.post("/sql", {"sql": sql.replace("10000", "10001"), "page": "100"}).text

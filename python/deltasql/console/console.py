@@ -1,4 +1,4 @@
-"""The console of one catalog: what its pages share, and the application that serves them."""
+"""The web console of one catalog: its routes, and who may use each of them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ except ImportError as missing:  # pragma: no cover - an installation without the
 from deltasql._core import __version__
 from deltasql.api.inspect.page import BadRequest
 from deltasql.console import charts, units
-from deltasql.console.asking import Ask
-from deltasql.console.jobs import Jobs
 from deltasql.console.pages import (
     health,
     history,
@@ -42,7 +40,9 @@ from deltasql.console.pages import (
     transactions,
     travel,
 )
+from deltasql.console.request import PageRequest
 from deltasql.console.security import HEADERS, LOOPBACK, Gate, remember
+from deltasql.console.state import ConsoleState
 from deltasql.console.values import cell, masked
 from deltasql.exceptions import (
     StoreBusyError,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.table import CatalogTable
 
-    Page = Callable[[Ask], Response]
+    Page = Callable[[PageRequest], Response]
     Endpoint = Callable[[Request], Awaitable[Response]]
 
 _log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ _LARGEST_FORM = 256 * 1024
 _STATUS = (
     (TxnLogTableNotFoundError, 404),
     (VersionNotFoundError, 404),
-    (TxnLogUriError, 404),  # a name that no table can have
+    (TxnLogUriError, 404),  # not a valid table name
     (TxnLogSchemaError, 400),
     (TxnLogEngineError, 400),
     (StoreUnavailableError, 503),
@@ -106,7 +106,7 @@ WRITE: tuple[tuple[str, Page], ...] = (
 
 
 class Console:
-    """What the pages of one catalog share."""
+    """The console of one catalog, as an ASGI application."""
 
     def __init__(
         self,
@@ -118,13 +118,15 @@ class Console:
         token_to_read: bool = False,
     ) -> None:
         if (allow_writes or token_to_read) and not token:
-            raise ValueError("a console that is more than read-only on this machine needs a token")
-        self.catalog = catalog
-        self.allows_writes = allow_writes
-        self.gate = Gate(token=token, hosts=hosts, token_to_read=token_to_read)
-        self.jobs = Jobs()
-        self.health = health.Health()
-        self.templates = _templates()
+            raise ValueError(
+                "a console that allows writes, or that other machines can reach, needs a token"
+            )
+        self.state = ConsoleState(
+            catalog,
+            Gate(token=token, hosts=hosts, token_to_read=token_to_read),
+            _templates(),
+            allows_writes=allow_writes,
+        )
 
     def application(self) -> Starlette:
         """Return the application, for any ASGI server."""
@@ -144,12 +146,7 @@ class Console:
         application.add_middleware(_Guarded, console=self)
         return application
 
-    @staticmethod
-    def sql_name(table: CatalogTable) -> str:
-        """Return a table's name as a query writes it."""
-        return sql.written(table.namespace, table.name)
-
-    # What a request has to be, from the least to the most
+    # What a page requires of a request, from least to most
 
     def _open(self, page: Page) -> Endpoint:
         return self._endpoint(page, lambda ask: None)
@@ -158,16 +155,16 @@ class Console:
         return self._endpoint(page, self._refuse_reader)
 
     def _sending(self, page: Page, *, is_open: bool = False) -> Endpoint:
-        def refuse(ask: Ask) -> Response | None:
+        def refuse(ask: PageRequest) -> Response | None:
             refused = None if is_open else self._refuse_reader(ask)
             return refused or self._refuse_foreign(ask)
 
         return self._endpoint(page, refuse)
 
     def _writing(self, page: Page) -> Endpoint:
-        def refuse(ask: Ask) -> Response | None:
+        def refuse(ask: PageRequest) -> Response | None:
             refused = self._refuse_foreign(ask)
-            if refused is None and not self.allows_writes:
+            if refused is None and not self.state.allows_writes:
                 raise HTTPException(
                     403, "This console is read-only. Start it with deltasql ui --allow-writes."
                 )
@@ -177,26 +174,30 @@ class Console:
 
         return self._endpoint(page, refuse)
 
-    def _refuse_reader(self, ask: Ask) -> Response | None:
-        if self.gate.token_to_read and not ask.visitor.has_token:
+    def _refuse_reader(self, ask: PageRequest) -> Response | None:
+        if self.state.gate.token_to_read and not ask.visitor.has_token:
             return ask.go("/login")
         return None
 
-    def _refuse_program(self, ask: Ask) -> Response | None:
-        if not self.gate.token_to_read or ask.visitor.has_token or self.gate.bearer(ask.request):
+    def _refuse_program(self, ask: PageRequest) -> Response | None:
+        if (
+            not self.state.gate.token_to_read
+            or ask.visitor.has_token
+            or self.state.gate.bearer(ask.request)
+        ):
             return None
         raise HTTPException(401, "Give the token as Authorization: Bearer …")
 
-    def _refuse_foreign(self, ask: Ask) -> Response | None:
-        is_ours = self.gate.is_from_here(ask.request)
-        if not is_ours or not self.gate.is_csrf(ask.visitor, ask.form.get("csrf", "")):
+    def _refuse_foreign(self, ask: PageRequest) -> Response | None:
+        is_ours = self.state.gate.is_from_here(ask.request)
+        if not is_ours or not self.state.gate.is_csrf(ask.visitor, ask.form.get("csrf", "")):
             raise HTTPException(403, "This form is out of date. Go back, reload, try again.")
         return None
 
-    def _endpoint(self, page: Page, refuse: Callable[[Ask], Response | None]) -> Endpoint:
+    def _endpoint(self, page: Page, refuse: Callable[[PageRequest], Response | None]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             form = await _form(request)
-            ask = Ask(self, request, self.gate.visitor(request), form)
+            ask = PageRequest(self.state, request, self.state.gate.visitor(request), form)
             response = await run_in_threadpool(self._answer, ask, page, refuse)
             if ask.visitor.is_new and "set-cookie" not in response.headers:
                 remember(request, response, ask.visitor)
@@ -204,7 +205,9 @@ class Console:
 
         return endpoint
 
-    def _answer(self, ask: Ask, page: Page, refuse: Callable[[Ask], Response | None]) -> Response:
+    def _answer(
+        self, ask: PageRequest, page: Page, refuse: Callable[[PageRequest], Response | None]
+    ) -> Response:
         try:
             return refuse(ask) or page(ask)
         except HTTPException:
@@ -214,32 +217,32 @@ class Console:
             if status == 500:
                 _log.error("page failed: %s", ask.request.url.path, exc_info=error)
             return ask.error_page(status, error.message or str(error), error.help)
-        except BadRequest as error:  # a cursor or a number of an address that somebody changed
+        except BadRequest as error:  # a cursor or a number that was edited in the URL
             return ask.error_page(400, str(error))
         except Exception as error:
             return _broke(ask, error)
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        ask = Ask(self, request, self.gate.visitor(request), {})
+        ask = PageRequest(self.state, request, self.state.gate.visitor(request), {})
         message = "There is no such page." if error.status_code == 404 else error.detail
         return ask.error_page(error.status_code, message)
 
     async def _broken(self, request: Request, error: Exception) -> Response:
-        return _broke(Ask(self, request, self.gate.visitor(request), {}), error)
+        return _broke(PageRequest(self.state, request, self.state.gate.visitor(request), {}), error)
 
 
-def _broke(ask: Ask, error: Exception) -> Response:
-    """Tell that it is not the visitor's fault; the log has the rest."""
+def _broke(ask: PageRequest, error: Exception) -> Response:
+    """Log an unexpected error and show its number to the visitor."""
     number = secrets.token_hex(4)
     _log.error("page failed: %s (%s)", ask.request.url.path, number, exc_info=error)
     return ask.error_page(
-        500, f"Something went wrong. The log of the console tells more of it: {number}."
+        500, f"Something went wrong. The log of the console has the details: {number}."
     )
 
 
 class _Guarded:
-    """Refuses a Host that is not ours, and puts the same headers on every answer."""
+    """Refuses unknown Host headers, and adds the security headers to every response."""
 
     def __init__(self, app: ASGIApp, console: Console) -> None:
         self._app, self._console = app, console
@@ -250,9 +253,9 @@ class _Guarded:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        if scope["type"] == "http" and not self._console.gate.knows_host(Request(scope)):
-            told = PlainTextResponse("This console does not answer to that name.", 421)
-            await told(scope, receive, guarded)
+        if scope["type"] == "http" and not self._console.state.gate.knows_host(Request(scope)):
+            refusal = PlainTextResponse("This console does not answer to that host name.", 421)
+            await refusal(scope, receive, guarded)
             return
         await self._app(scope, receive, guarded)
 
@@ -264,11 +267,16 @@ async def _form(request: Request) -> dict[str, str]:
     async for part in request.stream():
         body += part
         if len(body) > _LARGEST_FORM:
-            raise HTTPException(413, "That is more than a form can hold.")
+            raise HTTPException(413, "The form is too large.")
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
     except ValueError as error:
-        raise HTTPException(400, "That is not a form.") from error
+        raise HTTPException(400, "The request body is not a valid form.") from error
+
+
+def _sql_name(table: CatalogTable) -> str:
+    """Return a table's name as a query writes it."""
+    return sql.written(table.namespace, table.name)
 
 
 def _templates() -> jinja2.Environment:
@@ -291,5 +299,7 @@ def _templates() -> jinja2.Environment:
         masked=masked,
         redact=redact,
     )
-    environment.globals.update(charts=charts, release=__version__, describe=history.describe)
+    environment.globals.update(
+        charts=charts, release=__version__, describe=history.describe, sql_name=_sql_name
+    )
     return environment

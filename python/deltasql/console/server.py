@@ -113,7 +113,7 @@ def _prepared(
         address = f"http://{name}:{listening.getsockname()[1]}"
         was_made = chosen is not None and not token
         served = Served(address, chosen, was_made, token_to_read, is_reachable)
-        yield uvicorn.Server(config), listening, served, console.jobs
+        yield uvicorn.Server(config), listening, served, console.state.jobs
 
 
 def is_loopback(host: str) -> bool:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from deltasql.api.inspect.history import CommitEntry, Participant
-    from deltasql.console.asking import Ask
+    from deltasql.console.request import PageRequest
 
 PER_PAGE = 50
 OPERATIONS = ("WRITE", "MERGE", "DELETE", "UPDATE", "OPTIMIZE", "VACUUM END", "RESTORE")
@@ -24,7 +24,7 @@ _FILES = (
 _TIMES = ("execution_time_ms", "execution_time")
 
 
-def show(ask: Ask) -> Response:
+def show(ask: PageRequest) -> Response:
     """Commits, newest first."""
     operation = ask.text("operation")
     inspect = ask.catalog.inspect

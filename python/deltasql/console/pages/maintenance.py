@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.console.asking import Ask
     from deltasql.console.jobs import Progress, Work
+    from deltasql.console.request import PageRequest
 
 PER_PAGE = 20
 BUDGET_S = 2.0
 TITLES = ("Optimize", "Vacuum")
 
 
-def show(ask: Ask) -> Response:
+def show(ask: PageRequest) -> Response:
     """What the tables of the catalog need."""
     inspect = ask.catalog.inspect
     page = inspect.tables(limit=PER_PAGE, cursor=ask.cursor())
@@ -43,12 +43,12 @@ def show(ask: Ask) -> Response:
         "maintenance.html",
         advised=advised,
         page=page,
-        jobs=ask.console.jobs.latest()[:10],
+        jobs=ask.state.jobs.latest()[:10],
         is_first=ask.cursor() is None,
     )
 
 
-def one(ask: Ask) -> Response:
+def one(ask: PageRequest) -> Response:
     """What one table needs, and the forms to do it."""
     inspect = ask.catalog.inspect
     table = inspect.table(ask.name)
@@ -59,17 +59,17 @@ def one(ask: Ask) -> Response:
         table=table,
         advice=None if is_later else inspect.advice(ask.name),
         stats=None if is_later else inspect.stats(ask.name),
-        jobs=ask.console.jobs.latest(ask.name)[:10],
+        jobs=ask.state.jobs.latest(ask.name)[:10],
     )
 
 
-def optimize(ask: Ask) -> Response:
+def optimize(ask: PageRequest) -> Response:
     """Begin to put small files together."""
     name = ask.catalog.inspect.table(ask.name).name
     return _begun(ask, "Optimize", name, partial(_optimize, ask.catalog, name))
 
 
-def vacuum(ask: Ask) -> Response:
+def vacuum(ask: PageRequest) -> Response:
     """Begin to delete what no retained version needs."""
     name = ask.catalog.inspect.table(ask.name).name
     if ask.form.get("confirm") != "yes":
@@ -81,16 +81,16 @@ def _place(name: str) -> str:
     return f"/maintenance/{quote(name, safe='')}"
 
 
-def _begun(ask: Ask, title: str, name: str, work: Work) -> Response:
+def _begun(ask: PageRequest, title: str, name: str, work: Work) -> Response:
     """Show the work, or the other work on the table that this one has to wait for."""
-    job = ask.console.jobs.start(title, name, _place(name), work)
+    job = ask.state.jobs.start(title, name, _place(name), work)
     refused = "" if job.title == title else f"?refused={title}"
     return ask.go(f"/jobs/{job.job_id}{refused}")
 
 
-def job(ask: Ask) -> Response:
+def job(ask: PageRequest) -> Response:
     """How far a piece of work is; `part=1` is what the page asks for again and again."""
-    found = ask.console.jobs.get(ask.request.path_params["job_id"])
+    found = ask.state.jobs.get(ask.request.path_params["job_id"])
     if found is None:
         raise HTTPException(404)
     template = "job_state.html" if ask.text("part") == "1" else "job.html"

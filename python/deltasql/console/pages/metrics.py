@@ -9,10 +9,10 @@ from starlette.responses import Response
 from deltasql import telemetry
 
 if TYPE_CHECKING:
-    from deltasql.console.asking import Ask
+    from deltasql.console.request import PageRequest
 
 
-def show(ask: Ask) -> Response:
+def show(ask: PageRequest) -> Response:
     """All metrics; those that somebody has to measure are measured now."""
     import prometheus_client
 

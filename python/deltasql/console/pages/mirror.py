@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.console.asking import Ask
     from deltasql.console.jobs import Progress
+    from deltasql.console.request import PageRequest
 
 PER_PAGE = 50
 STATES = ("", "FAILED", "PENDING", "IN_FLIGHT", "COMPLETE")
 
 
-def show(ask: Ask) -> Response:
+def show(ask: PageRequest) -> Response:
     """All tables, those with trouble first."""
     found = ask.catalog.inspect.mirror()
     found.sort(key=lambda each: (not each.is_unhealthy, -each.pending, each.table, each.target))
@@ -38,7 +38,7 @@ def show(ask: Ask) -> Response:
     )
 
 
-def one(ask: Ask) -> Response:
+def one(ask: PageRequest) -> Response:
     """The versions of one table at one target: failures first, then newest first."""
     target, only = ask.text("target", "table"), ask.choice("only", *STATES)
     inspect = ask.catalog.inspect
@@ -58,18 +58,18 @@ def one(ask: Ask) -> Response:
         states=STATES,
         page=page,
         is_first=ask.cursor() is None,
-        job=ask.console.jobs.get(ask.text("job")),
+        job=ask.state.jobs.get(ask.text("job")),
     )
 
 
-def retry(ask: Ask) -> Response:
+def retry(ask: PageRequest) -> Response:
     """Begin to publish what one target lacks; the page of the target tells how far it is."""
     inspect, target = ask.catalog.inspect, ask.form.get("target", "table")
     if target not in [each.target for each in inspect.mirror(ask.name)]:
         return ask.error_page(404, f"{ask.name} has no target {target}.")
     place = f"/mirror/{quote(ask.name, safe='')}?target={quote(target, safe='')}"
     work = partial(_publish, ask.catalog, ask.name, target)
-    job = ask.console.jobs.start("Publish", ask.name, place, work)
+    job = ask.state.jobs.start("Publish", ask.name, place, work)
     return ask.go(f"{place}&job={quote(job.job_id, safe='')}")
 
 

@@ -10,13 +10,13 @@ from deltasql.console.pages import table
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from deltasql.console.asking import Ask
+    from deltasql.console.request import PageRequest
 
 PER_PAGE = 50
 HOURS = {"24": "24 hours", "168": "7 days", "720": "30 days"}
 
 
-def show(ask: Ask) -> Response:
+def show(ask: PageRequest) -> Response:
     """The first page; of a catalog that nobody looked at, what takes long comes after it."""
     hours = ask.choice("hours", *HOURS)
     inspect = ask.catalog.inspect

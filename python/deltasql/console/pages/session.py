@@ -9,24 +9,24 @@ from deltasql.console.security import remember
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from deltasql.console.asking import Ask
+    from deltasql.console.request import PageRequest
 
 
-def show(ask: Ask) -> Response:
+def show(ask: PageRequest) -> Response:
     """The form for the token."""
     return ask.page("login.html", wrong=False)
 
 
-def enter(ask: Ask) -> Response:
+def enter(ask: PageRequest) -> Response:
     """Begin a session when the token is right."""
-    if not ask.console.gate.is_token(ask.form.get("token", "").strip()):
+    if not ask.state.gate.is_token(ask.form.get("token", "").strip()):
         return ask.page("login.html", 403, wrong=True)
     response = ask.go("/")
-    remember(ask.request, response, ask.console.gate.admit())
+    remember(ask.request, response, ask.state.gate.admit())
     return response
 
 
-def leave(ask: Ask) -> Response:
+def leave(ask: PageRequest) -> Response:
     """End the session."""
-    ask.console.gate.dismiss(ask.visitor)
+    ask.state.gate.dismiss(ask.visitor)
     return ask.go("/")

@@ -17,7 +17,7 @@ from deltasql.exceptions import TxnLogError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from deltasql.console.asking import Ask
+    from deltasql.console.request import PageRequest
 
 PER_PAGE = 100
 MOST_PAGES = 100
@@ -44,15 +44,15 @@ class Result:
     is_last: bool
     """Whether there are more rows than pages."""
     is_cut: bool
-    """Whether rows were left out that are too large to be shown together."""
+    """Whether rows were left out that are too large to show together."""
 
 
-def show(ask: Ask) -> Response:
+def show(ask: PageRequest) -> Response:
     """The editor; a query in the address is put there, not run."""
     return _page(ask, ask.text("sql"))
 
 
-def run(ask: Ask) -> Response:
+def run(ask: PageRequest) -> Response:
     """Answer a query."""
     text = ask.form.get("sql", "")
     try:
@@ -73,7 +73,7 @@ def written(namespace: str, name: str) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
-def _result(ask: Ask, text: str) -> Result:
+def _result(ask: PageRequest, text: str) -> Result:
     given = ask.form.get("page", "1")
     page = min(MOST_PAGES, max(1, int(given) if given.isdecimal() and len(given) < 9 else 1))
     started = time.perf_counter()
@@ -92,11 +92,11 @@ def _result(ask: Ask, text: str) -> Result:
     )
 
 
-def _answer(ask: Ask, text: str, limit: int) -> pa.RecordBatchReader:
+def _answer(ask: PageRequest, text: str, limit: int) -> pa.RecordBatchReader:
     return ask.catalog.query(text, limit=limit, timeout=TIMEOUT_S, batch_rows=rows.BATCH_ROWS)
 
 
-def _csv(ask: Ask, text: str) -> Response:
+def _csv(ask: PageRequest, text: str) -> Response:
     # One row more than there may be tells whether there are more.
     limit = rows.MOST_CSV_ROWS + 1
     written = rows.as_csv(_answer(ask, text, limit))
@@ -108,7 +108,7 @@ def _csv(ask: Ask, text: str) -> Response:
     )
 
 
-def _page(ask: Ask, text: str, status: int = 200, **values: Any) -> Response:
+def _page(ask: PageRequest, text: str, status: int = 200, **values: Any) -> Response:
     tables = ask.catalog.tables()
     given: dict[str, Any] = {"result": None, "problem": None, **values}
     return ask.page(

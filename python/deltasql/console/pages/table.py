@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from deltasql.api.inspect.overview import TableSummary
-    from deltasql.console.asking import Ask
+    from deltasql.console.request import PageRequest
 
 FILES_PER_PAGE = 50
 CHANGES_PER_PAGE = 25
@@ -21,7 +21,7 @@ LARGE = 50_000
 ORDERS = {"added": "Oldest first", "size": "Smallest first", "path": "By path"}
 
 
-def summary(ask: Ask) -> Response:
+def summary(ask: PageRequest) -> Response:
     """How large it is, how it grew, and what happened last."""
     inspect = ask.catalog.inspect
     table = inspect.table(ask.name)
@@ -38,7 +38,7 @@ def summary(ask: Ask) -> Response:
     )
 
 
-def figures(ask: Ask) -> Response:
+def figures(ask: PageRequest) -> Response:
     """The charts of a table alone, for a page that did not wait for them."""
     inspect = ask.catalog.inspect
     template = (
@@ -52,13 +52,13 @@ def figures(ask: Ask) -> Response:
     )
 
 
-def is_large(ask: Ask, table: TableSummary) -> bool:
+def is_large(ask: PageRequest, table: TableSummary) -> bool:
     """Tell whether a page should come first and what has to be added up for it later."""
     # Files that are long gone are added up, too: they tell how the table grew.
     return table.files_ever > LARGE and ask.text("figures") != "1"
 
 
-def files(ask: Ask) -> Response:
+def files(ask: PageRequest) -> Response:
     """The files of the latest version, or those that can match a predicate."""
     inspect = ask.catalog.inspect
     table = inspect.table(ask.name)
@@ -96,7 +96,7 @@ def files(ask: Ask) -> Response:
     )
 
 
-def schema(ask: Ask) -> Response:
+def schema(ask: PageRequest) -> Response:
     """The columns as they are, and every version that changed them."""
     inspect = ask.catalog.inspect
     return ask.page(

@@ -9,12 +9,12 @@ from deltasql.exceptions import TxnLogTransactionError
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from deltasql.console.asking import Ask
+    from deltasql.console.request import PageRequest
 
 PER_PAGE = 25
 
 
-def show(ask: Ask) -> Response:
+def show(ask: PageRequest) -> Response:
     """The latest, newest first."""
     table = ask.text("table")
     page = ask.catalog.inspect.transactions(
@@ -23,7 +23,7 @@ def show(ask: Ask) -> Response:
     return ask.page("transactions.html", page=page, table=table, is_first=ask.cursor() is None)
 
 
-def one(ask: Ask) -> Response:
+def one(ask: PageRequest) -> Response:
     """One transaction with all that it changed."""
     try:
         event = ask.catalog.inspect.transaction(ask.request.path_params["txn_id"])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.inspect.diff import VersionDiff
     from deltasql.api.inspect.overview import TableSummary
-    from deltasql.console.asking import Ask
+    from deltasql.console.request import PageRequest
 
 PREVIEW_ROWS = 20
 DIFF_FILES = 10
@@ -25,7 +25,7 @@ _PREVIEW_S = 20.0
 _FEW_BYTES = 32 * 2**20
 
 
-def show(ask: Ask) -> Response:
+def show(ask: PageRequest) -> Response:
     """A version of a table, and what differs from another."""
     inspect = ask.catalog.inspect
     table = inspect.table(ask.name)
@@ -66,14 +66,14 @@ def show(ask: Ask) -> Response:
     )
 
 
-def _compares_rows(ask: Ask, table: TableSummary, difference: VersionDiff) -> bool:
+def _compares_rows(ask: PageRequest, table: TableSummary, difference: VersionDiff) -> bool:
     """Tell whether rows are compared: when somebody asks for it, or when it is soon done."""
     asked = ask.choice("rows", "auto", "1", "0")
     size = difference.added.bytes + difference.removed.bytes
     return asked == "1" or (asked == "auto" and size <= _FEW_BYTES and table.files_ever <= LARGE)
 
 
-def preview(ask: Ask, table: TableSummary, version: int) -> tuple[Grid | None, str | None]:
+def preview(ask: PageRequest, table: TableSummary, version: int) -> tuple[Grid | None, str | None]:
     """Return some rows of a version, or why there are none to show."""
     sql = f"SELECT * FROM {written(table.namespace, table.short_name)}@{version}"  # noqa: S608
     try:
@@ -82,7 +82,7 @@ def preview(ask: Ask, table: TableSummary, version: int) -> tuple[Grid | None, s
     except TxnLogError as error:  # vacuumed away, or on a store that does not answer
         return None, error.message or str(error)
     told = (
-        "These rows are too large to be shown together: only the first are."
+        "These rows are too large to show together: only the first are shown."
         if found.is_cut
         else None
     )

@@ -1,4 +1,4 @@
-"""What a page gets: the catalog, who asks, and what was filled in."""
+"""One request to a page: its parameters, its visitor, and how it is answered."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.console.console import Console
     from deltasql.console.security import Visitor
+    from deltasql.console.state import ConsoleState
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One request."""
+class PageRequest:
+    """One request to a page."""
 
-    console: Console
+    state: ConsoleState
     request: Request
     visitor: Visitor
     form: Mapping[str, str]
 
     @property
     def catalog(self) -> Catalog:
-        return self.console.catalog
+        return self.state.catalog
 
     @property
     def may_write(self) -> bool:
         """Whether this visitor may change something."""
-        return self.console.allows_writes and self.visitor.has_token
+        return self.state.allows_writes and self.visitor.has_token
 
     @property
     def name(self) -> str:
-        """The table that the address names."""
+        """The table in the path of the URL."""
         return str(self.request.path_params["name"])
 
     def text(self, name: str, default: str = "") -> str:
-        """Return a parameter of the address."""
+        """Return a parameter of the URL."""
         return self.request.query_params.get(name, default).strip()
 
     def number(self, name: str, default: int, *, low: int = 0, high: int = 2**53) -> int:
@@ -59,20 +59,20 @@ class Ask:
         return int(given)
 
     def choice(self, name: str, *options: str) -> str:
-        """Return a parameter that is one of some words, the first by default."""
+        """Return a parameter that is one of the options, by default the first."""
         given = self.text(name, options[0])
         if given not in options:
             raise HTTPException(400, f"{name} is one of {', '.join(options)}")
         return given
 
     def cursor(self) -> str | None:
-        """Return where a list goes on."""
+        """Return the cursor of the next page of a list."""
         return self.text("cursor") or None
 
     def with_parameters(self, **changes: object) -> str:
-        """Return the address of this page with other parameters; None takes one away.
+        """Return the URL of this page with other parameters; None removes one.
 
-        What is shown in a part of a page leads to whole pages.
+        The parameter `part` is removed: links inside a part of a page lead to whole pages.
         """
         kept = {**self.request.query_params, "part": None, **changes}
         written = urlencode({key: value for key, value in kept.items() if value is not None})
@@ -81,13 +81,13 @@ class Ask:
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a page."""
-        shown = self.console.templates.get_template(template).render(ask=self, **values)
+        shown = self.state.templates.get_template(template).render(ask=self, **values)
         return HTMLResponse(shown, status_code=status)
 
     def error_page(self, status: int, message: str, hint: str | None = None) -> Response:
-        """Render a page that says what is wrong, and what to do."""
+        """Render an error page with a hint what to do."""
         return self.page("error.html", status, code=status, message=redact(message), hint=hint)
 
     def go(self, address: str) -> Response:
-        """Send the browser to a page after something was done."""
+        """Redirect the browser after a form was processed."""
         return RedirectResponse(address, status_code=303)
