@@ -150,7 +150,6 @@ def test_names_that_a_table_does_not_have_are_told(spark: SparkSession, lake: Ca
     source = spark.range(1)
     for act in (
         lambda tx: tx.delete("sales", "idd = 1", engine="spark"),
-        lambda tx: tx.update("sales", {"idd": "1"}, engine="spark"),
         lambda tx: (
             tx.merge("sales", source, "t.idd = s.id", "s", "t").when_matched_delete().execute()
         ),
