@@ -156,7 +156,7 @@ def _concurrency(results: Results) -> Iterator[Check]:
     for case, backend, floor, share in (
         ("one PostgreSQL table", "postgres", "floor-postgres-rowlock", 0.5),
         ("16 PostgreSQL tables", "postgres", "floor-postgres-rowlock", 0.5),
-        # lowered: from 0.5, for a plain queue (decision 4)
+        # lowered: from 0.5, for a plain queue (decision 2)
         ("one SQLite file", "sqlite", "floor-sqlite", 0.4),
     ):
         for size in results.sizes("concurrency", case):

@@ -1,7 +1,7 @@
-"""The first page of `docs/reliability`: every claim, how it was tried, how often, what was lost.
+"""The first page of `docs/reliability`: each claim, how it was tested, how often, what was lost.
 
-Its words are in `reliability.toml`. Figures come from what the runs left behind, and from the
-tables of the other pages.
+Its text is in `reliability.toml`. Figures come from the results of the runs, and from the tables
+of the other pages.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from typing import Any
 FOLDER = Path(__file__).parents[1] / "reliability"
 TESTS = Path(__file__).parents[2] / "tests"
 HEAD = (
-    ("claim", "how it was tried", "how often, and how to repeat it", "lost"),
+    ("claim", "how it was tested", "how often, and how to repeat it", "lost"),
     ("---", "---", "---", "--:"),
 )
 
 
 def index_page() -> str:
-    """The page, without its notice."""
-    words = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    secrets = words["secrets"]
+    """Return the page, without its notice."""
+    text = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    secrets = text["secrets"]
     rows = [
         *HEAD,
-        _row(words["faults"], *_faults()),
-        *_surroundings(words["surroundings"]),
-        _row(words["history"], *_history()),
-        _row(words["soak"], *_soak()),
-        _row(words["hostile"], _inputs(), "0"),
+        _row(text["faults"], *_faults()),
+        *_environment(text["environment"]),
+        _row(text["history"], *_history()),
+        _row(text["soak"], *_soak()),
+        _row(text["hostile"], _inputs(), "0"),
         _row(secrets, secrets["many"], "0"),
-        _row(words["scale"], _scale(), "–"),
+        _row(text["scale"], _scale(), "–"),
     ]
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
-    return f"{words['intro']}\n{table}\n\n{words['end']}"
+    return f"{text['intro']}\n{table}\n\n{text['end']}"
 
 
-def _row(words: dict[str, str], many: str, lost: str) -> tuple[str, ...]:
-    return (words["claim"], words["how"], many, lost)
+def _row(text: dict[str, str], many: str, lost: str) -> tuple[str, ...]:
+    return (text["claim"], text["how"], many, lost)
 
 
 def _faults() -> tuple[str, str]:
@@ -48,30 +48,30 @@ def _faults() -> tuple[str, str]:
     tried = sum(sum(each.values()) for one in backends for each in one["tried"].values())
     kills, commits = (sum(each[name] for each in backends) for name in ("kills", "commits"))
     many = (
-        f"{tried:,} of {found['of']:,} faults, {kills} kills from outside, "
+        f"{tried:,} of {found['of']:,} faults, {kills} external kills, "
         f"{commits:,} commits checked; seed `{found['seed']}`; `make faults`"
     )
     return many, str(sum(found["broken"].values()))
 
 
-def _surroundings(claims: dict[str, str]) -> list[tuple[str, ...]]:
+def _environment(claims: dict[str, str]) -> list[tuple[str, ...]]:
     tables = _tables("environment.md")
     rows = []
     for test, claim in claims.items():
         fault, _, many, _, lost = next(row for row in tables if f"{test}`" in row[1])
         (path,) = TESTS.rglob(test)
-        told = f"{many}; `{path.relative_to(TESTS.parent)}`"
-        rows.append((claim, f"[{fault}](environment.md)", told, lost))
+        counts = f"{many}; `{path.relative_to(TESTS.parent)}`"
+        rows.append((claim, f"[{fault}](environment.md)", counts, lost))
     return rows
 
 
 def _history() -> tuple[str, str]:
     together = next(row for row in _tables("history.md") if row[0] == "together")
     _, rounds, committed, refused, _, _, killed, contradictions = together
-    told = re.findall(r"`[0-9a-f]{8}`", (FOLDER / "history.md").read_text())
+    seeds = re.findall(r"`[0-9a-f]{8}`", (FOLDER / "history.md").read_text())
     many = (
         f"{rounds} rounds, {committed} commits, {refused} refused, {killed} clients killed; "
-        f"seeds {', '.join(dict.fromkeys(told))}; `make history`"
+        f"seeds {', '.join(dict.fromkeys(seeds))}; `make history`"
     )
     return many, contradictions
 
@@ -108,7 +108,7 @@ def _scale() -> str:
 
 
 def _tables(page: str) -> list[list[str]]:
-    """The rows of all tables of a page."""
+    """Return the rows of all tables of a page."""
     lines = (FOLDER / page).read_text(encoding="utf-8").splitlines()
     rows = [line for line in lines if line.startswith("| ")]
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]

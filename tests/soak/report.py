@@ -21,11 +21,11 @@ _MEANS = {
     "cancel": "two deletes, two tables",
     "take": "update and append, two tables",
     "restock": "merge and append, two tables",
-    "sums": "all four tables of one moment, added up",
+    "sums": "all four tables at one point in time, added up",
     "look-up": "an order and its payment",
     "outside": "a whole table by stock deltalake",
     "optimize": "a table",
-    "vacuum": "a table, known from SQL",
+    "vacuum": "a table, from SQL",
     "vacuum, full": "a table, with a listing",
 }
 
@@ -117,8 +117,8 @@ def tables(found: dict[str, Any]) -> str:
         f"**{out[ERROR]:,} errors**, **{len(found['problems'])} contradictions**, "
         f"{found['intents']:,} intents left. "
         f"The mirror was {found['lag_s']['p50']} s behind (p50), {found['lag_s']['p99']} s (p99). "
-        f"Stock deltalake listed a log {found['listed_again']:,} times without a file that was "
-        "there, and then again.",
+        f"Stock deltalake listed a log {found['listed_again']:,} times without a file that "
+        "exists, and was run again.",
         "",
         "| operation | is | done | refused | p50 ms | p99 ms |",
         "|---|---|--:|--:|--:|--:|",
