@@ -81,8 +81,8 @@ def test_the_same_changes_leave_the_same_table(
                 assert told[0] == told[1], step
                 states = [rows(catalog, engine) for engine in ENGINES]
                 assert states[0] == states[1], (number, step)
-            heads = [catalog.table(engine).snapshot().version for engine in ENGINES]
-            assert heads[0] == heads[1]
+                heads = [catalog.table(engine).snapshot().version for engine in ENGINES]
+                assert heads[0] == heads[1], (number, step)
             read = deltasql.spark.read(spark, catalog.table("duckdb").uri).toArrow()
             assert arrow_rows(read) == rows(catalog, "spark")
 
