@@ -90,5 +90,5 @@ def drop_table(session: Session, table_id: int) -> None:
 
 
 def _inside(key: str) -> dict[str, str]:
-    # Keys end with a slash, and "0" is the character after it.
+    # Keys end with a slash; "0" is the next character, so it ends the range of keys inside.
     return {"location_key": key, "end_key": f"{key[:-1]}0"}

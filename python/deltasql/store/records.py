@@ -35,7 +35,7 @@ _DERIVED_IDS = uuid.UUID("6f1d0d3a-8a3c-4d6e-9d50-6d1a4f0e6c11")
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A table as the catalog knows it."""
+    """One table of the catalog, a row of `dl_tables`."""
 
     table_id: int
     table_uuid: str

@@ -82,7 +82,7 @@ class PostgresPool:
 
     def usage(self) -> dict[str, int]:
         """Return the number of connections in use ("lent"), idle, and at most open ("max")."""
-        self._forget_parent()
+        self._drop_inherited_pool()
         stats = {} if self._pool is None else self._pool.get_stats()
         idle = stats.get("pool_available", 0)
         return {"lent": stats.get("pool_size", 0) - idle, "idle": idle, "max": self._max_size}
@@ -90,7 +90,7 @@ class PostgresPool:
     def close(self) -> None:
         """Close idle connections now, and the others when they are released."""
         self._closed = True
-        self._forget_parent()
+        self._drop_inherited_pool()
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -103,13 +103,13 @@ class PostgresPool:
                 "the store is closed", help="Open it again with deltasql.connect()."
             )
 
-    def _forget_parent(self) -> None:
+    def _drop_inherited_pool(self) -> None:
         if self._pid != os.getpid():
             _inherited.append(self._pool)
             self._pool, self._lock, self._pid = None, threading.Lock(), os.getpid()
 
     def _open(self) -> ConnectionPool[Connection]:
-        self._forget_parent()
+        self._drop_inherited_pool()
         with self._lock:
             self.check_open()
             if self._pool is None:
