@@ -239,7 +239,7 @@ MADE: dict[str, Callable[[Trouble], object]] = {
         f"deltasql://sqlite/{t.folder}/other.db"
     ).tables(),
     "canceling statement due to lock timeout": Trouble.hold_the_lock,
-    "no turn to write to the SQLite database": Trouble.hold_the_queue,
+    "no write lock on the SQLite database": Trouble.hold_the_queue,
     "Could not set lock on file": Trouble.hold_the_file,
     "the catalog has schema version … this release knows": Trouble.come_from_later,
     "table … does not exist": lambda t: deltasql.DeltaTable(f"{t.uri}?table=sale"),

@@ -13,7 +13,7 @@ import pytest
 import deltasql
 from deltasql.exceptions import TableExistsError, TxnLogError
 from deltasql.store.migrations import latest_version
-from deltasql.store.store import open_store
+from deltasql.store.open import open_store
 
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog

@@ -282,7 +282,7 @@ def test_a_short_append_that_waits_for_a_vacuum_finds_its_file_taken(
         other.write("t", ROWS)
         paths = [row[2] for row in lake.store.intents_before(FUTURE_MS) if row[0] == other.txn_id]
         with lake.store.change() as (session, _):
-            assert lake.store.adopt_intents(session, other.txn_id) == 1
+            assert lake.store.complete_intents(session, other.txn_id) == 1
             intents = [(other.txn_id, each) for each in paths]
             assert take_intents(lake.store, table_id, intents) == {}
             session.rollback()

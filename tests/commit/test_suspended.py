@@ -87,7 +87,7 @@ def test_sqlite_writer_behind_a_suspended_one_gets_an_error_with_its_process_id(
         catalog.create_table("t", SCHEMA)
         with suspended_writer(sqlite_uri, "locked") as process:
             began = time.monotonic()
-            with pytest.raises(StoreBusyError, match=f"process {process.pid} .* has it"):
+            with pytest.raises(StoreBusyError, match=f"process {process.pid} .* holds it"):
                 commit(catalog, [file("other")])
             assert 0.5 <= time.monotonic() - began < 5
         commit(catalog, [file("other")])

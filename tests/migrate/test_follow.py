@@ -337,7 +337,7 @@ def test_a_table_of_sql_cannot_follow(catalog: Catalog, place: Path) -> None:
     catalog.import_table(str(place))
     with pytest.raises(TableExistsError, match="cannot follow"):
         catalog.follow(str(place))
-    with pytest.raises(TxnLogTransactionError, match="SQL is its authority"):
+    with pytest.raises(TxnLogTransactionError, match="its authority is SQL"):
         catalog.refresh(NAME)
 
 

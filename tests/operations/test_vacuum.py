@@ -237,7 +237,7 @@ def test_files_of_a_running_transaction_stay_and_abandoned_ones_go(lake: Catalog
 def test_commit_of_a_clock_far_ahead_makes_nothing_old(lake: Catalog) -> None:
     ahead_ms = 9 * 24 * 3_600_000
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deltasql.commit.transaction.now_ms", lambda: now_ms() + ahead_ms)
+        patch.setattr("deltasql.commit.committer.now_ms", lambda: now_ms() + ahead_ms)
         write(lake, 20)
     with lake.begin() as running:
         running.write("t", numbers(30, 32))
@@ -277,7 +277,7 @@ def test_commits_in_the_millisecond_of_a_vacuum_are_vacuumed_later(lake: Catalog
     at_ms = lake.table("t").snapshot().committed_at_ms + 1
     with pytest.MonkeyPatch.context() as patch:  # VACUUM START gets the time it looks back from
         patch.setattr("deltasql.operations.vacuum.vacuum.now_ms", lambda: at_ms)
-        patch.setattr("deltasql.commit.transaction.now_ms", lambda: at_ms)
+        patch.setattr("deltasql.commit.committer.now_ms", lambda: at_ms)
         assert opened(lake).vacuum(**NOW, dry_run=False)
     write(lake, 30, mode="overwrite")
     opened(lake).vacuum(**NOW, dry_run=False)
@@ -351,7 +351,7 @@ def test_time_decides_which_versions_are_retained(
     lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later_ms = now_ms() + 2 * 3_600_000
-    for clock in ("commit.transaction", "operations.vacuum"):
+    for clock in ("commit.committer", "operations.vacuum.vacuum"):
         monkeypatch.setattr(f"deltasql.{clock}.now_ms", lambda: later_ms)
     write(lake, 20, mode="overwrite")
     hour = {"retention_hours": 1, "enforce_retention_duration": False}

@@ -72,7 +72,7 @@ def asked(catalog: Catalog, version: int | None = None) -> dict[str, int]:
 def adbc(catalog: Catalog) -> Any:
     dialect = catalog.store.dialect
     assert isinstance(dialect, PostgresDialect)
-    return dialect._arrow_connection
+    return dialect._arrow_reader._connection
 
 
 @pytest.mark.parametrize("columns", list(COLUMNS))

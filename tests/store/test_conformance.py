@@ -15,7 +15,7 @@ from tests.selection import examples
 
 import deltasql
 from deltasql import _core
-from deltasql.commit.transaction import ENGINE_INFO
+from deltasql.commit.committer import ENGINE_INFO
 from deltasql.exceptions import StoreUnavailableError, TxnLogStoreError
 from deltasql.mirror.log.encode import commit_actions, commit_bytes
 from deltasql.model.actions import (

@@ -16,12 +16,13 @@ from deltasql.exceptions import MigrationError, SchemaVersionError
 from deltasql.mirror.log.encode import commit_actions
 from deltasql.model.actions import AddFile, CommitInfo, Metadata, Protocol, RemoveFile
 from deltasql.store import migrations
+from deltasql.store.open import open_store
 from deltasql.store.statements import statement
-from deltasql.store.store import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from deltasql.store.store import Store
     from deltasql.uri import DeltaSqlUri
 
 LATEST = migrations.latest_version()

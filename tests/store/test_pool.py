@@ -27,7 +27,7 @@ from deltasql.exceptions import (
     StoreUnavailableError,
     TxnLogStoreError,
 )
-from deltasql.store.pool import Pool, _Lent
+from deltasql.store.pool import Pool, _ConnectionContext
 from deltasql.uri import DeltaSqlUri
 
 if TYPE_CHECKING:
@@ -57,19 +57,19 @@ def pool_of(made: list[Thing], **options: float) -> Pool[Thing]:
 def test_interrupt_at_any_instant_leaves_others_their_way_to_a_connection() -> None:
     pool = pool_of([], max_size=1_000)  # each may cost a connection, none the lock
 
-    def lend() -> None:
-        with pool.lend():
+    def use_connection() -> None:
+        with pool.connection():
             pass
 
     with ThreadPoolExecutor(1) as other:
         for at in itertools.count():
             try:
-                with interrupted(at, Pool, _Lent, threading.Condition):
-                    lend()
+                with interrupted(at, Pool, _ConnectionContext, threading.Condition):
+                    use_connection()
                 break
             except KeyboardInterrupt:
                 pass
-            other.submit(lend).result(timeout=10)
+            other.submit(use_connection).result(timeout=10)
     assert at > 10
 
 
@@ -77,7 +77,7 @@ def test_a_connection_is_used_again() -> None:
     made: list[Thing] = []
     pool = pool_of(made)
     for _ in range(3):
-        with pool.lend():
+        with pool.connection():
             pass
     assert len(made) == 1
 
@@ -85,10 +85,10 @@ def test_a_connection_is_used_again() -> None:
 def test_a_dead_connection_is_replaced_when_borrowed() -> None:
     made: list[Thing] = []
     pool = pool_of(made)
-    with pool.lend() as first:
+    with pool.connection() as first:
         pass
     first.close()
-    with pool.lend() as second:
+    with pool.connection() as second:
         assert not second.closed
     assert pool.usage() == {"lent": 0, "idle": 1, "max": 8}
 
@@ -96,7 +96,7 @@ def test_a_dead_connection_is_replaced_when_borrowed() -> None:
 def test_a_connection_that_breaks_while_lent_is_not_taken_back() -> None:
     made: list[Thing] = []
     pool = pool_of(made)
-    with pytest.raises(OSError, match="cut"), pool.lend() as thing:
+    with pytest.raises(OSError, match="cut"), pool.connection() as thing:
         thing.close()
         raise OSError("cut")
     assert pool.usage()["idle"] == 0
@@ -105,7 +105,7 @@ def test_a_connection_that_breaks_while_lent_is_not_taken_back() -> None:
 def test_a_failed_statement_does_not_cost_the_connection() -> None:
     made: list[Thing] = []
     pool = pool_of(made)
-    with pytest.raises(ValueError, match="wrong"), pool.lend():
+    with pytest.raises(ValueError, match="wrong"), pool.connection():
         raise ValueError("wrong")
     assert pool.usage()["idle"] == 1
 
@@ -114,14 +114,14 @@ def test_an_old_connection_is_replaced() -> None:
     made: list[Thing] = []
     pool = pool_of(made, max_lifetime_s=0.0)
     for _ in range(2):
-        with pool.lend():
+        with pool.connection():
             pass
     assert [thing.closed for thing in made] == [True, False]
 
 
 def test_an_empty_pool_says_so_in_time() -> None:
     pool = pool_of([], max_size=1, timeout_s=0.05)
-    with pool.lend(), pytest.raises(StoreBusyError, match=r"0\.05 s"), pool.lend():
+    with pool.connection(), pytest.raises(StoreBusyError, match=r"0\.05 s"), pool.connection():
         pass
 
 
@@ -131,7 +131,7 @@ def test_a_failed_connect_gives_its_place_back() -> None:
 
     pool = Pool(refuse, Thing.close, lambda _: True, max_size=1, timeout_s=0.05)
     for _ in range(2):
-        with pytest.raises(OSError, match="refused"), pool.lend():
+        with pytest.raises(OSError, match="refused"), pool.connection():
             pass
 
 
@@ -144,7 +144,7 @@ def test_threads_share_no_more_than_the_maximum() -> None:
     def work() -> None:
         nonlocal inside, most
         for _ in range(50):
-            with pool.lend():
+            with pool.connection():
                 with guard:
                     inside += 1
                     most = max(most, inside)
@@ -163,12 +163,12 @@ def test_threads_share_no_more_than_the_maximum() -> None:
 def test_closing_closes_idle_ones_now_and_lent_ones_later() -> None:
     made: list[Thing] = []
     pool = pool_of(made)
-    with pool.lend() as lent:
-        with pool.lend():
+    with pool.connection() as lent:
+        with pool.connection():
             pass
         pool.close()
         assert [thing.closed for thing in made] == [False, True]
-        with pytest.raises(StoreClosedError), pool.lend():
+        with pytest.raises(StoreClosedError), pool.connection():
             pass
     assert lent.closed
 
@@ -319,7 +319,7 @@ def test_a_second_process_gets_a_clear_error_from_duckdb(tmp_path: Path) -> None
     with deltasql.connect(uri, create=True):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "StoreUnavailableError" in done.stderr
-    assert "Only one process can hold a DuckDB file" in done.stderr
+    assert "Only one process can open a DuckDB file" in done.stderr
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -134,7 +134,9 @@ def test_transaction_that_waited_for_the_timeout_names_the_process_that_has_the_
     with (
         session_on(path, SHORT_MS) as session,
         taken(path, "write"),
-        pytest.raises(StoreBusyError, match=rf"within {SHORT_MS} ms: process {os.getpid()} has it"),
+        pytest.raises(
+            StoreBusyError, match=rf"within {SHORT_MS} ms: process {os.getpid()} holds it"
+        ),
     ):
         begin(session)
 
@@ -169,7 +171,7 @@ def test_commit_waits_for_another_program_once(sqlite_uri: DeltaSqlUri, tmp_path
         catalog.create_table("t", pa.schema([("id", pa.int64())]))
         with taken(Path(sqlite_uri.database), "write"):
             began = time.monotonic()
-            with pytest.raises(StoreBusyError, match="has it"), catalog.begin() as tx:
+            with pytest.raises(StoreBusyError, match="holds it"), catalog.begin() as tx:
                 tx.stage_table("t", [add_file("a")])
             assert time.monotonic() - began < 2 * 2.0
         with catalog.begin() as tx:

@@ -23,7 +23,7 @@ import deltasql
 from deltasql.exceptions import StoreBusyError
 from deltasql.store.file_lock import try_lock
 from deltasql.store.sqlite import queue as sqlite_queue
-from deltasql.store.sqlite.dialect import SqliteDialect, SqliteSession, _Borrowed
+from deltasql.store.sqlite.dialect import SqliteDialect, SqliteSession, _SessionContext
 from deltasql.store.sqlite.queue import WriteQueue
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def test_suspended_waiter_does_not_block_other_writers(database: str) -> None:
 def test_timeout_error_names_the_process_that_holds_the_queue(database: str) -> None:
     with held_by_process(database) as (pid, may_go):
         suspend(pid)
-        named = rf"within 50 ms: process {pid} on {os.uname().nodename} has it"
+        named = rf"within 50 ms: process {pid} on {os.uname().nodename} holds it"
         with pytest.raises(StoreBusyError, match=named), turn(queue_on(database, SHORT_S)):
             pass
         assert not is_locked(f"{database}-queue")
@@ -298,11 +298,11 @@ def test_interrupt_at_any_instant_lets_other_writers_go_on(
         dialect = catalog.store.dialect
         assert isinstance(dialect, SqliteDialect)
         # Not where the queue of an earlier test is closed, whenever that is.
-        of_queue = (WriteQueue.acquire, WriteQueue.release, WriteQueue._take_turn)
+        of_queue = (WriteQueue.acquire, WriteQueue.release, WriteQueue._lock_files)
         functions = (sqlite_queue._lock, sqlite_queue._unlock, sqlite_queue._open, try_lock)
         for at in itertools.count():
             try:
-                with interrupted(at, *of_queue, *functions, SqliteSession, _Borrowed):  # type: ignore[arg-type]
+                with interrupted(at, *of_queue, *functions, SqliteSession, _SessionContext):  # type: ignore[arg-type]
                     write()
                 break
             except KeyboardInterrupt:

@@ -1,1 +1,1 @@
-"""From staged actions to a ratified commit: validation, conflict rules, the retry loop."""
+"""Ratify staged actions: validation, conflict rules and the retry loop."""

@@ -1,8 +1,8 @@
-"""Delta's conflict rules: may our commit follow the ones that got in first?
+"""Delta's conflict rules: may our commit follow the commits that were ratified first?
 
-Each rule compares one thing we did with one commit that won, and raises an error that names
-the table, both versions and the winner. A commit that passes every rule is rebased: it keeps
-its actions and takes the next version.
+Each rule compares one aspect of our commit with one winning commit, and raises an error that
+names the table, both versions and the winner. A commit that passes every rule is rebased: it
+keeps its actions and takes the next version.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from deltasql.exceptions import (
     MetadataChangedError,
     ProtocolChangedError,
 )
+from deltasql.store.records import VersionRow, add_from_row, remove_from_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deltasql.commit.staged import Staged
     from deltasql.model.actions import AddFile, RemoveFile
-    from deltasql.store.records import VersionRow
+    from deltasql.store.dialect import Session
+    from deltasql.store.records import Head
 
-
-# What deltalake says of the same conflicts: code in the wild looks for these words.
+# deltalake's messages for the same conflicts: existing code matches these phrases.
 _FAILED = "Failed to commit transaction"
 _DELETED = f"{_FAILED}: Commit failed: a concurrent transaction deleted data this operation read"
 
 
 class Isolation(Enum):
-    """How much of what others did meanwhile a commit tolerates."""
+    """Delta's isolation levels: which concurrent commits a commit tolerates."""
 
     SERIALIZABLE = "Serializable"
     WRITE_SERIALIZABLE = "WriteSerializable"
@@ -67,9 +68,10 @@ class Winner:
 
     @property
     def computed_from(self) -> int:
-        """The version whose rows it may depend on, -1 for none: what a commit read is not recorded.
+        """The version whose rows this commit may depend on, -1 for none.
 
-        A commit that only moves rows to other files has the same result wherever it is placed.
+        The log does not record what a commit read, so this is the version it was staged on. A
+        commit that only moves rows to other files depends on no rows.
         """
         added = any(file.data_change for file in self.adds)
         removed = any(file.data_change for file in self.removes)
@@ -79,20 +81,49 @@ class Winner:
         return self.row.version - 1 if seen is None else seen
 
 
+def load_winners(session: Session, table_id: int, read_version: int, head: Head) -> list[Winner]:
+    """Return the commits after a version in order; the number of statements is constant."""
+    span = {"table_id": table_id, "after": read_version, "last": head.version}
+    rows = session.query(
+        "history",
+        table_id=table_id,
+        first=read_version,
+        last=head.version,
+        limit=head.version - read_version + 1,
+    )
+    versions = [VersionRow.from_row(row) for row in reversed(rows)]
+    winners = {row.version: Winner(row) for row in versions[1:]}
+    for row in session.query(
+        "adds_between",
+        table_id=table_id,
+        first_file_id=versions[0].next_file_id,
+        next_file_id=head.next_file_id,
+    ):
+        winners[row[13]].adds.append(add_from_row(row))
+    for row in session.query("removes_between", **span):
+        winners[row[12]].removes.append(remove_from_row(row))
+    for row in session.query("metadata_between", **span):
+        winners[row[0]].changes_metadata = True
+    for row in session.query("protocol_between", **span):
+        winners[row[0]].changes_protocol = True
+    for row in session.query("txns_between", **span):
+        winners[row[0]].app_ids.add(row[1])
+    for row in session.query("domains_between", **span):
+        winners[row[0]].domains.add(row[1])
+    return list(winners.values())
+
+
 def isolation_for(staged: Staged, level: str) -> Isolation:
-    """Return the level that applies: a commit that changes no data only needs its snapshot."""
+    """Return the level that applies; a commit that changes no data needs snapshot isolation."""
     if not staged.changes_data and (staged.adds or staged.removes):
         return Isolation.SNAPSHOT
-    # A table may name Delta's weakest level. Under it an overwrite could be rebased over rows that
-    # it did not see, so commits that change data are held to the next one.
+    # A table may be set to snapshot isolation. It would let an overwrite be rebased over rows that
+    # it did not see, so commits that change data use WriteSerializable at least.
     return max(Isolation(level), Isolation.WRITE_SERIALIZABLE, key=_STRICTNESS.index)
 
 
 def check_conflicts(staged: Staged, winners: Sequence[Winner], isolation: Isolation) -> None:
-    """Raise the first conflict with a winning commit; return when ours may follow them all.
-
-    Our commit must be able to follow every winner, in the order they were ratified.
-    """
+    """Raise the first conflict with a winning commit, in the order they were ratified."""
     head_version = winners[-1].row.version if winners else staged.read_version
     # For each winner, the newest version that a later one was computed from.
     from_last = (winner.computed_from for winner in reversed(winners))
@@ -106,7 +137,7 @@ def check_conflicts(staged: Staged, winners: Sequence[Winner], isolation: Isolat
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """One of our commits against one that won."""
+    """Our commit and one winning commit."""
 
     ours: Staged
     winner: Winner
@@ -131,21 +162,21 @@ class Conflict:
 
 
 def protocol_unchanged(c: Conflict, _: Isolation) -> None:
-    """A protocol change voids what was validated against the old one."""
+    """A commit conflicts with a protocol change: it was validated against the old protocol."""
     if c.winner.changes_protocol:
         raise c.error(ProtocolChangedError, f"{_FAILED}: Protocol changed since last commit")
 
 
 def metadata_unchanged(c: Conflict, _: Isolation) -> None:
-    """A change of schema, partitioning or properties voids files written for the old ones."""
+    """A commit conflicts with a metadata change: its files were written for the old metadata."""
     if c.winner.changes_metadata:
         raise c.error(MetadataChangedError, f"{_FAILED}: Metadata changed since last commit")
 
 
 def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
-    """Files that we would have read, had they been there, must not have been added.
+    """A commit conflicts with added files that its reads would have included.
 
-    WriteSerializable lets a blind append that can be ordered after us pass.
+    WriteSerializable tolerates a blind append that can be ordered after our commit.
     """
     reads = c.ours.reads
     predicates = reads.predicates + reads.listed
@@ -172,9 +203,9 @@ def no_append_into_read(c: Conflict, isolation: Isolation) -> None:
 def _may_come_after_us(c: Conflict) -> bool:
     """Tell whether the winner is a blind append that can be ordered after our commit.
 
-    It cannot when we change the metadata or the protocol, since its files were written for the
-    old ones. It cannot either when a later winner was computed from it: that winner saw the append
-    and not our commit, so it would have to come after the one and before the other.
+    It cannot if we change the metadata or the protocol, since its files were written for the old
+    ones. Nor can it if a later winner was computed from it: that winner read the append but not
+    our commit, so it would have to be ordered after the append and before our commit.
     """
     if not c.winner.is_blind_append or c.ours.metadata or c.ours.protocol:
         return False
@@ -182,7 +213,7 @@ def _may_come_after_us(c: Conflict) -> bool:
 
 
 def no_delete_of_read(c: Conflict, _: Isolation) -> None:
-    """Files that we read must still be there."""
+    """A commit conflicts with the removal of a file that it read."""
     reads = c.ours.reads
     tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in reads.predicates]
     removed_by_us = {_core.canonical_path(remove.path) for remove in c.ours.removes}
@@ -204,16 +235,16 @@ def no_delete_of_read(c: Conflict, _: Isolation) -> None:
 
 
 def no_vacuum_of_restored(c: Conflict, _: Isolation) -> None:
-    """Files that come back must still be there: a vacuum may have deleted them in the meantime."""
-    comes_back = c.ours.info.operation in ("RESTORE", "UNDO") and bool(c.ours.adds)
-    if comes_back and (c.winner.row.info.operation or "").startswith("VACUUM"):
+    """A restore conflicts with a vacuum, which may have deleted the files it adds again."""
+    restores = c.ours.info.operation in ("RESTORE", "UNDO") and bool(c.ours.adds)
+    if restores and (c.winner.row.info.operation or "").startswith("VACUUM"):
         raise c.error(
-            ConcurrentDeleteReadError, "a concurrent vacuum may have deleted what comes back"
+            ConcurrentDeleteReadError, "a concurrent vacuum may have deleted the restored files"
         )
 
 
 def no_delete_twice(c: Conflict, _: Isolation) -> None:
-    """A file is removed by one commit only."""
+    """A commit conflicts with the removal of a file that it removes too."""
     path = _removed_by_both(c)
     if path is not None:
         raise c.error(
@@ -228,19 +259,19 @@ def _removed_by_both(c: Conflict) -> str | None:
 
 
 def no_same_application(c: Conflict, _: Isolation) -> None:
-    """Two runs of one application must not both count."""
+    """A commit conflicts with one that sets the version of the same application."""
     for txn in c.ours.txns:
         if txn.app_id in c.winner.app_ids:
             raise c.error(
                 ConcurrentTransactionError,
                 f"{_FAILED}: Concurrent transaction failed: "
-                f"application {txn.app_id!r} committed meanwhile",
+                f"application {txn.app_id!r} committed concurrently",
                 app_id=txn.app_id,
             )
 
 
 def no_same_domain(c: Conflict, _: Isolation) -> None:
-    """A metadata domain has one writer at a time."""
+    """A commit conflicts with one that changes the same metadata domain."""
     for domain in c.ours.domains:
         if domain.domain in c.winner.domains:
             raise c.error(

@@ -1,11 +1,11 @@
-"""Detect a log that is ahead of its database, before another commit is made.
+"""Detect a log that is ahead of its database, before the next commit.
 
-A database that was restored from a backup, or that lost its last commits in a power loss
-(`synchronous = normal`, `synchronous_commit = off`), does not know versions that it had published.
-A commit to it would give such a version a second meaning. The log is looked at with the first
-commit to a table in a process, and again after the database was connected to anew: two requests to
-the storage, no listing. Later commits cost nothing; should another process have found the
-database as it was, put-if-absent refuses their files.
+A database that was restored from a backup, or that lost its last commits in a power failure
+(`synchronous = normal`, `synchronous_commit = off`), lacks versions that it had published. A new
+commit would use such a version number a second time. The log is checked before the first commit
+to a table in a process, and again after a new connection to the database: two requests to the
+storage, no listing. Later commits are not checked: if one reuses a published version, put-if-absent
+refuses to overwrite the commit file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from deltasql import telemetry
 from deltasql._core import parse_commit
-from deltasql.commit.transaction import ENGINE_INFO
+from deltasql.commit.committer import ENGINE_INFO
 from deltasql.exceptions import LogAheadError, LogParseError, TxnLogError
 from deltasql.mirror.log.encode import commit_file
 from deltasql.mirror.log.last_checkpoint import has_checkpoint, last_checkpoint_version
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class LogAheadCheck:
-    """Looks at the log of each table once, and again after a new connection to the database."""
+    """Checks the log of each table once, and again after a new connection to the database."""
 
     def __init__(self, store: Store, config: Config) -> None:
         self._store, self._config = store, config
@@ -41,7 +41,7 @@ class LogAheadCheck:
     def check(self, table: TableRow) -> None:
         """Raise LogAheadError if the log has commits of this catalog that the database lost.
 
-        A log that cannot be read is looked at with the next commit: a commit needs no log.
+        A log that cannot be read does not stop the commit: it is checked before the next one.
         """
         connections = self._store.dialect.connections_opened
         if self._checked.get(table.table_id) == connections or table.is_following:
@@ -61,12 +61,12 @@ class LogAheadCheck:
     def _refuse_ahead(self, table: TableRow, storage: Storage) -> None:
         head = self._store.head(table.table_id)
         if head is None:
-            return  # dropped since: the commit says so
+            return  # the table was dropped: the commit raises the error
         found = self._lost_version(table, storage, head.version)
         if found is None:
             return
-        # A commit is published after it is ratified: what is in the log now is in SQL by now,
-        # unless it was lost.
+        # Another process may have published it since the head was read. A commit is ratified
+        # before it is published, so by now SQL has it, unless the database lost it.
         latest = self._store.head(table.table_id)
         if latest is None or found <= latest.version:
             return
@@ -79,7 +79,7 @@ class LogAheadCheck:
         )
 
     def _lost_version(self, table: TableRow, storage: Storage, head: int) -> int | None:
-        """Return a version of the log past the head that this catalog published."""
+        """Return a version after the head that this catalog published; None if there is none."""
         try:
             data = storage.read(commit_file(head + 1))
         except FileNotFoundError:
@@ -88,7 +88,7 @@ class LogAheadCheck:
             return hint if is_ahead else None
         if self._is_lost(table, data):
             return head + 1
-        # A file that a power loss left empty tells nothing: those after it may.
+        # A power failure may have left this file empty: check the files after it.
         after = storage.list(LOG_FOLDER, start_after=commit_file(head + 1))
         later = sort_files(storage.location, after).commits
         for version, file in sorted(later.items()):
@@ -97,7 +97,7 @@ class LogAheadCheck:
         return None
 
     def _is_lost(self, table: TableRow, data: bytes) -> bool:
-        """Tell whether a commit is one of ours that SQL does not know."""
+        """Tell whether a commit file was published by this catalog and is missing in SQL."""
         try:
             info = parse_commit(data).commit_info
         except LogParseError:
@@ -105,5 +105,5 @@ class LogAheadCheck:
         if info is None or info.txn_id is None or ENGINE_INFO not in (info.engine_info or ""):
             return False
         if info.txn_id in table.properties.values():
-            return False  # of a cutover that died: it goes on from there
+            return False  # an interrupted cutover wrote it, and will resume from it
         return not self._store.query("group_members", txn_id=info.txn_id)

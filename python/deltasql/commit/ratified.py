@@ -1,4 +1,4 @@
-"""Commits that happened: as they were written, or as they are found again by their id."""
+"""Ratified commits: as they were written, or as looked up by transaction id."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ratified:
-    """One table's part of a commit that happened."""
+    """One table's part of a ratified commit."""
 
     table: TableRow
     version: int
     committed_at_ms: int
-    commit: Commit | None = None  # what was written; None when it was only looked up
+    commit: Commit | None = None  # what was written; None if it was looked up
 
 
 def ratified_append(one: OneFile, done: Appended) -> Ratified:
-    """Return the blind append of one file, as the database completed it."""
+    """Return a blind append of one file with the version and time that the database set."""
     info = replace(
         one.info,
         timestamp=done.committed_at_ms,
@@ -49,11 +49,11 @@ def ratified_append(one: OneFile, done: Appended) -> Ratified:
 def already_ratified(
     query: Callable[..., list[Row]], staged: Sequence[Staged], txn_id: str
 ) -> list[Ratified] | None:
-    """Look for our own commit."""
+    """Look up a transaction by its id; None if it is not ratified."""
     rows = query("group_members", txn_id=txn_id)
     if not rows:
         return None
-    # By the table's own id: its name may be another by now.
+    # By UUID: the table may have been renamed since.
     by_uuid = {table_uuid: found for table_uuid, *found in rows}
     out = []
     for each in staged:

@@ -1,4 +1,4 @@
-"""What a transaction wants to do to one table, and what it read to decide so."""
+"""The staged actions of a transaction for one table, and its read set."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
-    """What a transaction read from a table: a later commit may not have changed it."""
+    """What a transaction read from a table; the conflict rules compare it with winning commits."""
 
     whole_table: bool = False
     predicates: tuple[Predicate, ...] = ()
     paths: frozenset[str] = frozenset()
     listed: tuple[Predicate, ...] = ()
-    """Predicates whose files are all among the paths: only files that are added matter to them."""
+    """Predicates whose matching files are all in `paths`: only files added later can conflict."""
 
     def __bool__(self) -> bool:
         return self.whole_table or bool(self.predicates or self.paths or self.listed)
 
     def merge(self, other: ReadSet) -> ReadSet:
-        """Return what both read."""
+        """Return the union of both read sets."""
         return ReadSet(
             self.whole_table or other.whole_table,
             self.predicates + other.predicates,
@@ -56,12 +56,12 @@ class Staged:
     table: TableRow
     creates: bool = False
     must_be_new: bool = True
-    """Whether a table of the same name that is created first is an error, or else a conflict."""
+    """Whether a table that another commit creates first is TableExistsError, or a conflict."""
     allows_nested: bool = False
-    """Whether a new table's folder may lie inside another table's, or hold one."""
+    """Whether the location of a new table may be inside that of another table, or contain it."""
     read_version: int | None = None
-    follows_directly: bool = False
-    """Whether any commit after the version that was read is in its way."""
+    must_be_next: bool = False
+    """Whether it conflicts with any commit after `read_version` (`max_commit_retries=0`)."""
     reads: ReadSet = field(default_factory=ReadSet)
     adds: list[AddFile] = field(default_factory=list)
     removes: list[RemoveFile] = field(default_factory=list)
@@ -73,10 +73,10 @@ class Staged:
     info: CommitInfo = field(default_factory=CommitInfo)
 
     def extend(self, actions: Iterable[Action]) -> None:
-        """Sort actions into their kinds; a second metaData, protocol or commitInfo is refused."""
+        """Add actions; a second, different metaData or protocol action is refused."""
         given = list(actions)
         if {type(action) for action in given} == {AddFile}:
-            self.adds += cast("list[AddFile]", given)  # a hundred thousand of them need no sorting
+            self.adds += cast("list[AddFile]", given)  # fast for appends of many files
             return
         for action in given:
             match action:
@@ -126,15 +126,15 @@ class Staged:
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether files are only added, without having looked at the table."""
+        """Whether it only adds files and read nothing from the table."""
         return bool(self.adds) and not (
             self.removes or self.reads or self.metadata or self.protocol
         )
 
     @property
-    def follows_anything(self) -> bool:
-        """Whether no commit can be in its way: an application or a domain must be the only one."""
-        return self.is_blind_append and not (self.txns or self.domains or self.follows_directly)
+    def is_plain_append(self) -> bool:
+        """Whether it is a blind append that conflicts only with metadata and protocol changes."""
+        return self.is_blind_append and not (self.txns or self.domains or self.must_be_next)
 
     @property
     def changes_data(self) -> bool:
@@ -142,7 +142,7 @@ class Staged:
 
 
 def actions_from(items: object) -> list[Action]:
-    """Accept what users hold: our actions, Delta JSON dicts, JSON lines, deltalake's AddAction.
+    """Convert to actions: our own, Delta JSON dicts, JSON lines, deltalake's AddAction.
 
     >>> actions_from('{"txn": {"appId": "etl", "version": 1}}')
     [SetTransaction(app_id='etl', version=1, last_updated=None, extra={})]
@@ -155,7 +155,7 @@ def actions_from(items: object) -> list[Action]:
         return [_action(items)]
     if not isinstance(items, Iterable):
         raise InvalidActionError(
-            f"cannot take actions from {type(items).__name__}",
+            f"cannot read actions from {type(items).__name__}",
             help="Give actions of deltasql.model.actions, Delta JSON dicts or JSON lines.",
         )
     given = list(items)
@@ -203,7 +203,7 @@ def _action(item: Any) -> Action:
 
 
 def _is_add_action(item: object) -> bool:
-    # deltalake.transaction.AddAction, told by its fields: importing deltalake costs half a second.
+    # By name and fields, not isinstance: importing deltalake takes half a second.
     return type(item).__name__ == "AddAction" and hasattr(item, "partition_values")
 
 

@@ -1,4 +1,4 @@
-"""Is a staged commit lawful: well-formed, inside the table's protocol and schema?"""
+"""Validate a staged commit: its actions, and their fit with the protocol and schema."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from deltasql.commit.staged import Staged
-    from deltasql.commit.state import TableState
+    from deltasql.commit.table_state import TableState
     from deltasql.model.actions import Metadata, Protocol
 
 
 def validate_staged(staged: Staged) -> None:
-    """Check what can be known without the database."""
+    """Check the actions of a commit by themselves, without the table."""
     table = staged.table.full_name
     _refuse(table, "adds a file without a path", ("''" for f in staged.adds if not f.path))
     _refuse(
@@ -35,14 +35,14 @@ def validate_staged(staged: Staged) -> None:
         table,
         "has a file with statistics that are nested too deep",
         (path for path, stats in _statistics(staged) if nests_too_deep(stats)),
-        help="Leave the statistics out: no reader of the log would take them.",
+        help="Omit the statistics: no reader of the log could parse them.",
     )
     if len(staged.adds) == 1 and staged.is_blind_append and not (staged.txns or staged.domains):
-        return  # nothing that could be there twice
+        return  # nothing can be duplicated
     paths = {canonical_path(f.path) for f in staged.adds}
     paths.update(canonical_path(f.path) for f in staged.removes)
     if len(paths) < len(staged.adds) + len(staged.removes):
-        _refuse_repeated(staged)  # a path may come twice, with different deletion vectors
+        _refuse_repeated(staged)  # one path may occur twice, with different deletion vectors
     apps = Counter(txn.app_id for txn in staged.txns)
     _refuse(table, "sets an application's version twice", (a for a, n in apps.items() if n > 1))
     domains = Counter(domain.domain for domain in staged.domains)
@@ -64,7 +64,7 @@ def _refuse_repeated(staged: Staged) -> None:
 
 
 def validate_against(staged: Staged, state: TableState) -> None:
-    """Check the commit against the table as it will be: its protocol, schema and properties."""
+    """Check the commit against the protocol, schema and properties that the table will have."""
     table = staged.table.full_name
     expected = state.partition_keys
     for add in staged.adds:
@@ -95,7 +95,7 @@ def validate_against(staged: Staged, state: TableState) -> None:
 
 
 def validate_table(metadata: Metadata, protocol: Protocol) -> None:
-    """Check new metadata and protocol: lawful schema, known properties, the features needed."""
+    """Check new metadata and protocol: valid schema, valid properties, all required features."""
     schema = StructType.from_json(metadata.schema_string)
     validate_schema(schema, metadata.partition_columns)
     check_values(metadata.configuration)
@@ -105,7 +105,7 @@ def validate_table(metadata: Metadata, protocol: Protocol) -> None:
     missing = required_features(schema, metadata.configuration) - writer_features(protocol)
     if missing:
         raise InvalidActionError(
-            "the schema or properties need table features the protocol lacks: "
+            "the schema or properties need table features that the protocol lacks: "
             + ", ".join(sorted(missing)),
             help="Stage a protocol action with these features in the same commit.",
         )
@@ -113,7 +113,7 @@ def validate_table(metadata: Metadata, protocol: Protocol) -> None:
 
 def _refuse(
     table: str,
-    what: str,
+    problem: str,
     paths: Iterable[str],
     *,
     help: str = "Each file, application and domain appears once in a commit.",
@@ -122,6 +122,6 @@ def _refuse(
     if shown:
         more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
         raise InvalidActionError(
-            f"a commit to {table} {what}: {', '.join(shown[:3])}{more}",
+            f"a commit to {table} {problem}: {', '.join(shown[:3])}{more}",
             help=help,
         )

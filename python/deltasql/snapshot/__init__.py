@@ -1,1 +1,1 @@
-"""A table at one version: its metadata, its files, and the files a predicate can match."""
+"""A table at one version: its definition, its files, and the scan of a predicate."""

@@ -1,4 +1,4 @@
-"""A bounded memory of live files, kept as Arrow and refreshed by what later versions changed."""
+"""A bounded cache of live files as Arrow, refreshed with the changes of later versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltasql.snapshot.files import SCHEMAS, Columns, read_files
 if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
 
-# A refresh appends a chunk; so many of them are joined into one now and then.
+# Every refresh appends a chunk; beyond this number they are combined into one.
 _MAX_CHUNKS = 64
 
 
@@ -34,9 +34,9 @@ class FileCache:
         self._guard = threading.Lock()
 
     def files(self, snapshot: Snapshot, columns: Columns) -> pa.Table:
-        """Return the files of a snapshot: remembered, refreshed, or fetched."""
+        """Return the files of a snapshot: from the cache, refreshed, or fetched."""
         key = (snapshot.table.table_id, columns)
-        entry, whole = self._used(key), self._used((key[0], "files_all"))
+        entry, whole = self._get(key), self._get((key[0], "files_all"))
         if entry is not None and entry.version == snapshot.version:
             return entry.files
         if whole is not None and whole.version == snapshot.version:
@@ -46,22 +46,22 @@ class FileCache:
         else:
             files = _fetch(snapshot, columns, first_file_id=0)
             if entry is not None:
-                return files  # an older version: the newer entry is worth more
-        self._remember(key, _Entry(snapshot.version, snapshot.next_file_id, files))
+                return files  # an older version: keep the newer entry
+        self._put(key, _Entry(snapshot.version, snapshot.next_file_id, files))
         return files
 
-    def _used(self, key: tuple[int, Columns]) -> _Entry | None:
+    def _get(self, key: tuple[int, Columns]) -> _Entry | None:
         with self._guard:
             entry = self._entries.get(key)
             if entry is not None:
                 self._entries.move_to_end(key)
             return entry
 
-    def _remember(self, key: tuple[int, Columns], entry: _Entry) -> None:
+    def _put(self, key: tuple[int, Columns], entry: _Entry) -> None:
         with self._guard:
             present = self._entries.get(key)
             if present is not None and present.version > entry.version:
-                return  # another thread was faster with a later version
+                return  # another thread stored a later version
             self._entries[key] = entry
             self._entries.move_to_end(key)
             while len(self._entries) > self._max_entries or (
@@ -71,13 +71,13 @@ class FileCache:
                 self._entries.popitem(last=False)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         with self._guard:
             self._entries.clear()
 
 
 def _fetch(snapshot: Snapshot, columns: Columns, *, first_file_id: int) -> pa.Table:
-    """Fetch the files of a snapshot from one on."""
+    """Fetch the files of a snapshot with ids from `first_file_id` on."""
     return read_files(
         snapshot.store,
         columns,
@@ -89,7 +89,7 @@ def _fetch(snapshot: Snapshot, columns: Columns, *, first_file_id: int) -> pa.Ta
 
 
 def _refresh(snapshot: Snapshot, columns: Columns, entry: _Entry) -> pa.Table:
-    """Apply only what changed between the remembered version and this one."""
+    """Apply the changes between the cached version and this one."""
     removed = snapshot.store.query(
         "removed_ids_between",
         table_id=snapshot.table.table_id,
@@ -98,7 +98,7 @@ def _refresh(snapshot: Snapshot, columns: Columns, entry: _Entry) -> pa.Table:
     )
     files = entry.files
     if removed:
-        import pyarrow.compute as pc  # late: a list that is read for the first time needs none
+        import pyarrow.compute as pc  # here: it loads slowly, and a first read does not need it
 
         gone = pa.array([row[0] for row in removed], pa.int64())
         files = files.filter(pc.invert(pc.is_in(files["file_id"], value_set=gone)))

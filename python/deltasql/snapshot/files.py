@@ -1,4 +1,4 @@
-"""The Arrow form of live files, the same from every database."""
+"""Live files as Arrow tables and file lists, with the same schema from every database."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TO_READ = {
     "modification_time": "int64",
     "deletion_vector": "string",
 }
-# A text that is NULL travels as '': SQLite's Arrow driver guesses types from the first rows.
+# The statements return '' for a NULL text, since SQLite columns get their types from the values.
 _FULL = {
     "file_id": "int64",
     "path": "string",
@@ -65,26 +65,26 @@ def read_files(
     first_file_id: int,
     next_file_id: int,
 ) -> pa.Table:
-    """Read the files of a version whose ids are in a range: a few as rows, many as Arrow."""
-    asked = {
+    """Read the files of a version with ids in a range: a few as rows, many as Arrow."""
+    params = {
         "table_id": table_id,
         "version": version,
         "first_file_id": first_file_id,
         "next_file_id": next_file_id,
     }
     if next_file_id - first_file_id < store.dialect.bulk_files:
-        return to_arrow(from_rows(store.query(columns, **asked), columns))
-    return from_arrow(store.arrow(columns, **asked), columns)
+        return to_arrow(from_rows(store.query(columns, **params), columns))
+    return from_arrow(store.arrow(columns, **params), columns)
 
 
 def from_arrow(table: pa.Table, statement: str) -> pa.Table:
-    """Give a bulk read the common schema."""
+    """Cast the result of a bulk read to the common schema."""
     schema = SCHEMAS[statement]
     return table if table.schema.equals(schema) else table.cast(schema)
 
 
 def from_rows(rows: list[Row], statement: str) -> _core.FileList:
-    """Build the list from a few rows, which are cheaper to fetch as rows."""
+    """Return rows of a statement as a list of files."""
     return _core.FileList.from_rows(rows, list(COLUMNS[statement].items()))
 
 

@@ -32,17 +32,17 @@ class Ranges:
 
     @property
     def count(self) -> int:
-        """How many ids the ranges hold."""
+        """The number of ids in the ranges."""
         return sum(last - first + 1 for first, last in self._ranges)
 
     def columns(self) -> tuple[list[int], list[int]]:
-        """Return the first and the last ids as two lists."""
+        """Return the first ids and the last ids of the ranges as two lists."""
         return [first for first, _ in self._ranges], [last for _, last in self._ranges]
 
-    def outside(self, first: int, end: int, next_id: int) -> Ranges:
-        """Add every id that does not lie in first..end-1, up to next_id-1.
+    def add_outside(self, first: int, end: int, next_id: int) -> Ranges:
+        """Return the ranges with all ids below `first`, and from `end` to before `next_id`.
 
-        >>> Ranges([(5, 6)]).outside(4, 8, 10)
+        >>> Ranges([(5, 6)]).add_outside(4, 8, 10)
         Ranges([(1, 3), (5, 6), (8, 9)])
         """
         extra = [(1, first - 1)] if first > 1 else []
@@ -51,7 +51,7 @@ class Ranges:
         return Ranges([*self._ranges, *extra])
 
     def intersect(self, other: Ranges) -> Ranges:
-        """Return the ids in both."""
+        """Return the ids that are in both."""
         out, mine, theirs = [], list(self._ranges), list(other._ranges)
         i = j = 0
         while i < len(mine) and j < len(theirs):

@@ -1,8 +1,8 @@
-"""Scan: the files of a snapshot that can hold a row for which a predicate is true.
+"""Scan: the files of a snapshot that can contain a row for which a predicate is true.
 
-Three sieves, each finer than the one before: the distinct partition values, the indexed bounds
-of whole ranges of files, and the statistics of each file that is left. None of them drops a
-file that could match.
+Data skipping has three steps, each more exact than the one before: the distinct partition values,
+the indexed bounds of ranges of files, and the statistics of each remaining file. None of them
+drops a file that could match.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from deltasql.model.predicates.predicate import Bound, Predicate
     from deltasql.snapshot.snapshot import Snapshot
 
-# Above this share of all files one sequential read beats many index probes.
+# Above this share of all files, one sequential read beats many index lookups.
 _FETCH_ALL_SHARE = 0.3
 _BULK_FILES = 10_000
 
 
 class Scan:
-    """Files to read, found when first asked for."""
+    """The files to read for a predicate, found on first use."""
 
     def __init__(self, snapshot: Snapshot, predicate: Predicate | None) -> None:
         self.snapshot, self.predicate = snapshot, predicate
@@ -39,11 +39,11 @@ class Scan:
 
     @cached_property
     def files(self) -> _core.FileList:
-        """The files as lazy objects; partition values as JSON in the column `partition`."""
+        """The files; their partition values are JSON in the column `partition`."""
         with telemetry.span("plan", table=self.snapshot.table.full_name):
             if self.predicate is None:
                 return self._listed(self.snapshot.files())
-            return self._sieve(self.predicate)
+            return self._prune(self.predicate)
 
     @cached_property
     def arrow(self) -> pa.Table:
@@ -52,19 +52,19 @@ class Scan:
 
     @cached_property
     def to_read(self) -> pa.Table:
-        """The files as Arrow, for an engine: without statistics unless the predicate needs them."""
+        """The files as Arrow, for an engine; with statistics only if there is a predicate."""
         if self.predicate is not None:
             return self.arrow
         with telemetry.span("plan", table=self.snapshot.table.full_name):
             return to_arrow(self._listed(self.snapshot.files_to_read()))
 
     def paths(self) -> list[str]:
-        """Return the paths as the log has them."""
+        """Return the paths of the files as in the log."""
         return self.files.paths()
 
     def files_among(self, file_ids: Sequence[int]) -> _core.FileList:
-        """Return those of the live files with these ids: a part of the scan, without the rest."""
-        if not file_ids:  # DuckDB knows no empty list
+        """Return the files of the scan that have these ids, without fetching the others."""
+        if not file_ids:  # DuckDB cannot bind an empty list
             return from_rows([], "files_all").with_partitions({})
         rows = self.snapshot.store.query(
             "live_files_of",
@@ -77,7 +77,7 @@ class Scan:
             return found
         return found.prune(_core.Predicate(self.predicate.to_pruning_json()))
 
-    def _sieve(self, predicate: Predicate) -> _core.FileList:
+    def _prune(self, predicate: Predicate) -> _core.FileList:
         tree = _core.Predicate(predicate.to_pruning_json())
         partition_ids = self._partition_ids(tree)
         ranges = self._ranges(predicate.bounds())
@@ -93,7 +93,7 @@ class Scan:
         return self.snapshot.store.partition_values(self.snapshot.table.table_id)
 
     def _partition_ids(self, tree: _core.Predicate) -> list[int] | None:
-        """Return the partitions that can match; None when they cannot tell."""
+        """Return the partitions that can match; None if all of them can."""
         if not self.snapshot.partition_columns:
             return None
         known = self._partitions
@@ -101,7 +101,7 @@ class Scan:
         return None if len(matching) == len(known) else matching
 
     def _ranges(self, bounds: list[Bound]) -> Ranges | None:
-        """Return the ranges of file ids whose indexed bounds can match; None without an index."""
+        """Return the file ids whose indexed bounds can match; None if no bound is indexed."""
         if not bounds:
             return None
         snapshot = self.snapshot
@@ -119,14 +119,14 @@ class Scan:
                     low=bound.low,
                     high=bound.high,
                 )
-                # Files outside the column's span were never indexed for it: they all stay.
+                # Files added while the column was not indexed have no bounds: keep them all.
                 end = column.end_file_id or snapshot.next_file_id
-                kept = Ranges(rows).outside(column.first_file_id, end, snapshot.next_file_id)
+                kept = Ranges(rows).add_outside(column.first_file_id, end, snapshot.next_file_id)
                 found = kept if found is None else found.intersect(kept)
         return found
 
     def _fetch(self, partition_ids: list[int] | None, ranges: Ranges | None) -> _core.FileList:
-        """Fetch the candidates by the index that leaves fewer of them."""
+        """Fetch the candidates by the more selective index, or all files."""
         snapshot, store = self.snapshot, self.snapshot.store
         at = {"table_id": snapshot.table.table_id, "version": snapshot.version}
         share = partition_share = 1.0

@@ -1,4 +1,4 @@
-"""Snapshot: a table at a version. Cheap to open: nothing is fetched before it is asked for."""
+"""Snapshot: a table at a version. Opening one is cheap: its content is fetched on first use."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ if TYPE_CHECKING:
     from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction
     from deltasql.model.predicates.predicate import Predicate
     from deltasql.snapshot.cache import FileCache
+    from deltasql.store.dialect import Row
     from deltasql.store.records import SkippingColumn
     from deltasql.store.store import Store
 
 HISTORY_PAGE = 1000
+_TABLE_COLUMNS = 8  # the first columns of a row, which make up its TableRow
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What the live files add up to; `num_records` is None when a file has no statistics."""
+    """The totals of the live files; `num_records` is None if a file has no statistics."""
 
     num_files: int
     size_bytes: int
@@ -51,7 +53,7 @@ class Snapshot:
     def __repr__(self) -> str:
         return f"Snapshot({self.table.full_name!r}, version={self.version})"
 
-    # What the table is
+    # Definition
 
     @property
     def metadata(self) -> Metadata:
@@ -60,7 +62,7 @@ class Snapshot:
 
     @property
     def protocol(self) -> Protocol:
-        """What readers and writers must understand."""
+        """The protocol versions and table features in force."""
         return self.store.protocol(self.table.table_id, self._protocol_version)
 
     @cached_property
@@ -74,7 +76,7 @@ class Snapshot:
 
     @property
     def committed_at(self) -> datetime:
-        """When this version was ratified."""
+        """The time at which this version was ratified."""
         return from_ms(self.committed_at_ms)
 
     def skipping_columns(self) -> list[SkippingColumn]:
@@ -82,52 +84,52 @@ class Snapshot:
         return self.store.skipping_columns(self.table.table_id, self._metadata_version)
 
     def transactions(self) -> dict[str, SetTransaction]:
-        """Return the last version of every application."""
+        """Return the latest transaction of every application, by its id."""
         rows = self.store.query("txn_versions", **self._at())
         return {row[0]: txn_from_row(row) for row in rows}
 
     def transaction_version(self, app_id: str) -> int | None:
-        """Return the last version an application committed."""
+        """Return the latest version that an application committed."""
         rows = self.store.query("txn_version_of", app_id=app_id, **self._at())
         return rows[0][0] if rows else None
 
     def domains(self) -> dict[str, DomainMetadata]:
-        """Return the live metadata domains."""
+        """Return the metadata domains that are not removed."""
         found = (domain_from_row(row) for row in self.store.query("domains_at", **self._at()))
         return {domain.domain: domain for domain in found if not domain.removed}
 
-    # What is in it
+    # Files
 
     def totals(self) -> Totals:
         """Count the live files without fetching them."""
         files, size, records, with_records = self.store.query("live_totals", **self._at())[0]
-        self.store.tell_table("files_active", int(files), self.table.full_name)
+        self.store.set_table_gauge("files_active", int(files), self.table.full_name)
         return Totals(int(files), int(size), int(records or 0) if with_records == files else None)
 
     def files(self) -> pa.Table:
-        """Return every live file with its statistics as Arrow."""
+        """Return all live files with their statistics as Arrow."""
         check_readable(self.protocol)
         return self.cache.files(self, "files_all")
 
     def file_paths(self) -> pa.Table:
-        """Return every live file without statistics: less to fetch when only listing."""
+        """Return all live files without statistics, which is faster."""
         check_readable(self.protocol)
         return self.cache.files(self, "files_brief")
 
     def files_to_read(self) -> pa.Table:
-        """Return what an engine must know of every live file to read it."""
+        """Return the columns that an engine needs to read all live files."""
         check_readable(self.protocol)
         return self.cache.files(self, "files_to_read")
 
     def scan(self, predicate: object = None) -> Scan:
-        """Plan a read: the files that can hold a row for which the predicate is true."""
+        """Plan a read of the files that can contain a row for which the predicate is true."""
         check_readable(self.protocol)
         parsed = None if predicate is None else self.predicate(predicate)
         return Scan(self, parsed)
 
     def predicate(self, text: object) -> Predicate:
         """Parse SQL text or deltalake's filter lists against this schema."""
-        # late: sqlglot is large, and a list of all files needs no parser
+        # Here, since sqlglot loads slowly and a list of all files needs no parser.
         from deltasql.model.predicates.predicate import Predicate, parse_predicate
 
         if isinstance(text, Predicate):
@@ -139,12 +141,12 @@ class Snapshot:
             column_mapping_mode(self.metadata.configuration),
         )
 
-    # How it came to be
+    # History
 
     def history(
         self, limit: int | None = None, *, before: int | None = None
     ) -> Iterator[VersionRow]:
-        """Yield commits, newest first, a page per statement."""
+        """Yield commits, newest first; each statement fetches one page."""
         last = self.version if before is None else min(self.version, before - 1)
         remaining = last + 1 if limit is None else limit
         while remaining > 0 and last >= 0:
@@ -165,6 +167,26 @@ class Snapshot:
         return {"table_id": self.table.table_id, "version": self.version}
 
 
+class CatalogSnapshot:
+    """All live tables of a catalog at one point in time, read with one statement.
+
+    A commit over several tables is included completely or not at all.
+    """
+
+    def __init__(self, store: Store, cache: FileCache) -> None:
+        self._store, self._cache = store, cache
+        self._rows = {(row[2], row[3]): row for row in store.query("live_heads")}
+
+    def tables(self) -> list[TableRow]:
+        """Return the live tables."""
+        return [TableRow.from_row(row[:_TABLE_COLUMNS]) for row in self._rows.values()]
+
+    def snapshot(self, namespace: str, name: str) -> Snapshot | None:
+        """Return the snapshot of a table; None if no live table has this name."""
+        row = self._rows.get((namespace, name))
+        return None if row is None else _snapshot_from_row(self._store, self._cache, row)
+
+
 def open_snapshot(
     store: Store,
     table: TableRow,
@@ -173,7 +195,7 @@ def open_snapshot(
     version: int | None = None,
     timestamp: datetime | None = None,
 ) -> Snapshot:
-    """Open a table at its head, at a version, or as it was at a moment."""
+    """Open a table at its head, at a version, or at a timestamp."""
     if version is None and timestamp is None:
         head = store.head(table.table_id)
         if head is None or head.live_name is None:
@@ -189,11 +211,14 @@ def open_snapshot(
 
 
 def snapshots_as_of(store: Store, cache: FileCache, timestamp: datetime) -> list[Snapshot]:
-    """Open every table of the catalog as it was at one moment, with one statement."""
+    """Open all tables of the catalog at a timestamp, with one statement."""
     rows = store.query("heads_as_of", timestamp_ms=to_ms(timestamp))
-    return [
-        Snapshot(store, TableRow.from_row(row[:8]), cache, Head(row[0], *row[8:])) for row in rows
-    ]
+    return [_snapshot_from_row(store, cache, row) for row in rows]
+
+
+def _snapshot_from_row(store: Store, cache: FileCache, row: Row) -> Snapshot:
+    table = TableRow.from_row(row[:_TABLE_COLUMNS])
+    return Snapshot(store, table, cache, Head(row[0], *row[_TABLE_COLUMNS:]))
 
 
 def _head_at_version(store: Store, table: TableRow, version: int) -> Head:
@@ -214,6 +239,6 @@ def _head_at_time(store: Store, table: TableRow, timestamp: datetime) -> Head:
     if not rows:
         raise VersionNotFoundError(
             f"{table.full_name} had no version at {from_ms(at_ms).isoformat()}",
-            help="Ask for a later moment; history() lists when each version was committed.",
+            help="Use a later timestamp; history() lists the time of each version.",
         )
     return Head(*rows[0])

@@ -1,1 +1,1 @@
-"""The metadata plane: the only room that speaks SQL."""
+"""The catalog's database: the only package that runs SQL against it."""

@@ -1,4 +1,4 @@
-"""Turn commits into rows: first what must be read, then everything written in one go."""
+"""Write commits as rows: `prepare` reads what is needed, `write` sends all rows and COMMITs."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from deltasql.model.actions import AddFile, RemoveFile
     from deltasql.store.dialect import Row, Session
 
-# From this many rows the bulk paths of a driver are used, which cannot travel in a batch.
+# From this many rows on, drivers use bulk inserts, which cannot be part of a batch.
 BULK_ROWS = 64
 
 
 @dataclass(slots=True)
 class Plan:
-    """The rows one commit becomes."""
+    """The rows of one commit."""
 
     commit: Commit
     next_file_id: int
@@ -51,12 +51,18 @@ class Plan:
 
 
 def live_name(namespace: str, name: str) -> str:
-    """Return the key under which a live table is unique; a name never holds a slash."""
+    """Return the unique key of a live table's name; names never contain a slash."""
     return f"{namespace}/{name}"
 
 
-def prepare(session: Session, commit: Commit, known: dict[str, int], *, careful: bool) -> Plan:
-    """Work out the rows of a commit; reads only what the caller does not already know."""
+def prepare(
+    session: Session, commit: Commit, known: dict[str, int], *, check_duplicates: bool
+) -> Plan:
+    """Return the rows of a commit.
+
+    `known` holds the partition ids that the caller has cached. With `check_duplicates`, added
+    files that are already live replace their earlier rows.
+    """
     table_id = commit.table.table_id
     first_file_id = commit.head.next_file_id if commit.head else 1
     plan = Plan(commit, first_file_id + len(commit.adds), partitions={})
@@ -66,7 +72,7 @@ def prepare(session: Session, commit: Commit, known: dict[str, int], *, careful:
     if not commit.adds:
         return plan
     indexed = _core.index_files(commit.adds, columns, commit.partition_columns, first_file_id)
-    if careful:
+    if check_duplicates:
         superseded = session.query("live_by_key", table_id=table_id, keys=indexed.keys())
         plan.removed_ids += [row[1] for row in superseded if row[1] not in plan.removed_ids]
     _partition_ids(session, plan, indexed.partitions, known)
@@ -76,8 +82,8 @@ def prepare(session: Session, commit: Commit, known: dict[str, int], *, careful:
 
 
 def write(session: Session, plans: Sequence[Plan]) -> None:
-    """Send every row of every plan and COMMIT."""
-    with _one_trip(session, plans):
+    """Send the rows of all plans and COMMIT."""
+    with _batch(session, plans):
         for plan in plans:
             _write_one(session, plan)
             reached("inserting")
@@ -85,7 +91,7 @@ def write(session: Session, plans: Sequence[Plan]) -> None:
         session.commit()
 
 
-def _one_trip(session: Session, plans: Sequence[Plan]) -> AbstractContextManager[None]:
+def _batch(session: Session, plans: Sequence[Plan]) -> AbstractContextManager[None]:
     bulk = any(max(len(p.commit.adds), len(p.commit.removes)) >= BULK_ROWS for p in plans)
     return nullcontext() if bulk else session.batch()
 
@@ -158,15 +164,15 @@ def _removed_ids(session: Session, commit: Commit) -> list[int]:
 
 
 def file_keys(files: Iterable[AddFile | RemoveFile]) -> dict[bytes, AddFile | RemoveFile]:
-    """Return files by the keys under which they are stored."""
+    """Return files by their path keys."""
     return {_core.path_key(file.path, _vector_id(file)): file for file in files}
 
 
 def live_files(
     query: Callable[..., list[Row]], table_id: int, files: Mapping[bytes, AddFile | RemoveFile]
 ) -> dict[bytes, int]:
-    """Return the keys of those files that are live, with their ids."""
-    # Earlier releases stored an absolute path under the key of its spelling.
+    """Return the path keys of the files that are live, with their file ids."""
+    # Earlier releases computed the key of an absolute path from its spelling.
     older = {
         each: key
         for key, file in files.items()
@@ -211,7 +217,7 @@ def _partition_ids(session: Session, plan: Plan, wanted: list[str], known: dict[
 def _skipping_columns(
     session: Session, commit: Commit, first_file_id: int, plan: Plan
 ) -> list[tuple[int, tuple[str, ...], str]]:
-    """Return (id, path, type) of the indexed columns; registers those a new schema brings."""
+    """Return (id, path, type) of the indexed columns, and plan the changes of a new schema."""
     if commit.metadata is None and not commit.adds:
         return []
     if commit.metadata is None:
@@ -238,7 +244,7 @@ def changed_columns(
     skipping: Iterable[tuple[tuple[str, ...], str]],
     first_file_id: int,
 ) -> tuple[list[SkippingColumn], list[int]]:
-    """Return the columns that are new, and the ids of those that end, where files get others."""
+    """Return the columns to add to the index, and the ids of the columns to remove from it."""
     active = {(c.path, c.type): c for c in registered if c.end_file_id is None}
     wanted = dict.fromkeys(skipping)
     ended = [c.column_id for key, c in active.items() if key not in wanted]

@@ -1,7 +1,7 @@
-"""A blind append of one file, the most frequent commit: everything that can be is prepared before.
+"""The fast path for a blind append of one file, the most frequent commit.
 
-What is left under the lock of the head is one statement on PostgreSQL, and on SQLite a few short
-ones, see sqlite_append.py.
+Everything that does not depend on the head is prepared before the head is locked. Under the lock
+PostgreSQL runs one statement, and SQLite a few short ones (`sqlite/append_one.py`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FILE = (
 
 @dataclass(slots=True)
 class OneFilePlan:
-    """The values of one append; versions, ids and times are not known before the lock."""
+    """The values of one append, without the version, file id and time that the head decides."""
 
     guard: dict[str, Any]
     file: dict[str, Any]
@@ -49,7 +49,7 @@ class OneFilePlan:
 
 
 def plan_one(one: OneFile, known: dict[str, int]) -> OneFilePlan | None:
-    """Prepare an append; None when the file's partition is not known yet."""
+    """Prepare an append; None if the id of the file's partition is not cached."""
     columns = [(c.column_id, c.path, c.type) for c in one.active_columns]
     indexed = _core.index_files([one.add], columns, one.partition_columns, 0)
     _, path, key, partition, *rest = indexed.files[0]
@@ -84,7 +84,7 @@ def plan_one(one: OneFile, known: dict[str, int]) -> OneFilePlan | None:
 def append_in_one_statement(
     session: Session, plan: OneFilePlan, sending: Callable[[], None]
 ) -> Appended | None:
-    """Send one statement that locks the head, checks it, and writes everything."""
+    """Lock the head, check it and write everything in one statement."""
     bounds = [
         {
             "id": row[0],

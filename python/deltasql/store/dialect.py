@@ -1,9 +1,9 @@
-"""What a database must offer: connections, sessions, types, and a name for each kind of failure."""
+"""The interface of a database: sessions, column types, bulk reads and kinds of failure."""
 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -19,58 +19,58 @@ Row = tuple[Any, ...]
 
 
 class Fault(enum.Enum):
-    """Why a statement failed, as far as the caller must act differently."""
+    """The kinds of failure that a caller handles in different ways."""
 
-    RETRY = "another transaction was in the way; the same work may succeed when tried again"
-    BUSY = "a lock was not free, or a statement not done, within its limit"
-    LOST = "the connection is gone; whether a COMMIT happened must be looked up"
-    DUPLICATE = "a unique key is taken"
-    OTHER = "the statement itself is wrong, or the database refuses it"
+    RETRY = "a concurrent transaction interfered; a retry may succeed"
+    BUSY = "a lock or a statement exceeded its timeout"
+    LOST = "the connection was lost; the outcome of a COMMIT must be looked up"
+    DUPLICATE = "a unique key already exists"
+    OTHER = "the statement is invalid, or the database refused it"
 
 
 class Session(Protocol):
-    """One connection while it is borrowed: statements by name, in or out of a transaction."""
+    """A pooled connection in use: runs statements by name, inside or outside a transaction."""
 
     def query(self, name: str, /, **params: Any) -> list[Row]: ...
 
     def execute(self, name: str, /, **params: Any) -> int:
-        """Run one statement and return how many rows it changed."""
+        """Run one statement and return the number of rows it changed."""
 
     def insert(self, name: str, rows: Sequence[Row]) -> None:
-        """Insert rows given in the block's column order, by the fastest way for their number."""
+        """Insert rows in the column order of the statement, as one statement or in bulk."""
 
     def insert_files(
         self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
     ) -> None:
-        """Insert the files of a commit, `insert_add_file` for each of them."""
+        """Insert the files of a commit with `insert_add_file`."""
 
     def insert_log(self, name: str, rows: LogRows) -> None:
-        """Insert rows that the core makes while they are sent."""
+        """Insert rows that the Rust core produces while they are sent."""
 
     def begin(self, *, is_bulk: bool = False) -> None:
-        """Start a transaction that may write; in bulk, each statement may take longer."""
+        """Start a write transaction; a bulk one has a longer statement timeout."""
 
     def commit(self) -> None: ...
 
     def rollback(self) -> None:
-        """Give up the transaction; does nothing when there is none."""
+        """Roll the transaction back; does nothing outside a transaction."""
 
     def script(self, text: str) -> None:
         """Run several statements without parameters (migrations)."""
 
     def batch(self) -> AbstractContextManager[None]:
-        """Statements inside need no answer before the end, so they may travel together."""
+        """Statements in the block may be sent together, so their results are not available."""
 
 
 class Appended(NamedTuple):
-    """What became of an append of one file."""
+    """The version and time of a ratified append of one file."""
 
     version: int
     committed_at_ms: int
 
 
 class AppendOne(Protocol):
-    """Append one file; None when the head is not as known.
+    """Ratify a blind append of one file; None if the table changed since it was planned.
 
     `sending` is called before anything is written.
     """
@@ -85,28 +85,36 @@ class Dialect(Protocol):
 
     name: str
     types: dict[str, str]
-    is_full: bool
-    """Whether a commit waits for the disk."""
     bulk_files: int
-    """From how many files on `arrow` is faster than `query`."""
+    """The number of files from which `arrow` is faster than `query`."""
+    has_live_file_index: bool
+    """Whether a unique index refuses to add a file that is already live."""
+    has_combined_writes: bool
+    """Whether `record_staged_files` and `record_published` exist, which write in one statement."""
+    limits_idle_transactions: bool
+    """Whether the database ends a transaction that sends no statement for a while."""
+
+    @property
+    def relaxes_durability(self) -> Literal["before begin", "after begin"] | None:
+        """When to run `relax_durability`; None if a commit cannot wait less for the disk."""
 
     @property
     def connections_opened(self) -> int:
-        """How often a server was connected to; more than before, it may have been restarted."""
+        """The number of connections opened to a server: a new one may mean that it restarted."""
 
     @property
     def append_one(self) -> AppendOne | None:
-        """The short way to append one file, if there is one."""
+        """The fast path for a blind append of one file; None if the database has none."""
 
     @property
     def path(self) -> Path | None:
-        """The file of the database; None for a server and for memory."""
+        """The database file; None for a server and for a database in memory."""
 
     def create_database(self) -> None:
-        """Create the file of the database, where it is one; it may exist already."""
+        """Create the database file if it is missing; does nothing on a server."""
 
     def session(self) -> AbstractContextManager[Session]:
-        """Borrow a connection from the pool; it creates no database."""
+        """Take a connection from the pool for a block; a missing database is not created."""
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         """Run a bulk read and return its rows as Arrow."""
@@ -117,19 +125,19 @@ class Dialect(Protocol):
     def classify(self, error: BaseException) -> Fault: ...
 
     def errors(self) -> tuple[type[BaseException], ...]:
-        """The driver's exception classes, for `except`."""
+        """Return the driver's exception classes, for `except`."""
 
     def usage(self) -> dict[str, int]:
-        """How many connections are lent, idle, and allowed."""
+        """Return the number of connections in use ("lent"), idle, and at most open ("max")."""
 
     def write_turn(self) -> AbstractContextManager[None]:
-        """Wait for this process's turn to write, where the database has no fair queue."""
+        """Hold this process's write lock, for databases that do not queue writers themselves."""
 
     def close(self) -> None: ...
 
 
 def chunks(items: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
-    """Split a list for databases that limit the number of parameters.
+    """Split a list into parts, for databases that limit the number of parameters.
 
     >>> [list(part) for part in chunks([1, 2, 3], 2)]
     [[1, 2], [3]]

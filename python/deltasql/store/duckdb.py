@@ -1,4 +1,4 @@
-"""DuckDB as the authority: one process, transactions on its own threads, Arrow in and out."""
+"""The dialect of DuckDB: one process opens the file, and its threads write one at a time."""
 
 from __future__ import annotations
 
@@ -61,22 +61,23 @@ TYPES = {
 }
 
 _SHORT_LIST = 16
-_ARROW_FROM = 16  # rows from which a scan of an Arrow table beats single inserts
+_ARROW_FROM = 16  # from this many rows on, scanning an Arrow table beats an INSERT of values
 _PHYSICAL = {
     "BIGINT": pa.int64(),
     "VARCHAR": pa.string(),
     "BLOB": pa.binary(),
     "BOOLEAN": pa.bool_(),
 }
-# When a COMMIT finds no room on the disk, DuckDB may end the process: none is begun with less.
-_ROOM_BYTES = 8 << 20
-# Within the one process that may open the file, writers take turns instead of clashing at COMMIT.
-_turns: dict[str, threading.RLock] = {}
-_turns_guard = threading.Lock()
+# DuckDB may end the process if a COMMIT fills the disk. With less free space than this, no
+# transaction is started.
+_MIN_FREE_BYTES = 8 << 20
+# One lock per database file: without it, concurrent writers of this process conflict at COMMIT.
+_write_locks: dict[str, threading.RLock] = {}
+_write_locks_guard = threading.Lock()
 
 
 class DuckdbSession:
-    """One DuckDB cursor while it is borrowed."""
+    """A DuckDB cursor in use."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None = None) -> None:
         self._connection, self._path = connection, path
@@ -124,12 +125,12 @@ class DuckdbSession:
 
     def begin(self, *, is_bulk: bool = False) -> None:
         if self._path is not None:
-            _check_room(self._path)
+            _check_free_space(self._path)
         self._connection.execute("BEGIN TRANSACTION")
         self._in_transaction = True
 
     def commit(self) -> None:
-        # DuckDB reports a clash at COMMIT, not at INSERT, and the transaction is over either way.
+        # Set first: COMMIT may raise a conflict, and it ends the transaction in any case.
         self._in_transaction = False
         self._connection.execute("COMMIT")
 
@@ -146,11 +147,14 @@ class DuckdbSession:
 
 
 class DuckdbDialect:
-    """A DuckDB file, or memory, as the authority."""
+    """A catalog in a DuckDB file or in memory."""
 
     name = "duckdb"
     types = TYPES
-    is_full = True
+    has_live_file_index = False  # DuckDB has no partial index
+    has_combined_writes = False
+    limits_idle_transactions = False
+    relaxes_durability = None
     bulk_files = 1_000
     connections_opened = 0
     append_one: AppendOne | None = None
@@ -162,8 +166,8 @@ class DuckdbDialect:
         self._opened: duckdb.DuckDBPyConnection | None = None
         self._opening = threading.Lock()
         key = str(path.resolve()) if path else f":memory:{id(self)}"
-        with _turns_guard:
-            self._turn = _turns.setdefault(key, threading.RLock())
+        with _write_locks_guard:
+            self._write_lock = _write_locks.setdefault(key, threading.RLock())
         self._closed = False
 
     def create_database(self) -> None:
@@ -178,7 +182,7 @@ class DuckdbDialect:
         self._open()
 
     def _open(self) -> duckdb.DuckDBPyConnection:
-        """Return the connection that all others are cursors of; DuckDB creates a missing file."""
+        """Return the one connection, opened on first use; DuckDB creates a missing file."""
         try:
             with self._opening:
                 if self._opened is None:
@@ -187,8 +191,8 @@ class DuckdbDialect:
         except (duckdb.IOException, duckdb.ConnectionException) as error:
             raise StoreUnavailableError(
                 f"cannot open the DuckDB database {str(self.path)!r}: {error}",
-                help="Only one process can hold a DuckDB file: close the other one, "
-                "or keep the log in SQLite or PostgreSQL.",
+                help="Only one process can open a DuckDB file: close the other one, "
+                "or use a catalog in SQLite or PostgreSQL.",
             ) from error
 
     @contextmanager
@@ -200,7 +204,7 @@ class DuckdbDialect:
         if self._pid != os.getpid():
             raise StoreUnavailableError(
                 "this DuckDB database was opened before a fork and belongs to the parent process",
-                help="Open the catalog after the fork, or keep the log in SQLite or PostgreSQL.",
+                help="Open the catalog after the fork, or use one in SQLite or PostgreSQL.",
             )
         if self._opened is None and self.path is not None and not self.path.exists():
             raise StoreUnavailableError(f"the DuckDB database {str(self.path)!r} does not exist")
@@ -231,15 +235,15 @@ class DuckdbDialect:
 
     @contextmanager
     def write_turn(self) -> Iterator[None]:
-        if not self._turn.acquire(timeout=self._busy_timeout_ms / 1000):
+        if not self._write_lock.acquire(timeout=self._busy_timeout_ms / 1000):
             raise StoreBusyError(
-                f"no turn to write to the DuckDB database within {self._busy_timeout_ms} ms: "
-                "another thread of this process has it",
+                f"no write lock on the DuckDB database within {self._busy_timeout_ms} ms: "
+                "another thread of this process holds it",
             )
         try:
             yield
         finally:
-            self._turn.release()
+            self._write_lock.release()
 
     def usage(self) -> dict[str, int]:
         return {"lent": 0, "idle": 0, "max": 0}
@@ -250,15 +254,15 @@ class DuckdbDialect:
         self._closed = True
 
 
-def _check_room(path: Path) -> None:
+def _check_free_space(path: Path) -> None:
     if not hasattr(os, "statvfs"):
         return
     disk = os.statvfs(path.parent)
-    room = disk.f_bavail * disk.f_frsize
-    if room < _ROOM_BYTES:
+    free = disk.f_bavail * disk.f_frsize
+    if free < _MIN_FREE_BYTES:
         raise StoreUnavailableError(
-            f"the disk of the DuckDB database {str(path)!r} is full: {room} bytes are free",
-            help=f"Make room: {_ROOM_BYTES >> 20} MiB at least must be free to commit.",
+            f"the disk of the DuckDB database {str(path)!r} is full: {free} bytes are free",
+            help=f"Free some space: a commit needs at least {_MIN_FREE_BYTES >> 20} MiB.",
         )
 
 
@@ -273,13 +277,13 @@ def _parameters(name: str) -> frozenset[str]:
 
 
 def _bound(name: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    # DuckDB refuses a parameter the statement does not mention.
+    # DuckDB refuses parameters that the statement does not use.
     wanted = _parameters(name)
     used = params if len(wanted) == len(params) else {k: params[k] for k in wanted}
     listed = _list_parameter(name)
     if listed is None or len(used[listed]) > _SHORT_LIST:
         return _text(name), used
-    # A few values are planned faster one by one than as a list.
+    # DuckDB plans a few single values faster than a list.
     few = {f"{listed}_{number}": value for number, value in enumerate(used[listed])}
     rest = {key: value for key, value in used.items() if key != listed}
     return _short_text(name, len(few)), {**rest, **few}
@@ -293,10 +297,10 @@ def _list_parameter(name: str) -> str | None:
 
 @cache
 def _short_text(name: str, count: int) -> str:
-    def spelled(match: re.Match[str]) -> str:
+    def in_list(match: re.Match[str]) -> str:
         return "IN (" + ", ".join(f"${match[1]}_{number}" for number in range(count)) + ")"
 
-    return LIST_PARAMETER.sub(spelled, statement(name, "duckdb"))
+    return LIST_PARAMETER.sub(in_list, statement(name, "duckdb"))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The lock of a file: the kernel releases it when the process that has it dies."""
+"""Exclusive file locks. The kernel releases them when the process that holds them dies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import fcntl
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the lock of an open file; False when somebody else has it."""
+    """Lock an open file without waiting; False if another process or descriptor holds the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

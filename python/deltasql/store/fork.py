@@ -1,8 +1,9 @@
-"""What must not be open while the process forks.
+"""Close database connections before the process forks.
 
-A forked child inherits SQLite's belief that this process holds its file locks, but not the
-locks: the next process that closes the database takes the log away from under the child, and
-its commits are lost. So connections are closed before a fork, and opened again when needed.
+A forked child inherits SQLite's record that this process holds its file locks, but not the locks
+themselves. The next process that closes the database then deletes the write-ahead log while the
+child uses it, and the child's commits are lost. So connections are closed before a fork and
+opened again when needed.
 """
 
 from __future__ import annotations
@@ -13,34 +14,34 @@ from typing import Protocol
 
 
 class ForkAware(Protocol):
-    """A holder of connections."""
+    """An owner of connections or locks, such as a pool."""
 
     def before_fork(self) -> None:
-        """Lock, and close what can be closed."""
+        """Lock the object, and close the connections that can be closed."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Unlock in the parent; start from nothing in the child."""
+        """Unlock the object in the parent; reset it in the child."""
 
 
-_holders: weakref.WeakSet[ForkAware] = weakref.WeakSet()
-_held: list[ForkAware] = []
+_registered: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+_forking: list[ForkAware] = []
 
 
-def watch(holder: ForkAware) -> None:
-    """Tell a holder of connections about forks."""
-    _holders.add(holder)
+def register(owner: ForkAware) -> None:
+    """Call the methods of an object around every fork, as long as the object exists."""
+    _registered.add(owner)
 
 
 def _before() -> None:
-    _held.extend(_holders)
-    for holder in _held:
-        holder.before_fork()
+    _forking.extend(_registered)
+    for owner in _forking:
+        owner.before_fork()
 
 
 def _after(*, in_child: bool) -> None:
-    for holder in reversed(_held):
-        holder.after_fork(in_child=in_child)
-    _held.clear()
+    for owner in reversed(_forking):
+        owner.after_fork(in_child=in_child)
+    _forking.clear()
 
 
 os.register_at_fork(

@@ -1,4 +1,4 @@
-"""Intents that a vacuum takes over: from then on no transaction can commit the files they name."""
+"""Let a vacuum take over intents; their transactions can then no longer commit the files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def take_intents(store: Store, table_id: int, intents: Collection[Intent]) -> dict[Intent, str]:
-    """Take intents, (txn id, path), from their transactions, but for those that commit now.
+    """Take intents, given as (txn id, path), from transactions that are not committing now.
 
-    Returns the id under which each is noted since. Should the vacuum die before the files are
-    gone, the next one finds them by it.
+    Returns for each intent taken the new id it is stored under. If the vacuum fails before it has
+    deleted the files, the next vacuum finds the intents under these ids.
     """
     if not intents:
         return {}
@@ -25,14 +25,14 @@ def take_intents(store: Store, table_id: int, intents: Collection[Intent]) -> di
     with store.change() as (session, _):
         for txn_id, path in intents:
             taken_by = f"{taker}/{txn_id}"
-            of = {"txn_id": txn_id, "table_id": table_id, "path": path}
-            if session.execute("take_staged_file", **of, taken_by=taken_by):
+            intent = {"txn_id": txn_id, "table_id": table_id, "path": path}
+            if session.execute("take_staged_file", **intent, taken_by=taken_by):
                 taken[txn_id, path] = taken_by
     return taken
 
 
-def forget_intents(store: Store, table_id: int, taken: Mapping[Intent, str]) -> None:
-    """Take the intents off the list whose files are gone."""
+def delete_taken_intents(store: Store, table_id: int, taken: Mapping[Intent, str]) -> None:
+    """Delete intents that a vacuum took, after it has deleted their files."""
     if not taken:
         return
     with store.change() as (session, _):

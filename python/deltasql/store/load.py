@@ -1,7 +1,7 @@
-"""Rows of a log that is loaded: many commits at once, written the fastest way there is.
+"""Bulk load of an imported log: the rows of many commits at once.
 
-A table without a head is out of sight, so its first version may take several transactions; the
-one that writes the head is the last.
+A table without a head is not visible, so its rows may be written in several transactions. The
+last one writes the head.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row, Session
     from deltasql.store.records import Commit, Head
 
-# In this order every row finds what it refers to.
+# In this order, so that rows are inserted after the rows they refer to.
 _INSERTS = (
     "insert_metadata",
     "insert_protocol",
@@ -36,7 +36,7 @@ _INSERTS = (
     "insert_domain_metadata",
     "insert_cdc_file",
 )
-# What the transactions before the last may have written.
+# The rows that the transactions before the last one may have written.
 _DISCARDS = (
     "discard_files",
     "discard_file_stats",
@@ -48,10 +48,10 @@ _DISCARDS = (
 
 @dataclass(slots=True)
 class SkippingColumns:
-    """The columns that were ever indexed for a table, and what became new or ended."""
+    """All columns that were ever indexed for a table, with the changes not written yet."""
 
     columns: list[SkippingColumn] = field(default_factory=list)
-    began: list[SkippingColumn] = field(default_factory=list)
+    added: list[SkippingColumn] = field(default_factory=list)
     ended: dict[int, int] = field(default_factory=dict)
 
     @classmethod
@@ -60,11 +60,11 @@ class SkippingColumns:
         return cls([SkippingColumn(r[0], tuple(load(r[1])), r[2], r[3], r[4]) for r in rows])
 
     def copy(self) -> SkippingColumns:
-        """Return the same columns, with nothing left to write."""
+        """Return the same columns, without unwritten changes."""
         return SkippingColumns(list(self.columns))
 
     def change(self, wanted: Iterable[tuple[tuple[str, ...], str]], first_file_id: int) -> None:
-        """Index these columns from a file on, and no others."""
+        """Index exactly these columns from a file id on."""
         new, ended = changed_columns(self.columns, wanted, first_file_id)
         self.columns = [
             SkippingColumn(c.column_id, c.path, c.type, c.first_file_id, first_file_id)
@@ -73,7 +73,7 @@ class SkippingColumns:
             for c in self.columns
         ]
         self.columns += new
-        self.began += new
+        self.added += new
         self.ended |= dict.fromkeys(ended, first_file_id)
 
     @property
@@ -84,24 +84,24 @@ class SkippingColumns:
 
 @dataclass(slots=True)
 class LoadPlan:
-    """The rows of a run of commits."""
+    """The rows of consecutive commits."""
 
     table_id: int
     files: LogFiles
     rows: dict[str, list[Row]] = field(default_factory=dict)
     versions: list[tuple[Commit, int]] = field(default_factory=list)
-    """Each commit, with the id of the file that comes after its own."""
+    """Each commit, with the next file id after its files."""
     columns: SkippingColumns = field(default_factory=SkippingColumns)
 
     def add(self, name: str, rows: Iterable[Row]) -> None:
-        """Take rows for an insert."""
+        """Add rows for an INSERT statement."""
         self.rows.setdefault(name, []).extend(rows)
 
 
 def claim(session: Session, table_id: int, token: str) -> bool:
-    """Take a table that is out of sight over; False when it is not, or not any more.
+    """Claim a table that is being loaded; False if it is visible or does not exist.
 
-    The token says who loads it: see `is_claimed`.
+    The token identifies the process that loads it: see `is_claimed`.
     """
     properties = _loading(session, table_id)
     if properties is None:
@@ -112,19 +112,19 @@ def claim(session: Session, table_id: int, token: str) -> bool:
 
 
 def clear(session: Session, table_id: int) -> None:
-    """Delete what an earlier try to load a table left, which came to no head."""
+    """Delete the rows of an earlier load of a table that did not finish."""
     for each in _DISCARDS:
         session.execute(each, table_id=table_id)
 
 
 def is_claimed(session: Session, table_id: int, token: str) -> bool:
-    """Tell whether the table is out of sight and ours to load, and lock it against others."""
+    """Lock the table, and tell whether it is being loaded under this token."""
     properties = _loading(session, table_id)
     return properties is not None and properties[TableRow.LOADING] == token
 
 
 def is_loading(session: Session, table_id: int) -> bool:
-    """Tell whether the table is out of sight, whoever loads it, and lock it."""
+    """Lock the table, and tell whether it is being loaded under any token."""
     return _loading(session, table_id) is not None
 
 
@@ -136,9 +136,9 @@ def write(
     is_first: bool,
     seen: SeenFiles | None = None,
 ) -> None:
-    """Write the rows of a plan; `known` are ids of partitions, those that are new are added.
+    """Write the rows of a plan; the ids of new partitions are added to `known`.
 
-    Files that cannot have been there before, by what was `seen`, are not looked up.
+    Files that `seen` rules out as duplicates of earlier ones are not looked up.
     """
     files, table_id = plan.files, plan.table_id
     keys = [] if is_first else files.keys(seen)
@@ -154,7 +154,7 @@ def write(
         )
     _write_columns(session, plan)
     wanted = files.partitions
-    _learn_partitions(session, table_id, wanted, known)
+    _add_partitions(session, table_id, wanted, known)
     ids = [known[values] for values in wanted]
     session.insert_log("insert_loaded_file", files.file_rows(table_id, ids))
     session.insert_log("insert_file_stats", files.stats_rows(table_id))
@@ -165,12 +165,12 @@ def write(
     if plan.versions:
         session.insert("insert_version", _version_rows(session, plan))
     if seen is not None:
-        # Also those of a transaction that fails in the end: more is looked up then, never less.
+        # If the transaction fails later, these stay: that only causes needless lookups.
         seen.add(files)
 
 
 def write_head(session: Session, before: Head | None, head: Head) -> None:
-    """Make the head, or move it."""
+    """Insert the head of a table, or update it."""
     values = {
         "table_id": head.table_id,
         "version": head.version,
@@ -186,16 +186,16 @@ def write_head(session: Session, before: Head | None, head: Head) -> None:
 
 
 def _loading(session: Session, table_id: int) -> dict[str, str] | None:
-    """Return the properties of a table that is loaded; None for one that was ever seen."""
+    """Return the properties of a table that is being loaded; None for any other table."""
     rows = session.query("loading_properties", table_id=table_id)
     properties: dict[str, str] = json.loads(rows[0][0]) if rows else {}
     return properties if TableRow.LOADING in properties else None
 
 
 def _version_rows(session: Session, plan: LoadPlan) -> list[Row]:
-    """Return the rows of commits; a transaction id that the table has already is not taken again.
+    """Return the rows of commits, with derived ids in place of repeated transaction ids.
 
-    It is free text in a log: two commits may have the same.
+    A transaction id in a log is free text, so two commits may have the same one.
     """
     ids = [commit.txn_id for commit, _ in plan.versions]
     rows = session.query("taken_txn_ids", table_id=plan.table_id, txn_ids=ids)
@@ -210,10 +210,10 @@ def _version_rows(session: Session, plan: LoadPlan) -> list[Row]:
 
 def _write_columns(session: Session, plan: LoadPlan) -> None:
     columns, table_id = plan.columns, plan.table_id
-    if columns.began:
+    if columns.added:
         rows = [
             (table_id, c.column_id, dump(list(c.path)), c.type, c.first_file_id)
-            for c in columns.began
+            for c in columns.added
         ]
         session.insert("insert_skipping_column", rows)
     for column_id, end_file_id in columns.ended.items():
@@ -222,9 +222,10 @@ def _write_columns(session: Session, plan: LoadPlan) -> None:
         )
 
 
-def _learn_partitions(
+def _add_partitions(
     session: Session, table_id: int, wanted: Sequence[str], known: dict[str, int]
 ) -> None:
+    """Add the ids of partitions to `known`; partitions that SQL does not have are inserted."""
     missing = [values for values in wanted if values not in known]
     if not missing:
         return

@@ -1,4 +1,4 @@
-"""Which tables have their files in a folder, inside it or around it, by the keys of locations."""
+"""Find and refuse tables that share a location, or whose locations are nested."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ALLOW_NESTED = "allow_nested_location"
 
 
 def tables_at(query: Query, location: str) -> list[TableRow]:
-    """Return the tables with their files in a folder, however it is spelled, live ones first."""
+    """Return the tables at a location, in any spelling of it; live tables come first."""
     rows = query("tables_at", location_keys=location_keys(location))
     return [TableRow.from_row(row) for row in rows]
 
 
 def tables_around(query: Query, location: str) -> list[TableRow]:
-    """Return the live tables whose folders hold a folder."""
+    """Return the live tables whose locations contain this location."""
     above = keys_above(location_key(location))
     rows = query("tables_at", location_keys=above) if above else []
     found = (TableRow.from_row(row) for row in rows)
@@ -35,14 +35,14 @@ def tables_around(query: Query, location: str) -> list[TableRow]:
 
 
 def keys_inside(query: Query, location: str) -> list[str]:
-    """Return the keys of the tables inside a folder, also of those that were dropped."""
+    """Return the location keys of the tables inside a location, dropped tables included."""
     return [row[0] for row in query("location_keys_inside", **_inside(location_key(location)))]
 
 
 def refuse_shared_location(
     query: Query, location: str, *, allow_nested: bool, also_dropped: bool = True
 ) -> None:
-    """Refuse a folder that a table has already, or that holds one or lies inside one's folder.
+    """Refuse a location that another table uses, or that is nested with that of another table.
 
     Raises:
         TableExistsError: It names the other table and its location.
@@ -55,7 +55,7 @@ def refuse_shared_location(
 
 
 def refuse_nested_location(query: Query, location: str) -> None:
-    """Refuse a folder inside the folder of a live table, or around one."""
+    """Refuse a location inside that of a live table, or one that contains it."""
     inside = query("live_tables_inside", **_inside(location_key(location)))
     around = tables_around(query, location)
     others = [(TableRow.from_row(row), "holds") for row in inside[:1]]
@@ -71,7 +71,7 @@ def refuse_nested_location(query: Query, location: str) -> None:
 
 
 def shared_location(other: TableRow, location: str) -> TableExistsError:
-    """Return the error of a folder that another table has."""
+    """Return the error of a location that another table uses."""
     name = join_table_name(other.namespace, other.name)
     place = f"{location} already"
     if other.location != location:
@@ -84,11 +84,11 @@ def shared_location(other: TableRow, location: str) -> TableExistsError:
 
 
 def drop_table(session: Session, table_id: int) -> None:
-    """Take a table out of the catalog: its name and its folder are free for others."""
+    """Mark a table as dropped, so that its name and its location can be used again."""
     session.execute("drop_table", table_id=table_id, dropped_at_ms=now_ms())
     session.execute("leave_location", table_id=table_id)
 
 
 def _inside(key: str) -> dict[str, str]:
-    # Keys end with a slash, and "0" is the character after it.
+    # Keys end with a slash; "0" is the next character, so it ends the range of keys inside.
     return {"location_key": key, "end_key": f"{key[:-1]}0"}

@@ -1,4 +1,4 @@
-"""Bring a database to the schema this release speaks: numbered, checksummed, all or nothing."""
+"""Upgrade the schema of a catalog with numbered, checksummed migrations, in one transaction."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from deltasql.store.statements import migration_files
 
 if TYPE_CHECKING:
     from deltasql.store.dialect import Dialect, Row, Session
+    from deltasql.store.store import Store
 
-_LOCATION_KEYS = 4
+_LOCATION_KEYS = 4  # the migration that needs values computed in Python
 _TOKEN = re.compile(r"\{(\w+)\}")
+_INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX (?:IF NOT EXISTS )?(\w+)")
 
 _CREATE_LEDGER = """
 CREATE TABLE IF NOT EXISTS dl_migrations (
@@ -30,17 +32,17 @@ CREATE TABLE IF NOT EXISTS dl_migrations (
 
 
 def latest_version() -> int:
-    """Return the schema version this release speaks."""
+    """Return the schema version of this release."""
     return migration_files()[-1][0]
 
 
 def migrate(dialect: Dialect, *, up_to: int | None = None) -> list[int]:
-    """Apply what is missing and return the numbers applied; refuse a newer or altered schema."""
+    """Apply pending migrations and return their numbers; refuse a newer or altered schema."""
     with dialect.write_turn(), dialect.session() as session:
         if up_to is None and _is_current(dialect.ledger(session)):
             return []
         session.begin(is_bulk=True)
-        # Two processes may open a fresh catalog at once: the second waits here, then finds it done.
+        # Of two processes that migrate at once, the second waits here and then has nothing to do.
         session.query("lock_schema")
         session.script(render(_CREATE_LEDGER, dialect))
         applied: dict[int, str] = dict(session.query("applied_migrations"))
@@ -69,16 +71,17 @@ def _apply(dialect: Dialect, session: Session, name: str, text: str) -> None:
 
 
 def _fill_location_keys(session: Session) -> None:
-    """Give every table its key; of live tables in one folder, the oldest alone is unique.
+    """Insert the location key of every table; only one live table gets the unique key.
 
-    Such tables were accepted by earlier releases. `doctor` reports them.
+    Earlier releases accepted several live tables at one location. Then the oldest one gets the
+    unique key, and `doctor` reports the others.
     """
     taken: set[str] = set()
     rows: list[Row] = []
     for table_id, location, dropped_at_ms in session.query("table_locations"):
         try:
             key = location_key(location)
-        except TxnLogError:  # a location that this release does not take
+        except TxnLogError:  # a location that this release does not accept
             key = f"{location.rstrip('/')}/"
         is_live = dropped_at_ms is None and key not in taken
         rows.append((table_id, key, key if is_live else None))
@@ -89,33 +92,66 @@ def _fill_location_keys(session: Session) -> None:
 
 
 def render(text: str, dialect: Dialect) -> str:
-    """Put a database's own type names and clauses into a migration."""
+    """Insert the type names and clauses of a database into the text of a migration."""
     return _TOKEN.sub(lambda match: dialect.types[match[1]], text)
 
 
 @cache
 def checksum(text: str) -> str:
-    """Identify a migration's text, whatever the line ends."""
+    """Return a checksum of a migration that ignores differences in white space."""
     return hashlib.sha256("\n".join(text.split()).encode()).hexdigest()
 
 
-# With the module, not when a catalog is first opened.
+# Compute them on import, so that the first open of a catalog is not slower.
 for _migration in migration_files():
     checksum(_migration[2])
 
 
 def ledger_if_there(session: Session) -> list[Row] | None:
-    """Return the applied migrations, None before the first: for databases that ask cheaply."""
+    """Return the applied migrations; None if the table of migrations does not exist."""
     return session.query("applied_migrations") if session.query("has_ledger") else None
 
 
 def version_of(ledger: list[Row] | None) -> int | None:
-    """Return the schema version that a ledger tells; refuse a newer or altered schema."""
+    """Return the schema version of a catalog; refuse a newer or altered schema."""
     if ledger is None:
         return None
     applied: dict[int, str] = dict(ledger)
     _check(applied)
     return max(applied, default=0)
+
+
+def applied_migrations(store: Store) -> dict[int, str] | None:
+    """Return the applied migrations as number → checksum; None in an empty database."""
+    rows = store.ledger()
+    return None if rows is None else dict(rows)
+
+
+def altered_migrations(applied: dict[int, str]) -> list[int]:
+    """Return the applied migrations whose checksum differs from that of this release."""
+    known = {number: checksum(text) for number, _, text in migration_files()}
+    return sorted(n for n, found in applied.items() if n in known and known[n] != found)
+
+
+def pending_migrations(applied: dict[int, str]) -> list[int]:
+    """Return the migrations of this release that are not applied."""
+    return [number for number, _, _ in migration_files() if number not in applied]
+
+
+def newer_migrations(applied: dict[int, str]) -> list[int]:
+    """Return the applied migrations that this release does not have."""
+    return sorted(number for number in applied if number > latest_version())
+
+
+def missing_indexes(store: Store) -> list[str]:
+    """Return the indexes of the migrations that are missing, or that the database cannot use."""
+    expected = [
+        name
+        for _, _, text in migration_files()
+        for name in _INDEX.findall(render(text, store.dialect))
+    ]
+    present = {row[0] for row in store.query("index_names")}
+    return [name for name in expected if name not in present]
 
 
 def _is_current(ledger: list[Row] | None) -> bool:

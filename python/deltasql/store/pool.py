@@ -1,6 +1,6 @@
-"""A small pool for embedded databases: bounded, health-checked, safe across threads and fork.
+"""A connection pool for SQLite: bounded, health-checked, safe across threads and forks.
 
-PostgreSQL uses psycopg's own pool; this one serves the drivers that have none.
+PostgreSQL uses psycopg's pool, and DuckDB uses cursors of one connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How long a fork waits for other threads to give their connections back.
+# How long a fork waits for other threads to release their connections.
 _FORK_WAIT_S = 5.0
 # Connections in use when the process forked: closing them here would disturb the parent.
 _inherited: list[object] = []
@@ -29,12 +29,12 @@ _inherited: list[object] = []
 @dataclass(slots=True)
 class _Entry(Generic[T]):
     connection: T
-    holder: int  # the thread it is lent to
-    born: float
+    holder: int  # the thread that uses it
+    opened_at: float
 
 
 class Pool(Generic[T]):
-    """Lend connections made by `connect`, at most `max_size` at a time."""
+    """A pool of connections made by `connect`, at most `max_size` in use at a time."""
 
     def __init__(
         self,
@@ -52,17 +52,17 @@ class Pool(Generic[T]):
         self._max_lifetime_s, self._check = max_lifetime_s, check
         self._idle: list[_Entry[T]] = []
         self._holders: list[int] = []
-        # Taken by itself: Ctrl-C on the way through the condition would leave it taken.
+        # Acquired directly, not through the condition: there, Ctrl-C could leave it locked.
         self._lock = threading.RLock()
         self._free = threading.Condition(self._lock)
         self._closed = False
-        fork.watch(self)
+        fork.register(self)
 
-    def lend(self) -> AbstractContextManager[T]:
-        """Lend a healthy connection; one that was broken while lent is not taken back."""
-        return _Lent(self)
+    def connection(self) -> AbstractContextManager[T]:
+        """Return a healthy connection for a block; it is closed if the block breaks it."""
+        return _ConnectionContext(self)
 
-    def _borrow(self) -> _Entry[T]:
+    def _acquire(self) -> _Entry[T]:
         deadline = time.monotonic() + self._timeout_s
         holder = threading.get_ident()
         expired: list[_Entry[T]] = []
@@ -93,23 +93,23 @@ class Pool(Generic[T]):
                 self._free.notify()
             raise
         finally:
-            # Only now: the file locks of the process must not lapse between two connections.
+            # After the new connection is open, so that the process keeps its file locks.
             for each in expired:
                 self._close(each.connection)
 
     def _take_idle(self, expired: list[_Entry[T]]) -> _Entry[T] | None:
         while self._idle:
             entry = self._idle.pop()
-            fresh = time.monotonic() - entry.born < self._max_lifetime_s
+            fresh = time.monotonic() - entry.opened_at < self._max_lifetime_s
             if fresh and (not self._check or self._is_healthy(entry.connection)):
                 return entry
             expired.append(entry)
         return None
 
-    def _give_back(self, entry: _Entry[T], *, broken: bool) -> None:
+    def _release(self, entry: _Entry[T], *, broken: bool) -> None:
         with self._lock:
             if entry.holder not in self._holders:
-                _inherited.append(entry)  # lent in the parent, given back in its forked child
+                _inherited.append(entry)  # acquired in the parent, released in a forked child
                 return
             self._holders.remove(entry.holder)
             keep = not broken and not self._closed
@@ -120,12 +120,12 @@ class Pool(Generic[T]):
             self._close(entry.connection)
 
     def usage(self) -> dict[str, int]:
-        """Return how many connections are lent and idle."""
+        """Return the number of connections in use ("lent"), idle, and at most open ("max")."""
         with self._lock:
             return {"lent": len(self._holders), "idle": len(self._idle), "max": self._max_size}
 
     def close(self) -> None:
-        """Close idle connections now and lent ones when they come back."""
+        """Close idle connections now, and the others when they are released."""
         with self._lock:
             self._closed = True
             self._close_idle()
@@ -150,8 +150,8 @@ class Pool(Generic[T]):
             self._lock.release()
 
 
-class _Lent(Generic[T]):
-    """A connection for the length of a block: a generator would take twice as long."""
+class _ConnectionContext(Generic[T]):
+    """A context manager as a class, which takes half the time of a generator."""
 
     __slots__ = ("_entry", "_pool")
 
@@ -159,7 +159,7 @@ class _Lent(Generic[T]):
         self._pool = pool
 
     def __enter__(self) -> T:
-        self._entry = self._pool._borrow()
+        self._entry = self._pool._acquire()
         return self._entry.connection
 
     def __exit__(
@@ -173,4 +173,4 @@ class _Lent(Generic[T]):
             if isinstance(error, Exception):
                 broken = not self._pool._is_healthy(self._entry.connection)
         finally:
-            self._pool._give_back(self._entry, broken=broken)
+            self._pool._release(self._entry, broken=broken)

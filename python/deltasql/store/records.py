@@ -1,4 +1,4 @@
-"""Rows of the `dl_*` tables as dataclasses, and the way between a row and an action."""
+"""Rows of the `dl_*` tables as dataclasses, and conversions between rows and actions."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
 
 UNPARTITIONED = 0
-# The key of `extra` that keeps the transaction id of a log which SQL could not take for its own.
-_TOLD_ID = "txnId"
+# The key of `extra` with the transaction id of the log, if SQL stores a derived id instead.
+_LOG_TXN_ID = "txnId"
 _LONGEST_ID = 500
-# Ids that are made for commits of others are the same whenever they are loaded.
-_IDS = uuid.UUID("6f1d0d3a-8a3c-4d6e-9d50-6d1a4f0e6c11")
+# The namespace of derived ids: loading the same commit again gives the same id.
+_DERIVED_IDS = uuid.UUID("6f1d0d3a-8a3c-4d6e-9d50-6d1a4f0e6c11")
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A table as the catalog knows it."""
+    """One table of the catalog, a row of `dl_tables`."""
 
     table_id: int
     table_uuid: str
@@ -55,23 +55,23 @@ class TableRow:
 
     @property
     def is_loading(self) -> bool:
-        """Whether its log is not all there yet, so that nobody sees it."""
+        """Whether its log is still being loaded, so that the table is not visible."""
         return self.LOADING in self.properties
 
     @property
     def is_following(self) -> bool:
-        """Whether it only follows a log that others write, so that SQL may not change it."""
+        """Whether its authority is the log, so that SQL only has a read-only index of it."""
         return self.FOLLOWING in self.properties
 
     @property
     def full_name(self) -> str:
-        """The name with its namespace, as errors and listings show it."""
+        """The name with its namespace, for errors and listings."""
         return f"{self.namespace}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The row a commit locks and moves."""
+    """The row with the latest version of a table, which a commit locks and updates."""
 
     table_id: int
     version: int
@@ -107,8 +107,7 @@ class VersionRow:
             is_blind_append=None if row[9] is None else bool(row[9]),
             read_version=row[10],
             isolation_level=row[11],
-            # Where the id of the log could not be SQL's own, it was kept as it stood.
-            txn_id=extra.pop(_TOLD_ID, row[2]),
+            txn_id=extra.pop(_LOG_TXN_ID, row[2]),
             extra=extra,
         )
         return cls(row[0], row[1], row[2], row[3], info, row[15])
@@ -116,7 +115,7 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class SkippingColumn:
-    """A column whose bounds are indexed for the files first_file_id..end_file_id."""
+    """A column whose bounds are indexed, for file ids from first_file_id to before end_file_id."""
 
     column_id: int
     path: tuple[str, ...]
@@ -127,7 +126,7 @@ class SkippingColumn:
 
 @dataclass(frozen=True, slots=True)
 class OneFile:
-    """A blind append of one file, upon the metadata and protocol of known versions."""
+    """A blind append of one file, with the metadata and protocol versions it was written for."""
 
     table: TableRow
     add: AddFile
@@ -144,7 +143,7 @@ class OneFile:
 
 @dataclass(slots=True)
 class Commit:
-    """What one version of one table holds, ready to be appended."""
+    """The content of one version of one table."""
 
     table: TableRow
     head: Head | None  # None: this commit creates the table
@@ -161,38 +160,39 @@ class Commit:
     domains: Sequence[DomainMetadata] = ()
     cdc: Sequence[AddCdcFile] = ()
     partition_columns: Sequence[str] = ()
-    # With new metadata: the columns to index from now on. Without: those indexed already.
+    # With new metadata: the columns to index from this version on (`skipping`). Without: the
+    # columns that are indexed already (`active_columns`).
     skipping: Sequence[tuple[tuple[str, ...], str]] = ()
     active_columns: Sequence[SkippingColumn] = ()
-    replaces_nothing: bool = False  # known once it is ratified: no added file was live before
+    replaces_nothing: bool = False  # set when ratified: whether no added file was live before
 
 
-def derived_id(table: TableRow, version: int, told: object) -> str:
-    """Return the transaction id of a commit of others that tells none, or none that SQL can take.
+def derived_id(table: TableRow, version: int, source: object) -> str:
+    """Return a transaction id for a commit from a log that has none, or one SQL cannot store.
 
-    `told` is what it does tell: the digest of its file, or the id that SQL cannot take.
+    `source` distinguishes it: the digest of the commit file, or the id that SQL cannot store.
     """
-    return str(uuid.uuid5(_IDS, f"{table.table_uuid}/{version}/{told}"))
+    return str(uuid.uuid5(_DERIVED_IDS, f"{table.table_uuid}/{version}/{source}"))
 
 
-def is_usable_id(told: object) -> bool:
-    """Tell whether SQL can take the transaction id of a log, which may be any JSON, for its own."""
-    return isinstance(told, str) and 0 < len(told) <= _LONGEST_ID and "\0" not in told
+def is_usable_id(txn_id: object) -> bool:
+    """Tell whether SQL can store the transaction id of a log, which may be any JSON value."""
+    return isinstance(txn_id, str) and 0 < len(txn_id) <= _LONGEST_ID and "\0" not in txn_id
 
 
 def with_derived_id(commit: Commit) -> Commit:
-    """Give a commit an id of SQL; the one that its log tells is kept beside it."""
-    told = commit.info.txn_id
-    info = replace(commit.info, extra={**commit.info.extra, _TOLD_ID: told})
-    return replace(commit, txn_id=derived_id(commit.table, commit.version, told), info=info)
+    """Return the commit with a derived transaction id; `extra` keeps the id of its log."""
+    log_id = commit.info.txn_id
+    info = replace(commit.info, extra={**commit.info.extra, _LOG_TXN_ID: log_id})
+    return replace(commit, txn_id=derived_id(commit.table, commit.version, log_id), info=info)
 
 
 def dump(value: Any) -> str | None:
-    """Encode a JSON column; None and an empty `extra` stay NULL."""
+    """Encode a JSON column; None becomes NULL."""
     return None if value is None else _encode(value)
 
 
-# `json.dumps` makes an encoder for every call that asks for other than its defaults.
+# One encoder for all calls: with options, `json.dumps` creates one in every call.
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -205,7 +205,7 @@ def dump_dv(vector: DeletionVector | None) -> str | None:
 
 
 def load(text: str | None) -> Any:
-    """Decode a JSON column; NULL and the empty string of a bulk read are None."""
+    """Decode a JSON column; NULL, and the empty string of a bulk read, become None."""
     return json.loads(text) if text else None
 
 

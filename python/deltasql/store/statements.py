@@ -1,9 +1,9 @@
-"""Every SQL statement, by name.
+"""Load the SQL statements by name.
 
-A file under `sql/` holds blocks that start with `-- name: verb_noun`, written once with
-`$name` parameters. A block marked `[postgres]` replaces the common one for that database.
-`{in:ids}` stands for membership in a list parameter, which each database spells its own way;
-`{use:part}` puts in a `-- part:` that several statements share.
+A file in `sql/` consists of blocks that start with `-- name: verb_noun` and use `$name`
+parameters. A block marked `[postgres]` replaces the common one for that database. `{in:ids}`
+tests membership in a list parameter, for which each database has its own syntax; `{use:part}`
+inserts a `-- part:` block that several statements share.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIST_PARAMETER = re.compile(r"\{in:(\w+)\}")
 
 @cache
 def blocks(kind: str = "name") -> dict[str, dict[str | None, str]]:
-    """Return every block of a kind (`name` or `part`) as name → database (None = all) → text."""
+    """Return all blocks of a kind (`name` or `part`) as name → database (None = all) → text."""
     found: dict[str, dict[str | None, str]] = {}
     for _, source in sorted(_sql_files()):
         header: re.Match[str] | None = None
@@ -45,7 +45,7 @@ def blocks(kind: str = "name") -> dict[str, dict[str | None, str]]:
 
 @cache
 def statement(name: str, database: str) -> str:
-    """Return the text of one block for a database, parameters still as `$name`.
+    """Return the text of a statement for a database, with `$name` parameters.
 
     >>> "FOR UPDATE" in statement("lock_heads", "postgres")
     True
@@ -57,14 +57,14 @@ def statement(name: str, database: str) -> str:
 
 @cache
 def _numbered(name: str) -> tuple[str, tuple[str, ...]]:
-    """Return a block for PostgreSQL, its parameters as `$1`, `$2`, and their names in order."""
+    """Return a PostgreSQL statement with numbered parameters, and their names in order."""
     text = LIST_PARAMETER.sub(r"= ANY($\1)", statement(name, "postgres"))
     names = tuple(dict.fromkeys(PARAMETER.findall(text)))
     return PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text), names
 
 
 def numbered(name: str, params: Mapping[str, Any]) -> tuple[Any, list[Any]]:
-    """Return a block with its parameters as `$1`, `$2`, and their values: PostgreSQL's own way.
+    """Return a PostgreSQL statement with numbered parameters, and their values.
 
     >>> numbered("clear_staged_files", {"txn_id": "one"})
     ('DELETE FROM dl_staged_files WHERE txn_id = $1', ['one'])
@@ -75,7 +75,7 @@ def numbered(name: str, params: Mapping[str, Any]) -> tuple[Any, list[Any]]:
 
 @cache
 def insert_shape(name: str, database: str) -> tuple[str, tuple[str, ...]]:
-    """Return the table and the columns of an insert block, in order.
+    """Return the table and the columns of an INSERT statement.
 
     >>> insert_shape("insert_namespace", "sqlite")
     ('dl_namespaces', ('namespace', 'created_at_ms'))
@@ -88,7 +88,7 @@ def insert_shape(name: str, database: str) -> tuple[str, tuple[str, ...]]:
 
 @cache
 def insert_many(name: str, database: str, count: int, placeholder: str) -> str:
-    """Return an insert block for several rows at once, with positional placeholders.
+    """Return an INSERT statement for several rows, with positional placeholders.
 
     >>> insert_many("insert_namespace", "duckdb", 2, "?").partition("VALUES ")[2].splitlines()[0]
     '(?, ?), (?, ?)'
@@ -101,7 +101,7 @@ def insert_many(name: str, database: str, count: int, placeholder: str) -> str:
 
 @cache
 def insert_some(name: str, database: str, positions: tuple[int, ...], placeholder: str) -> str:
-    """Return an insert block for some of its columns; the others stay NULL.
+    """Return an INSERT statement for some of its columns; the others stay NULL.
 
     >>> insert_some("insert_partition", "sqlite", (0, 2), "?").splitlines()[0]
     'INSERT INTO dl_partitions (table_id, partition_values)'
@@ -126,5 +126,5 @@ def _sql_files() -> list[tuple[str, str]]:
     return [(file.name, file.read_text("utf-8")) for file in _FOLDER.glob("*.sql")]
 
 
-# The SQL is code: it is loaded with the module, not when a catalog is first opened.
+# Read the files on import, so that the first open of a catalog is not slower.
 blocks(), blocks("part"), migration_files()

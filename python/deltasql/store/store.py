@@ -1,7 +1,7 @@
-"""The store: one catalog's log in one database.
+"""The store: the logs of one catalog in one database.
 
-It guarantees that a commit over any number of tables is one SQL transaction, that a version
-number is taken once, and that a transaction id is recorded once.
+It guarantees that a commit over any number of tables is one SQL transaction, and that a version
+number and a transaction id are used once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from deltasql.exceptions import (
     StoreBusyError,
     StoreUnavailableError,
     TxnLogStoreError,
-    TxnLogUriError,
 )
 from deltasql.model.clock import now_ms
 from deltasql.store import append, migrations
@@ -34,7 +33,6 @@ from deltasql.store.records import (
     metadata_from_row,
     protocol_from_row,
 )
-from deltasql.store.sqlite.dialect import SqliteDialect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,66 +41,49 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from deltasql.config import Config
     from deltasql.model.actions import Metadata, Protocol
     from deltasql.telemetry import TableGauge
     from deltasql.uri import DeltaSqlUri
 
 
-def open_store(uri: DeltaSqlUri, config: Config, *, migrate: bool = True) -> Store:
-    """Open the store of a URI and bring the schema of its catalog up to date.
-
-    Where there is no catalog, none is created: `Store.create` does that. In memory there is one
-    from the start.
-    """
-    store = Store(_dialect(uri, config), uri)
-    if migrate:
-        try:
-            store.create() if uri.is_memory else store.bring_up_to_date()
-        except BaseException:
-            store.close()  # a pool would go on trying to connect
-            raise
-    return store
-
-
 class Store:
-    """Statements and transactions over one database, with what never changes kept in memory."""
+    """Statements and transactions on one database, with a cache of rows that never change."""
 
     def __init__(self, dialect: Dialect, uri: DeltaSqlUri) -> None:
         self.dialect, self._uri = dialect, uri
-        # The file that the catalog was found in, () on a server; None until it is found.
+        # Device and inode of the database file, () on a server; None until a catalog is found.
         self._database_id: tuple[int, ...] | None = None
         self._names: dict[str, TableRow] = {}
         self._metadata: dict[tuple[int, int], Metadata] = {}
         self._protocols: dict[tuple[int, int], Protocol] = {}
         self._skipping: dict[tuple[int, int], list[SkippingColumn]] = {}
         self._partitions: dict[int, dict[str, int]] = {}
-        self._told: set[str] = set()
+        self._tables_with_gauges: set[str] = set()
         self._guard = threading.Lock()
 
     # Life cycle
 
     def create(self) -> None:
-        """Create the catalog, the file of its database included; nothing if there is one."""
+        """Create the catalog, with its database file, unless it exists."""
         if not self.is_found:
             self.migrate()
 
     @property
     def is_found(self) -> bool:
-        """Whether there was a catalog when it was last looked for."""
+        """Whether an earlier call found the catalog."""
         return self._database_id is not None
 
     def exists(self) -> bool:
-        """Tell whether there is a catalog; once found, it is not looked for again."""
+        """Tell whether the catalog exists; once found, the database is not asked again."""
         return self.is_found or self.ledger() is not None
 
     def check_exists(self) -> None:
-        """Raise CatalogNotFoundError where there is no catalog."""
+        """Raise CatalogNotFoundError if the catalog does not exist."""
         if not self.exists():
             raise self.not_found()
 
     def not_found(self) -> CatalogNotFoundError:
-        """Return the error of a call that needs a catalog where there is none."""
+        """Return the error of a call that needs a catalog that does not exist."""
         place = self._uri.catalog()
         return CatalogNotFoundError(
             f"there is no catalog yet at {place}: `deltasql init` makes one",
@@ -111,29 +92,29 @@ class Store:
         )
 
     def is_replaced(self) -> bool:
-        """Tell whether the file that the catalog was found in was deleted, or is another one."""
+        """Tell whether the database file was deleted or replaced since the catalog was found."""
         found = self._database_id
         return found is not None and found != _file_id(self.dialect.path)
 
     def migrate(self, *, up_to: int | None = None) -> list[int]:
-        """Apply missing migrations, all of them where there is no catalog; return their numbers."""
+        """Apply pending migrations and return their numbers; creates a missing catalog."""
         with self._translated():
             self.dialect.create_database()
             applied = migrations.migrate(self.dialect, up_to=up_to)
         self._database_id = _file_id(self.dialect.path)
         return applied
 
-    def bring_up_to_date(self) -> None:
-        """Apply missing migrations; nothing is created where there is no catalog."""
+    def upgrade(self) -> None:
+        """Apply pending migrations; does nothing if the catalog does not exist."""
         if self.schema_version() not in (None, migrations.latest_version()):
             self.migrate()
 
     def schema_version(self) -> int | None:
-        """Return the version of the schema; None without a catalog, an error if it is newer."""
+        """Return the schema version, None without a catalog; raises if the schema is newer."""
         return migrations.version_of(self.ledger())
 
     def ledger(self) -> list[Row] | None:
-        """Return (number, checksum) of the applied migrations; None where there is no catalog."""
+        """Return (number, checksum) of the applied migrations; None without a catalog."""
         database_id = _file_id(self.dialect.path)
         if database_id is None:
             return None
@@ -147,28 +128,28 @@ class Store:
         """Close every connection; safe to call twice."""
         self.dialect.close()
 
-    def tell_pool(self) -> dict[str, int]:
-        """Return how the connections are used, and publish it as a metric."""
+    def report_pool_usage(self) -> dict[str, int]:
+        """Set the metric of the connections in use, and return its values."""
         usage = self.dialect.usage()
         for state in ("lent", "idle", "max"):
             telemetry.gauge("pool_connections", usage[state], state=state)
         return usage
 
-    def tell_table(self, name: TableGauge, value: float, table: str) -> None:
-        """Publish a number of a table."""
+    def set_table_gauge(self, name: TableGauge, value: float, table: str) -> None:
+        """Set a metric of a table."""
         if telemetry.is_enabled():
-            self._told.add(table)
+            self._tables_with_gauges.add(table)
             telemetry.gauge(name, value, table=table)
 
-    def forget_tables(self, *, but: Iterable[str]) -> None:
-        """Publish no more numbers of tables that were dropped or have another name now."""
-        for table in self._told.difference(but):
-            self._told.discard(table)
+    def remove_table_gauges(self, *, but: Iterable[str]) -> None:
+        """Remove the metrics of all tables but these: the others were dropped or renamed."""
+        for table in self._tables_with_gauges.difference(but):
+            self._tables_with_gauges.discard(table)
             telemetry.forget("mirror_lag_seconds", table=table)
             telemetry.forget("files_active", table=table)
 
     def session(self) -> AbstractContextManager[Session]:
-        """Borrow a connection to the catalog; CatalogNotFoundError where there is none."""
+        """Take a connection for a block; raises CatalogNotFoundError without a catalog."""
         if self._database_id is None:
             self.check_exists()
         return self.dialect.session()
@@ -182,11 +163,11 @@ class Store:
         return self.dialect.errors()
 
     def _translated(self) -> AbstractContextManager[None]:
-        """Turn a driver's error into ours."""
+        """Raise driver errors of a block as our errors."""
         return _Translated(self)
 
     def translate(self, error: BaseException) -> TxnLogStoreError:
-        """Return our error for a driver's: lost, busy, or refused for a reason of its own."""
+        """Return our error for a driver error: connection lost, busy, or any other failure."""
         kinds = {
             Fault.LOST: StoreUnavailableError,
             Fault.RETRY: StoreBusyError,
@@ -194,7 +175,7 @@ class Store:
         }
         kind = kinds.get(self.classify(error), TxnLogStoreError)
         text = str(error).strip() or type(error).__name__
-        notes = getattr(error, "__notes__", ())  # who holds the lock
+        notes = getattr(error, "__notes__", ())  # the session that holds the lock
         return kind(
             "; ".join([f"{self.dialect.name} failed: {text}", *notes]), backend=self.dialect.name
         )
@@ -203,29 +184,27 @@ class Store:
     def change(
         self, table_ids: Sequence[int] = (), *, is_bulk: bool = False
     ) -> Iterator[tuple[Session, dict[int, Head]]]:
-        """Change the catalog itself in one transaction, with the heads of these tables locked.
+        """Change the catalog in one transaction, with the heads of these tables locked.
 
-        In bulk, the database may take longer for a statement, and the caller between two.
+        A bulk transaction has longer timeouts, for a statement and between two statements.
         """
         with self._translated(), self.dialect.write_turn(), self.session() as session:
             heads = self.begin_locked(session, table_ids, is_bulk=is_bulk)
-            if is_bulk and self.dialect.name == "postgres":
-                session.execute("allow_pauses")
+            if is_bulk and self.dialect.limits_idle_transactions:
+                session.execute("allow_idle")
             yield session, heads
             session.commit()
 
     @contextmanager
     def relaxed(self) -> Iterator[Session]:
-        """Write in one transaction that may be lost with the power, never torn."""
-        name = self.dialect.name
+        """Write in one transaction that a power failure may lose, as a whole, after its COMMIT."""
+        relaxed = self.dialect.relaxes_durability
         with self._translated(), self.dialect.write_turn(), self.session() as session:
-            # SQLite changes it between transactions, PostgreSQL within one.
-            is_full = name == "sqlite" and self.dialect.is_full
-            if is_full:
+            if relaxed == "before begin":
                 session.query("relax_durability")
             try:
                 session.begin()
-                if name == "postgres":
+                if relaxed == "after begin":
                     session.execute("relax_durability")
                 yield session
                 session.commit()
@@ -233,13 +212,13 @@ class Store:
                 try:
                     session.rollback()
                 finally:
-                    if is_full:
+                    if relaxed == "before begin":
                         session.query("restore_durability")
 
     # Reads
 
     def query(self, name: str, /, **params: Any) -> list[Row]:
-        """Run one read on a connection of its own, once more if the connection was dead."""
+        """Run one read, and repeat it if the connection was lost."""
         try:
             with self.session() as session:
                 return session.query(name, **params)
@@ -250,14 +229,14 @@ class Store:
             return session.query(name, **params)
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
-        """Run one bulk read and return Arrow."""
+        """Run one bulk read and return its rows as Arrow."""
         if self._database_id is None:
             self.check_exists()
         with self._translated():
             return self.dialect.arrow(name, **params)
 
     def find_table(self, namespace: str, name: str, *, fresh: bool = False) -> TableRow | None:
-        """Return a live table by name; the lock of a commit checks a remembered answer again."""
+        """Return a live table by name; a cached row may be stale, which a commit checks."""
         live_name = append.live_name(namespace, name)
         if not fresh and (known := self._names.get(live_name)) is not None:
             return known
@@ -270,7 +249,7 @@ class Store:
         return table
 
     def find_head(self, namespace: str, name: str) -> tuple[TableRow, Head] | None:
-        """Return a live table with its head, as they are now: one statement for both."""
+        """Return a live table and its current head, with one statement."""
         live_name = append.live_name(namespace, name)
         backend = self.dialect.name
         with (
@@ -285,11 +264,11 @@ class Store:
         return table, Head(table.table_id, *rows[0][8:])
 
     def forget_table(self, table: TableRow) -> None:
-        """Forget a name that turned out to be renamed or dropped."""
+        """Remove a table from the cache: it was renamed or dropped."""
         self._names.pop(append.live_name(table.namespace, table.name), None)
 
     def head(self, table_id: int) -> Head | None:
-        """Return the head row: one indexed read, whatever the size of the log."""
+        """Return the head of a table."""
         backend = self.dialect.name
         with (
             telemetry.span("open", table_id=table_id),
@@ -299,7 +278,7 @@ class Store:
         return Head(*rows[0]) if rows else None
 
     def metadata(self, table_id: int, version: int, session: Session | None = None) -> Metadata:
-        """Return the metadata written by exactly this version (see Head.metadata_version)."""
+        """Return the metadata that this version wrote (see Head.metadata_version)."""
         key = (table_id, version)
         found = self._metadata.get(key)
         if found is None:
@@ -308,7 +287,7 @@ class Store:
         return found
 
     def protocol(self, table_id: int, version: int, session: Session | None = None) -> Protocol:
-        """Return the protocol written by exactly this version (see Head.protocol_version)."""
+        """Return the protocol that this version wrote (see Head.protocol_version)."""
         key = (table_id, version)
         found = self._protocols.get(key)
         if found is None:
@@ -319,7 +298,7 @@ class Store:
     def skipping_columns(
         self, table_id: int, metadata_version: int, session: Session | None = None
     ) -> list[SkippingColumn]:
-        """Return the indexed columns as the metadata of that version left them."""
+        """Return the indexed columns as of the version that last wrote metadata."""
         key = (table_id, metadata_version)
         found = self._skipping.get(key)
         if found is None:
@@ -347,7 +326,7 @@ class Store:
     def begin_locked(
         self, session: Session, table_ids: Sequence[int], *, is_bulk: bool = False
     ) -> dict[int, Head]:
-        """Start the commit's transaction and lock the heads, in id order: none can deadlock."""
+        """Begin a transaction and lock the heads, in id order, so that commits cannot deadlock."""
         session.begin(is_bulk=is_bulk)
         if not table_ids:
             return {}
@@ -355,15 +334,15 @@ class Store:
         return {row[0]: Head(*row) for row in rows}
 
     @property
-    def has_shortcut(self) -> bool:
-        """Whether a blind append of one file has a way of its own."""
+    def has_append_one(self) -> bool:
+        """Whether the database has a fast path for a blind append of one file."""
         return self.dialect.append_one is not None
 
     def append_one_file(self, one: OneFile, sending: Callable[[], None]) -> Appended | None:
-        """Ratify a blind append of one file by the short way, where the database has one.
+        """Ratify a blind append of one file on the fast path.
 
-        Calls `sending` before anything is written. None when nothing was done: the table is no
-        longer as it is remembered.
+        Calls `sending` before anything is written. Returns None if nothing was written: the table
+        changed since its metadata was cached, or its partition is not cached.
         """
         plan = plan_one(one, self._partitions.get(one.table.table_id, {}))
         append_one = self.dialect.append_one
@@ -372,59 +351,66 @@ class Store:
         with self.session() as session:
             return append_one(session, plan, sending)
 
-    def append_commits(self, session: Session, commits: Sequence[Commit], *, careful: bool) -> None:
-        """Write every commit and COMMIT: after this returns they are ratified.
+    def append_commits(
+        self, session: Session, commits: Sequence[Commit], *, check_duplicates: bool
+    ) -> None:
+        """Write all commits and COMMIT: after this returns they are ratified.
 
-        `careful` looks for files that are added while already live, which the fast way leaves
-        to a unique index where the database has one.
+        With `check_duplicates`, added files that are already live replace their earlier rows.
+        Without it, a unique index refuses them, if the database has one.
         """
         known = {c.table.table_id: self._partitions.get(c.table.table_id, {}) for c in commits}
         plans = [
-            append.prepare(session, commit, known[commit.table.table_id], careful=careful)
+            append.prepare(
+                session,
+                commit,
+                known[commit.table.table_id],
+                check_duplicates=check_duplicates,
+            )
             for commit in commits
         ]
         append.write(session, plans)
         for plan in plans:
-            self._learn(plan)
+            self._cache_partitions(plan)
 
-    def _learn(self, plan: append.Plan) -> None:
-        # Only what is ratified may be remembered: a rolled-back partition id would be reused.
+    def _cache_partitions(self, plan: append.Plan) -> None:
+        # Only after COMMIT: a later commit reuses a partition id that was rolled back.
         table = plan.commit.table
         with self._guard:
             self._partitions.setdefault(table.table_id, {}).update(plan.partitions)
             self._names[append.live_name(table.namespace, table.name)] = table
 
     def record_intents(self, txn_id: str, table_id: int, paths: Sequence[str]) -> None:
-        """Note files before they are written, so that one without a commit is known as such."""
-        # A note that is lost with the power leaves a file that only a full vacuum finds.
-        if paths and self.dialect.name == "postgres":
+        """Record files before they are written, so that a vacuum can find uncommitted ones."""
+        # Not durable: if a power failure loses an intent, only a full vacuum finds its file.
+        if paths and self.dialect.has_combined_writes:
             intents: dict[str, Any] = {"txn_id": txn_id, "table_id": table_id, "now_ms": now_ms()}
-            self.query("note_staged_files", **intents, paths=list(paths))
+            self.query("record_staged_files", **intents, paths=list(paths))
         elif paths:
             rows = [(txn_id, table_id, path, now_ms()) for path in paths]
             with self.relaxed() as session:
                 session.insert("insert_staged_file", rows)
 
     def intents_before(self, before_ms: int) -> list[tuple[str, int, str, int]]:
-        """List (txn id, table id, path, time) of files noted before a moment and not adopted."""
+        """Return (txn id, table id, path, time) of the intents recorded before a time."""
         rows = self.query("staged_files_before", before_ms=before_ms)
         return [(row[0], row[1], row[2], row[3]) for row in rows]
 
-    def adopt_intents(self, session: Session, txn_id: str) -> int:
-        """End the intents of a transaction with its commit; returns how many there were.
+    def complete_intents(self, session: Session, txn_id: str) -> int:
+        """Delete the intents of a transaction as part of its commit; return their number.
 
-        A vacuum takes them over before it deletes: whoever misses some looks for one.
+        If some are missing, a vacuum may have taken them over to delete the files.
         """
         return session.execute("clear_staged_files", txn_id=txn_id)
 
     def clear_intents(self, txn_id: str) -> None:
-        """Forget the intents of a transaction whose files are gone."""
+        """Delete the intents of a transaction whose files are deleted."""
         with self._translated(), self.dialect.write_turn(), self.session() as session:
             session.execute("clear_staged_files", txn_id=txn_id)
 
 
 class _Translated:
-    """A block whose errors of the driver become ours."""
+    """A context manager that raises driver errors as our errors."""
 
     __slots__ = ("_store",)
 
@@ -445,7 +431,7 @@ class _Translated:
 
 
 def _help_with_path(uri: DeltaSqlUri, path: Path | None) -> str:
-    """Tell what of a path is missing, and what one with a single slash means."""
+    """Return a hint that names a missing folder, and explains a relative path in the URI."""
     default = CatalogNotFoundError.default_help
     if path is None:
         return default
@@ -455,34 +441,17 @@ def _help_with_path(uri: DeltaSqlUri, path: Path | None) -> str:
         return missing + default
     meant = replace(uri.catalog(), database=f"/{uri.database}")
     return (
-        f"the path is below {path.parents[len(given.parts) - 1]}: one that begins at the root has "
+        f"the path is relative to {path.parents[len(given.parts) - 1]}: an absolute path needs "
         f"two slashes, {meant}; {missing}{default}"
     )
 
 
 def _file_id(path: Path | None) -> tuple[int, ...] | None:
-    """Tell a file from another one that is put in its place; None where there is none."""
+    """Return device and inode of the database file, () on a server; None if it is missing."""
     try:
         found = None if path is None else path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        found = None  # the database says why it cannot be opened
+        found = None  # opening the database raises an error with the reason
     return () if found is None else (found.st_dev, found.st_ino)
-
-
-def _dialect(uri: DeltaSqlUri, config: Config) -> Dialect:
-    if uri.backend == "postgres":
-        from deltasql.store.postgres.dialect import PostgresDialect
-
-        return PostgresDialect(uri, config)
-    if uri.backend == "duckdb":
-        from deltasql.store.duckdb import DuckdbDialect
-
-        return DuckdbDialect(None if uri.is_memory else Path(uri.database).absolute(), config)
-    if uri.is_memory:
-        raise TxnLogUriError(
-            "SQLite in memory cannot be shared between connections",
-            help="Name a file, or use deltasql://duckdb/:memory:.",
-        )
-    return SqliteDialect(Path(uri.database).absolute(), config)

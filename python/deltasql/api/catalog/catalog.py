@@ -16,9 +16,9 @@ from deltasql.api.catalog.mirror import Mirror
 from deltasql.api.catalog.query_verbs import QueryVerbs
 from deltasql.api.table import CatalogTable
 from deltasql.api.transaction.transaction import MultiTableTransaction
-from deltasql.commit.build import follows_another_log
+from deltasql.commit.committer import Committer
 from deltasql.commit.log_ahead import LogAheadCheck
-from deltasql.commit.transaction import Committer
+from deltasql.commit.stale import follows_another_log
 from deltasql.config import Config
 from deltasql.exceptions import (
     TableExistsError,
@@ -41,8 +41,8 @@ from deltasql.store.locations import (
     tables_at,
 )
 from deltasql.store.migrations import latest_version
+from deltasql.store.open import open_store
 from deltasql.store.records import TableRow
-from deltasql.store.store import open_store
 from deltasql.uri import join_table_name, parse_uri, split_table_name
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         rows = self.store.query("applied_migrations")
         tables = self.store.query("count_tables")[0][0]
         version = max((row[0] for row in rows), default=0)
-        pool = self.store.tell_pool()
+        pool = self.store.report_pool_usage()
         return Health(
             ok=version == latest_version(),
             backend=self.store.dialect.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deltasql.commit.build import does_not_follow
+from deltasql.commit.stale import does_not_follow
 from deltasql.exceptions import TxnLogTableNotFoundError
 from deltasql.uri import join_table_name, split_table_name
 

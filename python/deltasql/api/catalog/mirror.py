@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from deltasql.commit.build import follows_another_log
+from deltasql.commit.stale import follows_another_log
 from deltasql.engine.choose import open_engine
 from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError, VersionNotFoundError
 from deltasql.exceptions.prefixes import KERNEL_ERROR
@@ -95,9 +95,9 @@ class Mirror:
             found.append(told)
         for each in found:
             if each.target == targets.OWN:
-                self._catalog.store.tell_table("mirror_lag_seconds", each.lag_s, each.table)
+                self._catalog.store.set_table_gauge("mirror_lag_seconds", each.lag_s, each.table)
         if table is None:
-            self._catalog.store.forget_tables(but=[each.table for each in found])
+            self._catalog.store.remove_table_gauges(but=[each.table for each in found])
         return found
 
     def faults(self, target: PublishTarget) -> list[LogFault]:

@@ -16,8 +16,7 @@ from deltasql.exceptions import InvalidQueryError, TxnLogTableNotFoundError
 from deltasql.model.predicates.query_conditions import condition_on
 from deltasql.model.predicates.query_text import QueryText, limited, number_of_rows, parse_query
 from deltasql.snapshot.files import to_arrow
-from deltasql.snapshot.moment import Moment
-from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot, open_snapshot
 from deltasql.uri import DEFAULT_NAMESPACE, join_table_name
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ class _Opened:
 
 def _opened(catalog: Catalog, asked: QueryText) -> Iterator[_Opened]:
     """Yield a snapshot of every table; those at their heads are of one moment."""
-    moment = Moment(catalog.store, catalog.cache)
+    moment = CatalogSnapshot(catalog.store, catalog.cache)
     rows = moment.tables()
     for each in asked.tables:
         table = _named(catalog, each, rows)

@@ -15,7 +15,7 @@ from deltasql.operations.vacuum.vacuum import INTENT_GRACE_MS
 from deltasql.storage import open_storage
 from deltasql.storage.deletion import CHANGE_DATA, Deletable, delete_data
 from deltasql.storage.location import location_key
-from deltasql.store.intents import forget_intents, take_intents
+from deltasql.store.intents import delete_taken_intents, take_intents
 from deltasql.store.locations import tables_around, tables_at
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def vacuum_uncommitted(catalog: Catalog, *, dry_run: bool = True) -> list[str]:
         taken = take_intents(catalog.store, table_id, intents)
         for _, path in taken:
             gone += _Abandoned(catalog, path).discard()
-        forget_intents(catalog.store, table_id, taken)
+        delete_taken_intents(catalog.store, table_id, taken)
     return gone
 
 

@@ -19,7 +19,7 @@ from deltasql.storage import open_storage
 from deltasql.storage.deletion import delete_data
 from deltasql.storage.location import location_key
 from deltasql.store.dialect import chunks
-from deltasql.store.intents import forget_intents, take_intents
+from deltasql.store.intents import delete_taken_intents, take_intents
 from deltasql.store.locations import keys_inside
 from deltasql.uri import join_table_name
 
@@ -92,7 +92,7 @@ def vacuum(
     except (OSError, TxnLogError):
         commit(partial(_tell, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))
         raise
-    forget_intents(catalog.store, table.table_id, taken)
+    delete_taken_intents(catalog.store, table.table_id, taken)
     end = partial(_tell, table, "VACUUM END", {"status": "COMPLETED"}, _deleted(len(plan.sizes)))
     commit(partial(end, extra=plan.mark()))
     return plan.files

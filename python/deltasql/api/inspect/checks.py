@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from deltasql.api.inspect.page import Shown
 from deltasql.model.counts import many
 from deltasql.storage.location import location_key
-from deltasql.store.health import (
+from deltasql.store.migrations import (
     altered_migrations,
-    ledger,
+    applied_migrations,
     missing_indexes,
     newer_migrations,
     pending_migrations,
@@ -98,7 +98,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def schema(store: Store) -> Check:
     """Compare the migrations of the catalog with those of this release."""
-    name, applied = "schema", ledger(store)
+    name, applied = "schema", applied_migrations(store)
     if applied is None:
         return Check(name, FAILURE, "the database holds no catalog", "deltasql init makes one.")
     if newer := newer_migrations(applied):

@@ -18,7 +18,7 @@ from deltasql.api.deltalake_compat.handle.arguments import (
 )
 from deltasql.api.deltalake_compat.handle.properties import with_custom_metadata
 from deltasql.api.transaction.verbs import Verbs
-from deltasql.commit.build import created_meanwhile
+from deltasql.commit.create_table import created_by_other
 from deltasql.commit.staged import ReadSet, Staged, actions_from
 from deltasql.engine.choose import is_rows, is_spark_frame, open_engine
 from deltasql.exceptions import (
@@ -37,8 +37,7 @@ from deltasql.model.clock import now_ms
 from deltasql.operations.optimize import clustering
 from deltasql.operations.target import TableStage
 from deltasql.phases import reached
-from deltasql.snapshot.moment import Moment
-from deltasql.snapshot.snapshot import Snapshot, open_snapshot
+from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot, open_snapshot
 from deltasql.storage import open_storage
 from deltasql.storage.deletion import Deletable, delete_data
 from deltasql.uri import join_table_name, split_table_name
@@ -82,7 +81,7 @@ class MultiTableTransaction(Verbs):
     def __init__(self, catalog: Catalog, *, one_table: bool = False) -> None:
         self.catalog = catalog
         self._one_table = one_table
-        self._moment: Moment | None = None
+        self._moment: CatalogSnapshot | None = None
         self.txn_id = str(uuid.uuid4())
         self.announced = 0  # files noted under its id before it began
         self.versions: dict[str, int] = {}
@@ -165,7 +164,7 @@ class MultiTableTransaction(Verbs):
             # What was computed from the older version must hold against all that came since.
             known = staged.read_version
             staged.read_version = read_version if known is None else min(known, read_version)
-        elif staged.read_version is None and not staged.creates and not staged.follows_anything:
+        elif staged.read_version is None and not staged.creates and not staged.is_plain_append:
             staged.read_version = self.snapshot(table).version
         staged.info = CommitInfo(
             operation=operation or staged.info.operation,
@@ -225,7 +224,7 @@ class MultiTableTransaction(Verbs):
             found = self.catalog.store.find_table(*split_table_name(name), fresh=True)
             if found is None:
                 raise
-            raise created_meanwhile(self.catalog.store.query, name, found) from error
+            raise created_by_other(self.catalog.store.query, name, found) from error
         self._staged[split_table_name(name)].must_be_new = False
 
     @property
@@ -299,7 +298,7 @@ class MultiTableTransaction(Verbs):
         ]
         staged.info = with_custom_metadata(staged.info, properties.custom_metadata)
         if properties.max_commit_retries == 0 and not staged.creates:
-            staged.follows_directly = True
+            staged.must_be_next = True
             if staged.read_version is None:
                 staged.read_version = self.snapshot(table).version
 
@@ -333,7 +332,7 @@ class MultiTableTransaction(Verbs):
         if self._one_table:
             return None
         if self._moment is None:
-            self._moment = Moment(self.catalog.store, self.catalog.cache)
+            self._moment = CatalogSnapshot(self.catalog.store, self.catalog.cache)
         return self._moment.snapshot(*key)
 
     def commit(self) -> dict[str, int]:
@@ -390,7 +389,7 @@ class MultiTableTransaction(Verbs):
             if row is None or row.table_id == each.table.table_id:
                 continue
             replaced_since = row.created_at_ms >= self._began_ms
-            if replaced_since or each.read_version is not None or not each.follows_anything:
+            if replaced_since or each.read_version is not None or not each.is_plain_append:
                 return False
             each.table, found = row, True
         return found

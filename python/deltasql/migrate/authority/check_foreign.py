@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.commit.staged import Staged
-from deltasql.commit.state import table_state
+from deltasql.commit.table_state import table_state
 from deltasql.commit.validate import validate_against, validate_staged, validate_table
 from deltasql.exceptions import InvalidActionError, UnsupportedFeatureError
 from deltasql.model.actions import CommitInfo

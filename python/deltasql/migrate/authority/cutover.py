@@ -16,9 +16,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltasql._core import parse_commit
-from deltasql.commit.build import enable_timestamps
-from deltasql.commit.state import table_state
-from deltasql.commit.transaction import ENGINE_INFO
+from deltasql.commit.committer import ENGINE_INFO
+from deltasql.commit.table_state import enable_timestamps, table_state
 from deltasql.exceptions import (
     ImportMismatchError,
     MirrorDivergedError,
@@ -61,7 +60,7 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deltasql.commit.state import TableState
+    from deltasql.commit.table_state import TableState
     from deltasql.config import StorageSettings
     from deltasql.migrate.importing.report import ImportProgress
     from deltasql.mirror.verify.verify import VerifyReport

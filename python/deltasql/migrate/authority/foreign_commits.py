@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from deltasql.commit.conflict import check_conflicts, isolation_for
+from deltasql.commit.conflict import check_conflicts, isolation_for, load_winners
 from deltasql.commit.staged import ReadSet, Staged
-from deltasql.commit.winners import load_winners
 from deltasql.exceptions import (
     LogParseError,
     MirrorDivergedError,
@@ -37,7 +36,7 @@ from deltasql.model.properties import TableProperties
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltasql.commit.transaction import Committer
+    from deltasql.commit.committer import Committer
     from deltasql.mirror.log.listing import LogListing
     from deltasql.mirror.log.read import LogCommit
     from deltasql.storage import Storage

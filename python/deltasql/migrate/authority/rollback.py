@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from deltasql import _core
-from deltasql.commit.transaction import ENGINE_INFO
+from deltasql.commit.committer import ENGINE_INFO
 from deltasql.exceptions import (
     MirrorDivergedError,
     RetriesExhaustedError,

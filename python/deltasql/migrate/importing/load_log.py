@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from deltasql._core import LogFiles, SeenFiles, parse_commit
-from deltasql.commit.state import physical_partition_columns
+from deltasql.commit.table_state import physical_partition_columns
 from deltasql.exceptions import LogParseError, VersionTakenError
 from deltasql.migrate.importing.load_checkpoint import BATCH_FILES, file_batches
 from deltasql.migrate.importing.read_ahead import read_ahead

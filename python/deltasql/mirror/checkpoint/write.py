@@ -40,7 +40,7 @@ def write_checkpoint(
     """
     with telemetry.span("checkpoint", table=table.full_name, version=version):
         info = write_checkpoint_of(CheckpointSource(store, table, version), table, storage)
-        store.tell_table("files_active", info.num_of_add_files, table.full_name)
+        store.set_table_gauge("files_active", info.num_of_add_files, table.full_name)
         return info
 
 

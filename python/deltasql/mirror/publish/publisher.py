@@ -119,7 +119,7 @@ class Publisher:
             except self.failures as error:
                 failure = error
             if others_wait == 0:
-                self._store.tell_table("mirror_lag_seconds", 0, table.full_name)
+                self._store.set_table_gauge("mirror_lag_seconds", 0, table.full_name)
                 return Reached.DONE
             try:
                 own, *others = status.targets_with_own(self._store, table)
@@ -357,7 +357,7 @@ class Publisher:
             self._marks.pop(target.table.table_id, None)
         self._tell(target.table, version, error, target=target.name)
         lag_s = target.lag_ms(now_ms()) / 1000
-        self._store.tell_table("mirror_lag_seconds", lag_s, target.table.full_name)
+        self._store.set_table_gauge("mirror_lag_seconds", lag_s, target.table.full_name)
         # With the database gone there is nowhere to record it: the next commit finds out.
         with suppress(*self.failures):
             if isinstance(error, MirrorDivergedError):

@@ -116,10 +116,10 @@ class Reconciler:
             lags[each.table] = max(each.lag_s, lags.get(each.table, 0.0))
             self._alert(each)
         for table, lag_s in lags.items():
-            self._store.tell_table("mirror_lag_seconds", lag_s, table)
-        self._store.forget_tables(but=lags)
+            self._store.set_table_gauge("mirror_lag_seconds", lag_s, table)
+        self._store.remove_table_gauges(but=lags)
         if telemetry.is_enabled():
-            self._store.tell_pool()
+            self._store.report_pool_usage()
         return found
 
     def _claim(self) -> list[PublishTarget]:

@@ -168,7 +168,7 @@ def record_published(
         "last": last,
         "now_ms": now_ms(),
     }
-    if store.dialect.name == "postgres":
+    if store.dialect.has_combined_writes:
         rows = store.query("record_published", **params)
     else:
         with store.relaxed() as session:

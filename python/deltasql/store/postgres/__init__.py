@@ -1,1 +1,1 @@
-"""PostgreSQL as the database of a catalog."""
+"""The dialect of PostgreSQL, with its connections, pool and bulk reads."""

@@ -1,4 +1,4 @@
-"""Reads of the log in PostgreSQL without a thread: psycopg's async connections."""
+"""Async reads from PostgreSQL, on psycopg's async connections."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class AsyncConnection(psycopg.AsyncConnection[Row]):
-    """A connection that knows what holds on it."""
+    """A connection with its session state, or the error that its setup found."""
 
     state: SessionState | None = None
-    problem: StoreUnavailableError | None = None
+    setup_error: StoreUnavailableError | None = None
 
 
 class AsyncPostgres:
-    """Runs named reads on connections of its own; the errors are those of the store."""
+    """Runs named reads on a pool of its own; raises the same errors as the store."""
 
     def __init__(self, store: Store, uri: DeltaSqlUri, config: Config) -> None:
         self._store, self._settings = store, config.pool
@@ -40,13 +40,13 @@ class AsyncPostgres:
         self._opening = asyncio.Lock()
 
     async def query(self, name: str, /, **params: Any) -> list[Row]:
-        """Run one read, once more if the connection was dead."""
+        """Run one read, and repeat it if the connection was lost."""
         try:
             return await self._query(name, params)
         except psycopg.Error as error:
             if self._store.classify(error) is not Fault.LOST:
                 raise self._store.translate(error) from error
-        # When one connection was lost, those that were idle then are probably lost too.
+        # Connections that were idle at the same time are probably lost too.
         await (await self._open()).check()
         try:
             return await self._query(name, params)
@@ -63,9 +63,9 @@ class AsyncPostgres:
         pool = await self._open()
         try:
             async with pool.connection() as connection:
-                if connection.problem is not None:
-                    await connection.close()  # the next one may find it mended
-                    raise connection.problem
+                if connection.setup_error is not None:
+                    await connection.close()  # a new connection checks again
+                    raise connection.setup_error
                 text, values = numbered(name, params)
                 if connection.state is None or not connection.state.is_pooled:
                     cursor = await connection.execute(text, values)
@@ -78,7 +78,7 @@ class AsyncPostgres:
         except PoolTimeout as error:
             raise StoreBusyError(
                 f"no connection became free within {self._settings.timeout_s} s",
-                help="Raise pool.max_size or pool.timeout_s, or wait for fewer at once.",
+                help="Raise pool.max_size or pool.timeout_s, or run fewer reads at once.",
             ) from error
 
     async def _open(self) -> AsyncConnectionPool[AsyncConnection]:
@@ -114,4 +114,4 @@ class AsyncPostgres:
         try:
             connection.state = session.state(rows[0], is_pooled=is_pooled)
         except StoreUnavailableError as error:
-            connection.problem = error
+            connection.setup_error = error

@@ -1,9 +1,9 @@
-"""What a connection to PostgreSQL is given: its schema, its limits, and an end to every wait.
+"""A connection to PostgreSQL with its settings: search path, timeouts, and a limit to every wait.
 
-None of it is sent as startup options, which PgBouncer refuses or silently drops. A connection to
-the server itself gets it as settings of its session, in one statement when it is made. Behind a
-pooler in transaction mode a session is shared with other clients: there nothing is prepared, and
-every transaction sets the same for itself (`use_settings`).
+The settings are not sent as startup options, which PgBouncer refuses or silently drops. A direct
+connection sets them for its session, in one statement after it connects. Behind a pooler in
+transaction mode, other clients share the session: there no statement is prepared, and every
+transaction sets them for itself (`use_settings`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import psycopg
 from psycopg.types.numeric import Int8Dumper
 
 from deltasql.exceptions import StoreUnavailableError
-from deltasql.store.dialect import Row
+from deltasql.store.dialect import Fault, Row
 from deltasql.store.statements import PARAMETER, numbered, statement
 
 if TYPE_CHECKING:
@@ -27,21 +27,25 @@ if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.uri import DeltaSqlUri, Pooler
 
-_ASK_AFTER = 0.5
-# A server that has not ended a statement so long after its limit does not answer at all.
+# The share of the lock timeout after which the holders of the lock are looked up.
+_LOOK_UP_AT = 0.5
+# A server that has not ended a statement this long after its timeout does not respond at all.
 _GRACE_S = 10.0
-_ASKING_S = 2
+_LOOK_UP_TIMEOUT_S = 2
 _LIMITS = {
     "lock_timeout": "lock_timeout_ms",
     "statement_timeout": "statement_timeout_ms",
     "idle_timeout": "idle_transaction_timeout_ms",
 }
+_RETRY = {"40001", "40P01"}
+_BUSY = {"55P03", "57014"}  # lock timeout, statement timeout
+_LOST = {"25P03", "25P04", "57P01", "57P02", "57P03", "57P05"}
 _UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """What the connections of a catalog are to be given."""
+    """The settings that the connections of a catalog should have."""
 
     search_path: str | None
     values: dict[str, Any]
@@ -59,24 +63,24 @@ class SessionSettings:
         return cls(uri.search_path, values, store.bulk_timeout_ms, pooler)
 
     def first_statement(self, backend_pid: int) -> tuple[Any, list[Any]]:
-        """Return the statement for a new connection; without a row, a pooler is in between.
+        """Return the first statement of a new connection; it returns no row behind a pooler.
 
-        The server sets nothing when its process is not the one that the client knows: then the
-        session belongs to others too.
+        Behind a pooler the server process is not the one that the client connected to. Then the
+        statement sets nothing, since other clients share the session.
         """
         guard = backend_pid if self.pooler == "auto" else 0
         return self._statement(is_local=self.pooler == "transaction", backend_pid=guard)
 
     def local_statement(self) -> tuple[Any, list[Any]]:
-        """Return the statement for a connection behind a pooler: nothing is left set."""
+        """Return the statement for a connection behind a pooler; it leaves no setting behind."""
         return self._statement(is_local=True, backend_pid=0)
 
     def _statement(self, *, is_local: bool, backend_pid: int) -> tuple[Any, list[Any]]:
-        also = {"is_local": is_local, "backend_pid": backend_pid}
-        return numbered("apply_settings", {**self.values, **also})
+        options = {"is_local": is_local, "backend_pid": backend_pid}
+        return numbered("apply_settings", {**self.values, **options})
 
     def state(self, row: Row, *, is_pooled: bool) -> SessionState:
-        """Return what holds on a connection, by the row of the last statement."""
+        """Return the settings in force on a connection, from the row of its statement."""
         schema, search_path, lock_timeout, statement_timeout, idle_timeout = row
         wanted = self.search_path
         if wanted is not None and (schema or "").lower() != wanted.lower():
@@ -99,7 +103,7 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """What holds on one connection, in PostgreSQL's own spelling."""
+    """The settings in force on one connection, as PostgreSQL shows them."""
 
     is_pooled: bool
     search_path: str
@@ -109,17 +113,18 @@ class SessionState:
     bulk_timeout: str
 
     def begin(self, *, is_bulk: bool) -> str:
-        """Return what begins a transaction, with settings of its own where it needs them."""
+        """Return the text that begins a transaction, with its settings if it needs its own."""
         begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
         if not (is_bulk or self.is_pooled):
             return begin
         return f"{begin}; {self.use_settings(is_bulk=is_bulk)}"
 
     def use_settings(self, *, is_bulk: bool) -> str:
-        """Return the statement that sets all of it for one transaction, without parameters.
+        """Return the statement that applies the settings to one transaction.
 
-        So it travels with others in one round trip: psycopg's pipelines end with a message that
-        PgBouncer gives a server of its own, which it never gets back.
+        It has no parameters, so that it can be sent in one text with BEGIN. A psycopg pipeline
+        would not do: it ends with a message for which PgBouncer reserves a server connection that
+        it never gets back.
         """
         values = {
             "search_path": self.search_path,
@@ -131,71 +136,79 @@ class SessionState:
         return PARAMETER.sub(lambda match: _literal(values[match[1]]), text)
 
     def limit_s(self, *, is_bulk: bool) -> float:
-        """How long a statement may take; 0 is without a limit."""
+        """Return the statement timeout in seconds; 0 means none."""
         return _seconds(self.bulk_timeout if is_bulk else self.statement_timeout)
 
     @property
-    def asks_after_s(self) -> float:
-        """After how long a wait it is asked who holds the lock; 0 is never.
+    def look_up_holders_after_s(self) -> float:
+        """Seconds of waiting after which the holders of the lock are looked up; 0 means never.
 
-        In the middle of the wait: after its end nobody waits any more, and asking takes time.
+        This must happen during the wait: afterwards PostgreSQL no longer shows what blocked it.
         """
-        return _ASK_AFTER * _seconds(self.lock_timeout)
+        return _LOOK_UP_AT * _seconds(self.lock_timeout)
 
 
 class Connection(psycopg.Connection[Row]):
-    """A connection that remembers when it was last used, and ends a wait without an answer."""
+    """A connection whose waits are limited, with its settings and the time of its last use."""
 
     used_at = 0.0
     state: SessionState
-    problem: StoreUnavailableError | None = None
+    setup_error: StoreUnavailableError | None = None
     limit_s = 30.0
-    """How long the server may take for a statement; 0 is for ever."""
-    holders: str | None = None
-    """Who held the lock that the last slow statement waited for."""
+    """The statement timeout that the server enforces; 0 means none."""
+    lock_holders: str | None = None
+    """The sessions that held the lock which the last slow statement waited for."""
     address = ""
-    _asks_after_s = 0.0
+    _look_up_after_s = 0.0
 
     def set_up(self, settings: SessionSettings, address: str) -> None:
-        """Give the connection its schema and limits, and see which of them hold."""
+        """Apply the settings to a new connection, and read which of them are in force."""
         self.address = address
-        # One width for every integer keeps one prepared statement per text.
+        # With one integer type, a statement text has one prepared statement.
         self.adapters.register_dumper(int, Int8Dumper)
         pid = self.info.backend_pid
         rows = self.execute(*settings.first_statement(pid)).fetchall()
         is_pooled = settings.pooler == "transaction" or not rows
         if not rows:
             rows = self.execute(*settings.local_statement()).fetchall()
-        # Behind a pooler a prepared statement could be met by another client, or another's by us.
+        # Behind a pooler, clients that share a session would see each other's prepared statements.
         self.prepare_threshold = None if is_pooled else 2
         try:
             self.state = settings.state(rows[0], is_pooled=is_pooled)
         except StoreUnavailableError as error:
-            self.problem = error
+            self.setup_error = error
             return
         self.reset_limit()
-        self._asks_after_s = self.state.asks_after_s
+        self._look_up_after_s = self.state.look_up_holders_after_s
 
     def reset_limit(self) -> None:
-        """Go back to the limit of a statement that is not part of bulk work."""
+        """Restore the statement timeout outside bulk transactions."""
         self.limit_s = self.state.limit_s(is_bulk=False)
 
     def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
-        """Wait for the server, as psycopg does, but not without an end."""
-        return super().wait(self._watched(gen), *args, **options)
+        """Wait for the server, as psycopg does, but with a limit.
 
-    def _watched(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        psycopg waits forever if the server stops responding, so this closes the connection some
+        time after the statement timeout. While it waits for a lock, it also looks up the sessions
+        that hold the lock, for the error message.
+        """
+        return super().wait(self._with_limit(gen), *args, **options)
+
+    def _with_limit(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         began = time.monotonic()
-        has_asked = False
+        has_looked_up = False
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted
                 if not ready:  # nothing came within psycopg's interval of 0.1 s
                     waited = time.monotonic() - began
-                    if not has_asked and 0 < self._asks_after_s <= waited:
-                        has_asked = True
-                        self.holders = self._ask_for_holders()
+                    if not has_looked_up and 0 < self._look_up_after_s <= waited:
+                        has_looked_up = True
+                        # Behind a pooler the server process is unknown: 0 looks up all waiting
+                        # sessions with our application name.
+                        pid = 0 if self.state.is_pooled else self.info.backend_pid
+                        self.lock_holders = find_lock_holders(self.address, pid)
                     if 0 < self.limit_s < waited - _GRACE_S:
                         self.pgconn.finish()
                         raise psycopg.OperationalError(
@@ -205,29 +218,45 @@ class Connection(psycopg.Connection[Row]):
         except StopIteration as done:
             return done.value
 
-    def _ask_for_holders(self) -> str | None:
-        """Ask on a second connection who holds what this one waits for."""
-        # The process that serves us is known to the pooler alone: who waits by our name is asked.
-        pid = 0 if self.state.is_pooled else self.info.backend_pid
-        return lock_holders(self.address, pid)
+
+def classify(error: BaseException) -> Fault:
+    """Return the kind of failure of an error, by its SQLSTATE."""
+    state = getattr(error, "sqlstate", None) or ""
+    if state in _RETRY:
+        return Fault.RETRY
+    if state in _BUSY:
+        return Fault.BUSY
+    if state == "23505":
+        return Fault.DUPLICATE
+    if state in _LOST or state.startswith("08"):
+        return Fault.LOST
+    if isinstance(error, psycopg.OperationalError) and not state:
+        return Fault.LOST
+    return Fault.OTHER
 
 
-def lock_holders(address: str, pid: int) -> str | None:
-    """Say who holds what a session waits for, None when nobody does or it cannot be asked."""
+def find_lock_holders(address: str, pid: int) -> str | None:
+    """Describe the sessions that block a server process, from a second connection.
+
+    Returns None if there are none, or if the query fails.
+    """
     try:
         with Connection.connect(
-            address, autocommit=True, cursor_factory=psycopg.RawCursor, connect_timeout=_ASKING_S
+            address,
+            autocommit=True,
+            cursor_factory=psycopg.RawCursor,
+            connect_timeout=_LOOK_UP_TIMEOUT_S,
         ) as other:
-            other.limit_s = _ASKING_S
+            other.limit_s = _LOOK_UP_TIMEOUT_S
             name = other.info.parameter_status("application_name")
-            asked = numbered("lock_holders", {"pid": pid, "application_name": name})
-            rows = other.execute(*asked).fetchall()
+            query = numbered("lock_holders", {"pid": pid, "application_name": name})
+            rows = other.execute(*query).fetchall()
     except psycopg.Error:
         return None
-    return "; ".join(_holder(*row) for row in rows) or None
+    return "; ".join(_describe_session(*row) for row in rows) or None
 
 
-def _holder(
+def _describe_session(
     pid: int,
     user: str | None,
     application: str | None,
@@ -235,7 +264,7 @@ def _holder(
     state: str | None,
     seconds: float | None,
 ) -> str:
-    # What another user does is told to few roles.
+    # Most roles cannot see the details of other users' sessions.
     facts = {
         "user": user,
         "application": application,
@@ -252,6 +281,6 @@ def _literal(value: str) -> str:
 
 @cache
 def _seconds(text: str) -> float:
-    """Read a time as PostgreSQL shows it: 0, 500ms, 30s, 5min."""
+    """Parse a duration as PostgreSQL shows it: 0, 500ms, 30s, 5min."""
     found = re.fullmatch(r"(\d+) ?(\w*)", text)
     return 0.0 if found is None else int(found[1]) * _UNITS_MS[found[2]] / 1000

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL, from psycopg's pool: bounded waits, health checks, forks."""
+"""The pool of connections to PostgreSQL: psycopg's, with health checks and fork safety."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ if TYPE_CHECKING:
 
 _CHECK_AFTER_IDLE_S = 1.0
 _OPTIONS: dict[str, Any] = {"autocommit": True, "cursor_factory": psycopg.RawCursor}
-# The pool connects in the background and only logs its errors; after this long we ask for them.
+# The pool connects in the background and only logs its errors. After this long we connect
+# ourselves, to raise the error.
 _PROBE_AFTER_S = 1.0
-# While the pool cannot connect it logs what is raised here; Python prints it without a handler.
+# The pool logs each failed connection, which we raise as an error. Without a handler, Python
+# would print the log lines too.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 # Pools of the parent process: closing them in a forked child would end the parent's sessions.
 _inherited: list[object] = []
 
 
 class PostgresPool:
-    """Lends connections to one database, at most `max_size` at a time."""
+    """A pool of connections to one database, at most `max_size` in use at a time."""
 
     def __init__(
         self, conninfo: str, settings: PoolSettings, session: SessionSettings, *, max_size: int
@@ -49,46 +51,46 @@ class PostgresPool:
         self.connections_opened = 0
 
     @contextmanager
-    def lend(self) -> Iterator[Connection]:
-        """Lend a working connection; a transaction left open is rolled back.
+    def connection(self) -> Iterator[Connection]:
+        """Return a working connection for a block; an open transaction is rolled back at its end.
 
-        Raises StoreBusyError when none is free within `pool.timeout_s`, StoreUnavailableError
-        with the driver's reason when the server cannot be reached.
+        Raises StoreBusyError if no connection is free within `pool.timeout_s`, and
+        StoreUnavailableError with the driver's message if the server cannot be reached.
         """
         pool, pid = self._open(), os.getpid()
-        connection = self._healthy(pool)
+        connection = self._acquire(pool)
         try:
-            if connection.problem is not None:
-                connection.close()  # the next one may find it mended
-                raise connection.problem
-            connection.holders = None
+            if connection.setup_error is not None:
+                connection.close()  # a new connection checks again
+                raise connection.setup_error
+            connection.lock_holders = None
             yield connection
         except psycopg.Error as error:
-            if connection.holders is not None:
-                error.add_note(connection.holders)
+            if connection.lock_holders is not None:
+                error.add_note(connection.lock_holders)
             raise
         finally:
-            if pid == os.getpid():  # else it was lent before a fork: it is the parent's
-                self._give_back(pool, connection)
+            if pid == os.getpid():  # otherwise a fork happened: the connection is the parent's
+                self._release(pool, connection)
 
     def state(self) -> SessionState:
-        """Return what holds on connections of this pool, by the one that was made last."""
+        """Return the settings in force on the connection that was opened last."""
         if self._state is None:
-            with self.lend() as connection:
+            with self.connection() as connection:
                 self._state = connection.state
         return self._state
 
     def usage(self) -> dict[str, int]:
-        """Return how many connections are lent, idle, and allowed."""
-        self._forget_parent()
+        """Return the number of connections in use ("lent"), idle, and at most open ("max")."""
+        self._drop_inherited_pool()
         stats = {} if self._pool is None else self._pool.get_stats()
         idle = stats.get("pool_available", 0)
         return {"lent": stats.get("pool_size", 0) - idle, "idle": idle, "max": self._max_size}
 
     def close(self) -> None:
-        """Close idle connections now and lent ones when they come back."""
+        """Close idle connections now, and the others when they are released."""
         self._closed = True
-        self._forget_parent()
+        self._drop_inherited_pool()
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -101,13 +103,13 @@ class PostgresPool:
                 "the store is closed", help="Open it again with deltasql.connect()."
             )
 
-    def _forget_parent(self) -> None:
+    def _drop_inherited_pool(self) -> None:
         if self._pid != os.getpid():
             _inherited.append(self._pool)
             self._pool, self._lock, self._pid = None, threading.Lock(), os.getpid()
 
     def _open(self) -> ConnectionPool[Connection]:
-        self._forget_parent()
+        self._drop_inherited_pool()
         with self._lock:
             self.check_open()
             if self._pool is None:
@@ -121,7 +123,7 @@ class PostgresPool:
                     timeout=settings.timeout_s,
                     max_lifetime=settings.max_lifetime_s,
                     max_idle=settings.max_idle_s,
-                    # A failed attempt is not repeated in the background: the next caller tries.
+                    # No retries in the background: the next caller tries again.
                     reconnect_timeout=0,
                     configure=self._configure,
                     name="deltasql",
@@ -130,8 +132,9 @@ class PostgresPool:
                 )
             return self._pool
 
-    def _healthy(self, pool: ConnectionPool[Connection]) -> Connection:
-        connection = self._borrow(pool)
+    def _acquire(self, pool: ConnectionPool[Connection]) -> Connection:
+        """Get a connection, and check it first if it was idle for a while."""
+        connection = self._get(pool)
         checked_after = max(self._lost_at, time.monotonic() - _CHECK_AFTER_IDLE_S)
         if not self._settings.health_check or connection.used_at >= checked_after:
             return connection
@@ -139,16 +142,16 @@ class PostgresPool:
             pool.check_connection(connection)
         except psycopg.OperationalError:
             connection.close()
-            self._give_back(pool, connection)
+            self._release(pool, connection)
             # Connections that were idle at the same time are probably lost too.
             pool.check()
-            return self._borrow(pool)
+            return self._get(pool)
         except BaseException:
-            self._give_back(pool, connection)
+            self._release(pool, connection)
             raise
         return connection
 
-    def _give_back(self, pool: ConnectionPool[Connection], connection: Connection) -> None:
+    def _release(self, pool: ConnectionPool[Connection], connection: Connection) -> None:
         connection.used_at = time.monotonic()
         status = connection.pgconn.transaction_status
         if connection.closed:
@@ -160,7 +163,7 @@ class PostgresPool:
                 connection.close()
         pool.putconn(connection)
 
-    def _borrow(self, pool: ConnectionPool[Connection]) -> Connection:
+    def _get(self, pool: ConnectionPool[Connection]) -> Connection:
         timeout_s = self._settings.timeout_s
         first_s = min(_PROBE_AFTER_S, timeout_s)
         try:
@@ -188,8 +191,8 @@ class PostgresPool:
         except psycopg.Error as error:
             raise StoreUnavailableError(
                 f"cannot connect to PostgreSQL: {str(error).strip()}",
-                help="Check that the server runs at this address, that the database is there, and "
-                "user and password; `psql` with the same says the same.",
+                help="Check that the server runs at this address, that the database exists, and "
+                "the user and password. Try the same connection with `psql`.",
             ) from error
 
     def _configure(self, connection: Connection) -> None:
@@ -197,4 +200,4 @@ class PostgresPool:
         self.connections_opened += 1
         connection.used_at = time.monotonic()
         connection.set_up(self._session, self._conninfo)
-        self._state = None if connection.problem is not None else connection.state
+        self._state = None if connection.setup_error is not None else connection.state

@@ -4,7 +4,8 @@ FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
 WHERE h.table_id {in:table_ids};
 
 -- name: lock_heads [postgres]
--- Rows are locked in one order by everybody. Who waits for a head joins it with the name of before the wait, unless that row is locked too.
+-- Every transaction locks heads in this order. The row of dl_tables is locked too: otherwise a transaction that waited
+-- for the head would see the table name from before its wait.
 SELECT h.table_id, h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version, t.live_name
 FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
 WHERE h.table_id {in:table_ids}
@@ -23,7 +24,7 @@ FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
 WHERE h.table_id = $table_id;
 
 -- name: read_head [postgres]
--- A subquery is planned faster than a join, and a cold open waits for that.
+-- PostgreSQL plans a subquery faster than a join, which makes a cold open faster.
 SELECT h.table_id, h.version, h.committed_at_ms, h.next_file_id, h.metadata_version, h.protocol_version,
   (SELECT t.live_name FROM dl_tables t WHERE t.table_id = h.table_id)
 FROM dl_table_heads h WHERE h.table_id = $table_id;
@@ -129,10 +130,10 @@ WHERE staged_at_ms < $before_ms ORDER BY staged_at_ms, path;
 
 -- name: append_one_file [postgres]
 -- A blind append of one file as a single statement: the head is locked, moved and released in one round trip.
--- Locks are taken as in lock_heads, in the same order as everybody else takes them.
--- Nothing happens when the table was renamed or dropped, its metadata changed, or a vacuum took one of the
--- transaction's files: then no row comes back. Joins, not subqueries: who waited for a row checks it anew, and then
--- PostgreSQL runs no part that writes a second time.
+-- It takes the same locks as lock_heads, in the same order.
+-- It writes nothing and returns no row if the table was renamed or dropped, its metadata changed, or a vacuum took one
+-- of the transaction's files. It uses joins, not subqueries: after a wait for a row, PostgreSQL checks the row again
+-- and must not run a part that writes a second time.
 WITH held AS (
   SELECT h.table_id FROM dl_table_heads h JOIN dl_tables t ON t.table_id = h.table_id
   WHERE h.table_id = $table_id AND t.live_name = $live_name AND h.metadata_version = $metadata_version

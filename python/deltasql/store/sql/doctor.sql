@@ -1,4 +1,4 @@
--- What is looked at to find out what is wrong. Nothing here writes.
+-- Read-only checks of `deltasql doctor`.
 
 -- name: database_version [sqlite]
 SELECT sqlite_version();
@@ -13,7 +13,7 @@ SELECT version();
 SELECT name FROM sqlite_master WHERE type = 'index';
 
 -- name: index_names [postgres]
--- An index whose making was cut short is there, but not used.
+-- An index whose creation was interrupted exists but is not valid.
 SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = current_schema() AND i.indisvalid;
@@ -23,13 +23,13 @@ SELECT index_name FROM duckdb_indexes()
 WHERE database_name = current_database() AND schema_name = current_schema();
 
 -- name: longest_transaction [postgres]
--- Seconds since the oldest transaction of this database began, other than this one.
+-- The age in seconds of the oldest other transaction in this database.
 SELECT coalesce(max(extract(epoch FROM now() - a.xact_start)), 0)::float8 FROM pg_stat_activity a
 WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.state <> 'idle'
   AND a.backend_type = 'client backend';
 
 -- name: head_facts
--- Every live table: what its head says, and what its rows say.
+-- Every live table, with the values of its head and those computed from its rows.
 SELECT t.table_id, t.namespace, t.name, h.version, h.next_file_id,
   (SELECT max(v.version) FROM dl_table_versions v WHERE v.table_id = t.table_id),
   (SELECT min(v.version) FROM dl_table_versions v WHERE v.table_id = t.table_id),
@@ -57,7 +57,7 @@ SELECT 'dl_metadata_updates', count(*) FROM dl_metadata_updates o
 WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = o.table_id);
 
 -- name: orphan_logs
--- Of the large tables only the ids are visited, each once, from index entry to index entry.
+-- Visits each distinct table id once in the index of a large table, instead of every row.
 WITH RECURSIVE files (id) AS (
   SELECT min(table_id) FROM dl_add_files
   UNION ALL
@@ -82,13 +82,13 @@ SELECT DISTINCT 'dl_table_versions', v.table_id FROM dl_table_versions v
 WHERE NOT EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = v.table_id);
 
 -- name: staged_count
--- Those of tables that exist.
+-- Intents of existing tables.
 SELECT count(*), min(s.staged_at_ms) FROM dl_staged_files s
 WHERE s.staged_at_ms < $before_ms
   AND EXISTS (SELECT 1 FROM dl_tables t WHERE t.table_id = s.table_id AND t.dropped_at_ms IS NULL);
 
 -- name: small_files
--- The files that OPTIMIZE looks at, by partition: small ones, and those of which rows are marked as deleted.
+-- The files that OPTIMIZE considers, by partition: small files, and files with a deletion vector.
 SELECT f.table_id, count(*), sum(f.size), count(f.deletion_vector),
   sum(CASE WHEN f.size > $half THEN 1 ELSE 0 END), sum(CASE WHEN f.size < $below THEN 1 ELSE 0 END),
   sum(CASE WHEN f.size < $below THEN f.size ELSE 0 END)

@@ -1,4 +1,4 @@
--- What people look at. Every list is read a page at a time, from where the page before it ended.
+-- Lists and summaries for people. Every list is read in pages, each from the end of the page before.
 
 -- part: summary_columns
 t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties,
@@ -12,7 +12,7 @@ JOIN dl_table_heads h ON h.table_id = t.table_id
   LEFT JOIN dl_table_versions w ON w.table_id = t.table_id AND w.version = coalesce(g.published_version, -1) + 1;
 
 -- name: summaries_page
--- What a page shows is looked up for its tables alone: not all databases would see that by themselves.
+-- Selects the tables of the page first, since not every database limits the joins to them by itself.
 SELECT {use:summary_columns}
 FROM (
   SELECT t.* FROM dl_tables t
@@ -33,7 +33,7 @@ count(*) AS files, sum(f.size) AS bytes, sum(f.num_records) AS records, count(f.
     count(f.deletion_vector) AS vectors;
 
 -- name: catalog_heads
--- Every live table in few numbers: its head, and how far its own log is published.
+-- Every live table with its head and the published version of its own log.
 SELECT t.table_id, h.version, h.next_file_id, t.properties, g.state, coalesce(g.published_version, -1),
   w.committed_at_ms
 FROM dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
@@ -42,8 +42,8 @@ FROM dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
 WHERE t.dropped_at_ms IS NULL AND (CAST($namespace AS TEXT) IS NULL OR t.namespace = $namespace);
 
 -- name: table_sums
--- With the head in one statement: it says which version the sums are of. Files are read in the order
--- of their ids: a condition that names the index of live files would have them in the order of a hash.
+-- The head is read in the same statement and gives the version of the sums. Files are read in the order of their ids:
+-- a condition that matches the index of live files would read them in the order of their hashed keys.
 SELECT h.table_id, h.version, h.next_file_id, g.files, g.bytes, g.records, g.counted, g.vectors
 FROM dl_table_heads h LEFT JOIN (
   SELECT f.table_id, {use:file_sums}
@@ -53,7 +53,7 @@ FROM dl_table_heads h LEFT JOIN (
 WHERE h.table_id {in:table_ids};
 
 -- name: table_sums [sqlite]
--- One statement for all tables of a catalog: a list of parameters would be sent in pieces.
+-- One statement for all tables of a catalog: a list parameter would be split over several statements.
 SELECT h.table_id, h.version, h.next_file_id, g.files, g.bytes, g.records, g.counted, g.vectors
 FROM dl_table_heads h LEFT JOIN (
   SELECT f.table_id, {use:file_sums}
@@ -81,8 +81,8 @@ WHERE f.table_id = $table_id AND f.removed_version > $after AND f.removed_versio
   AND +f.file_id < $first_file_id;
 
 -- name: files_measured
--- Every file that ever was, in numbers alone, and in few: each of a million costs. Two share a number where both
--- fit: the partition and whether there is a deletion vector; the version that added and the one that removed, plus one.
+-- All live and removed files, with as few columns as possible, since there may be millions. Two pairs of values share
+-- one number each: partition and whether there is a deletion vector; added version and removed version plus one.
 SELECT f.partition_id * 2 + CASE WHEN f.deletion_vector IS NULL THEN 0 ELSE 1 END AS place, f.size,
   coalesce(f.num_records, -1) AS num_records,
   f.added_version * 4294967296 + coalesce(f.removed_version + 1, 0) AS life
@@ -110,7 +110,7 @@ SELECT partition_id, partition_values FROM dl_partitions
 WHERE table_id = $table_id AND partition_id {in:partition_ids};
 
 -- name: commits_per_hour
--- Through dl_tables, so that each table's index on time is used.
+-- The join with dl_tables makes the database use each table's index on time.
 SELECT v.committed_at_ms - v.committed_at_ms % 3600000, count(*)
 FROM dl_tables t JOIN dl_table_versions v ON v.table_id = t.table_id
 WHERE t.dropped_at_ms IS NULL AND v.committed_at_ms >= $since_ms AND v.committed_at_ms < $until_ms
@@ -184,7 +184,7 @@ WHERE f.table_id = $table_id AND f.file_id < $next_file_id;
 ORDER BY f.path, f.file_id LIMIT $limit;
 
 -- name: paths_up [postgres]
--- By bytes, as everybody else sorts: the planner may give the next page.
+-- Sorted by bytes, as in the other databases.
 {use:next_paths} AND {use:live_at_version}
   AND (f.path COLLATE "C" > $after_path OR (f.path = $after_path AND f.file_id > $after_id))
 ORDER BY f.path COLLATE "C", f.file_id LIMIT $limit;
@@ -233,7 +233,7 @@ WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $ne
   AND (f.removed_version IS NULL OR f.removed_version > $last);
 
 -- part: went_between
--- The plus keeps SQLite from going through all files by their ids.
+-- The unary plus prevents SQLite from scanning all files by their ids.
 WHERE f.table_id = $table_id AND f.removed_version > $first AND f.removed_version <= $last
   AND +f.file_id < $first_file_id;
 
@@ -256,9 +256,9 @@ SELECT f.deletion_vector FROM dl_add_files f {use:went_between} AND f.deletion_v
 {use:diff_columns} {use:went_between} ORDER BY +f.file_id LIMIT $limit;
 
 -- name: group_page
--- Transactions over several tables, newest first. Their tables may tell slightly different times: the latest
--- counts, and one that has a later time than the page begins with was on a page before it. Through dl_tables,
--- so that each table's index on time is used.
+-- Transactions over several tables, newest first. The timestamps of the participants may differ slightly: the latest
+-- one counts, and a transaction whose latest timestamp is after the start of the page was on an earlier page. The join
+-- with dl_tables makes the database use each table's index on time.
 SELECT v.txn_id, max(v.committed_at_ms) AS at_ms
 FROM dl_tables t JOIN dl_table_versions v ON v.table_id = t.table_id
 WHERE v.group_size > 1 AND v.committed_at_ms >= $since_ms AND v.committed_at_ms <= $before_ms
@@ -304,7 +304,7 @@ WHERE v.table_id = $table_id AND v.version >= $first AND v.version < $before
 ORDER BY v.version DESC LIMIT $limit;
 
 -- name: tombstone_totals
--- What a vacuum may delete, counted: `tombstones_between` without the names.
+-- The totals of the files that a vacuum may delete (see `tombstones_between`).
 SELECT count(*), coalesce(sum(coalesce(r.size, 0)), 0) FROM dl_remove_files r
 WHERE r.table_id = $table_id AND coalesce(r.deletion_timestamp, 0) <= $before_ms
   AND (r.version > $after_version OR coalesce(r.deletion_timestamp, 0) > $after_ms);

@@ -36,7 +36,7 @@ VALUES ($table_id, $target, $kind, $location, $created_at_ms, $published_version
 ON CONFLICT (table_id, target) DO NOTHING;
 
 -- name: add_missing_targets
--- A table made by a process that died at once, or that publishes nothing, has no row of its own yet.
+-- A table has no row of its own if the process that created it failed before it published, or does not publish.
 INSERT INTO dl_mirror_targets
 SELECT t.table_id, 'table', 'delta', NULL, t.created_at_ms, -1, 0, 'ACTIVE', 0, 0, NULL, NULL, 0
 FROM dl_tables t JOIN dl_table_heads h ON h.table_id = t.table_id
@@ -76,7 +76,7 @@ SET status = excluded.status, attempts = dl_mirror_status.attempts + 1, last_err
     updated_at_ms = excluded.updated_at_ms;
 
 -- name: advance_target
--- Nothing moves when another process was here first, took versions back, or keeps the target shut.
+-- Changes nothing if another process advanced the target, moved it back, or quarantined it.
 UPDATE dl_mirror_targets
 SET published_version = $last, state = 'ACTIVE', attempts = 0, next_attempt_ms = 0, last_error = NULL
 WHERE table_id = $table_id AND target = $target AND published_version >= $after AND published_version < $last
@@ -84,7 +84,8 @@ WHERE table_id = $table_id AND target = $target AND published_version >= $after 
 RETURNING further_targets;
 
 -- name: record_published [postgres]
--- The two above in one round trip, without waiting for the disk: what is lost can be seen in the files.
+-- advance_target and complete_versions in one statement. It does not wait for the disk: what a power failure loses can
+-- be read from the published files.
 WITH relaxed AS (
   SELECT set_config('synchronous_commit', 'off', TRUE) AS setting
 ), moved AS (
@@ -93,7 +94,7 @@ WITH relaxed AS (
   WHERE table_id = $table_id AND target = $target AND published_version >= $after AND published_version < $last
     AND state <> 'QUARANTINED'
   RETURNING further_targets
-), told AS (
+), recorded AS (
   INSERT INTO dl_mirror_status (table_id, version, target, status, attempts, last_error, updated_at_ms)
   SELECT $table_id, span.version, $target, 'COMPLETE', 1, NULL, $now_ms
   FROM moved, relaxed, generate_series($first, $last) AS span (version) WHERE relaxed.setting = 'off'
@@ -124,7 +125,7 @@ SET state = $state, attempts = $attempts, next_attempt_ms = $next_attempt_ms, la
 WHERE table_id = $table_id AND target = $target;
 
 -- name: fail_target
--- A target that somebody shut stays shut.
+-- A quarantined target stays quarantined.
 UPDATE dl_mirror_targets
 SET state = $state, attempts = attempts + 1, next_attempt_ms = $next_attempt_ms, last_error = $last_error
 WHERE table_id = $table_id AND target = $target AND state <> 'QUARANTINED';
@@ -145,7 +146,7 @@ SELECT g.table_id, g.target FROM dl_mirror_targets g JOIN dl_table_heads h ON h.
   LIMIT $limit;
 
 -- name: claim_targets
--- Whoever was served last is served last again; a lease that ran out may be taken over.
+-- The target whose lease ended first comes first; an expired lease may be taken over.
 UPDATE dl_mirror_targets SET claimed_by = $claimed_by, claimed_until_ms = $until_ms
 WHERE (table_id, target) IN ({use:due_targets})
 RETURNING table_id;

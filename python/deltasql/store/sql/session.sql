@@ -1,6 +1,6 @@
 -- name: apply_settings [postgres]
--- Set what the connection is to have, and return what holds then. A default of ours counts where the server, the
--- database and the role set no limit. With a $backend_pid that is not this process, nothing is set and no row comes back.
+-- Apply the settings of a connection, and return the settings in force. Our default timeouts apply only if the server,
+-- the database and the role set none. If $backend_pid is not this server process, nothing is set and no row is returned.
 SELECT current_schema(), current_setting('search_path'), current_setting('lock_timeout'),
   current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout')
 FROM (
@@ -16,17 +16,18 @@ FROM (
 ) AS applied;
 
 -- name: use_settings [postgres]
--- The same for one transaction: behind a pooler the session belongs to others too, and bulk work has a limit of its own.
+-- The same settings for one transaction: behind a pooler, where clients share a session, and for bulk timeouts.
 SELECT set_config('search_path', $search_path, TRUE), set_config('lock_timeout', $lock_timeout, TRUE),
   set_config('statement_timeout', $statement_timeout, TRUE),
   set_config('idle_in_transaction_session_timeout', $idle_timeout, TRUE);
 
--- name: allow_pauses [postgres]
--- For who reads or writes the object store within a transaction, to hand a table over.
+-- name: allow_idle [postgres]
+-- For transactions that access the object store between statements, such as a cutover.
 SET LOCAL idle_in_transaction_session_timeout = '10min';
 
 -- name: lock_holders [postgres]
--- The sessions at the ends of the chains of those that block $pid, or, where it is 0, anybody with this name who waits.
+-- The sessions at the end of each chain of sessions that block $pid. If $pid is 0: that block any waiting session with
+-- this application name.
 WITH RECURSIVE chain AS (
   SELECT unnest(pg_blocking_pids(a.pid)) AS pid FROM pg_stat_activity a
   WHERE CASE WHEN $pid::bigint <> 0 THEN a.pid = $pid

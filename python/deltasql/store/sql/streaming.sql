@@ -1,4 +1,4 @@
--- What streams ask of the whole catalog.
+-- Queries of streams over the whole catalog.
 
 -- name: txn_version_in_catalog
 SELECT max(found.txn_version) FROM (

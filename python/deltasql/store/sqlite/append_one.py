@@ -1,4 +1,4 @@
-"""A blind append of one file to SQLite, which has no statement that writes to several tables."""
+"""A blind append of one file to SQLite, where a statement can write to one table only."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Session
 
 
-def append_in_turn(
+def append_one_file(
     session: Session, plan: OneFilePlan, sending: Callable[[], None]
 ) -> Appended | None:
-    """Take the write lock, check the head, write and COMMIT."""
+    """Take the write lock, check the head, write the rows and COMMIT."""
     one, table_id = plan.one, plan.guard["table_id"]
     session.begin()
     rows = session.query("head_as_known", **plan.guard)
@@ -25,7 +25,7 @@ def append_in_turn(
         return None
     reached("locked")
     if one.intents and session.execute("clear_staged_files", txn_id=one.txn_id) < one.intents:
-        return None  # the long way says why
+        return None  # the general path raises the error
     head_version, committed_at_ms, file_id = rows[0]
     version, next_file_id = head_version + 1, file_id + 1
     timestamp_ms = max(one.now_ms, committed_at_ms + 1)

@@ -1,9 +1,10 @@
-"""Bulk reads of a SQLite file as Arrow, through the one copy of SQLite this process has.
+"""Bulk reads of a SQLite file as Arrow, through the SQLite library that Python itself uses.
 
-A driver that brings its own copy cannot be used beside it: POSIX locks belong to the process, so
-neither copy sees the other's, and each drops them for both. One then resets the log that the
-other reads or writes, which damages the file. The Rust core therefore calls the library that
-Python's module is linked to; where that shows no functions, rows come through the module.
+A driver with a copy of SQLite of its own must not open the same file: POSIX locks belong to the
+process, so neither copy sees the locks of the other, and each releases them for both. Then one
+copy can reset the write-ahead log while the other uses it, which damages the file. The Rust core
+therefore calls the library that Python's `sqlite3` is linked to. Where that library exports no
+functions, the rows are fetched through `sqlite3`.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from deltasql import _core
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Rows that are Python objects at a time: so many fit a processor's cache.
+# Rows fetched as Python objects at a time: few enough for the processor's cache.
 _CHUNK = 2_000
 
 
 def read_arrow(
     connection: sqlite3.Connection, path: Path, text: str, *, busy_timeout_ms: int
 ) -> pa.Table:
-    """Run one read and return its rows; a column without any value is one of integers."""
+    """Run one read and return its rows; a column without values has the type int64."""
     library = _library()
     if library is not None:
         try:
             return _table(library.read(str(path), text, busy_timeout_ms))
         except OSError:
-            pass  # the module reads it, or says in its own kinds of errors why it cannot
+            pass  # fall back to `sqlite3`, which also raises the driver's own errors
     return _table(_rows(connection, text))
 
 
@@ -53,6 +54,6 @@ def _library() -> _core.SqliteLibrary | None:
     import _sqlite3
 
     if sqlite3.Connection is not _sqlite3.Connection:
-        return None  # another package, with a copy of its own, is in the module's place
-    module = getattr(_sqlite3, "__file__", None)  # None where it is part of the interpreter
+        return None  # another package with its own copy of SQLite replaced `sqlite3`
+    module = getattr(_sqlite3, "__file__", None)  # None if it is built into the interpreter
     return None if module is None else _core.SqliteLibrary.behind(module)

@@ -1,4 +1,4 @@
-"""SQLite: the embedded default. WAL, fully durable, many processes, one writer at a time."""
+"""The dialect of SQLite: WAL mode, many processes, one writer at a time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sqlite3
 import time
 from contextlib import nullcontext, suppress
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.exceptions import StoreBusyError, StoreUnavailableError
 from deltasql.store.dialect import Fault, Row, Session, chunks
 from deltasql.store.migrations import ledger_if_there
 from deltasql.store.pool import Pool
-from deltasql.store.sqlite.append_one import append_in_turn
+from deltasql.store.sqlite.append_one import append_one_file
 from deltasql.store.sqlite.arrow import read_arrow
 from deltasql.store.sqlite.queue import WriteQueue
 from deltasql.store.statements import LIST_PARAMETER, PARAMETER, insert_some, statement
@@ -51,19 +51,19 @@ TYPES = {
     "(substr(path, 1, 1) = '/' OR instr(path, ':/') > 0 OR instr(deletion_vector, '\"p\"') > 0);",
 }
 
-# SQLite allows 32,766 parameters per statement; a smaller number keeps statements cached.
+# SQLite allows 32,766 parameters; with fewer, the same statement text is reused from its cache.
 _LIST_CHUNK = 500
-# Between two attempts to switch a new database to the write-ahead log.
+# The pause between two attempts to switch a new database to WAL mode.
 _WAL_PAUSE_S = 0.005
-_MODE = 0o644  # of a new file, as SQLite would create it
-# A wait for the turn that is not worth taking off the timeout.
+_FILE_MODE = 0o644  # of a new database file, as SQLite would create it
+# A shorter wait in the queue is not subtracted from the timeout of SQLite's own lock.
 _SHORT_WAIT_S = 0.01
 
 
 class SqliteSession:
-    """One SQLite connection while it is borrowed."""
+    """A SQLite connection in use."""
 
-    _has_turn = False
+    _in_queue = False
 
     def __init__(self, connection: sqlite3.Connection, queue: WriteQueue) -> None:
         self._connection, self._queue = connection, queue
@@ -97,7 +97,7 @@ class SqliteSession:
     def insert_files(
         self, files: IndexedFiles, table_id: int, partition_ids: list[int], version: int
     ) -> None:
-        # Binding a NULL costs more than binding a text.
+        # Without the columns that are NULL in every row: binding a NULL is slow.
         columns = tuple(files.filled_columns())
         text = insert_some("insert_add_file", "sqlite", columns, "?")
         rows = files.plain_rows(table_id, partition_ids, version, columns)
@@ -110,13 +110,13 @@ class SqliteSession:
             self._connection.executemany(text, rows.plain_rows(columns))
 
     def begin(self, *, is_bulk: bool = False) -> None:
-        self._has_turn = True  # noted first: an interrupt may come as soon as it has it
+        self._in_queue = True  # before `acquire`, so that Ctrl-C after it cannot leave it locked
         left_s = self._queue.acquire()
-        # The wait for the turn and the wait for SQLite's own lock share one timeout.
+        # The wait in the queue and the wait for SQLite's own lock share one timeout.
         has_waited = self._queue.timeout_s - left_s > _SHORT_WAIT_S
         try:
             if has_waited:
-                self._wait_for_locks(left_s)
+                self._set_busy_timeout(left_s)
             # IMMEDIATE: upgrading a read lock later fails without waiting.
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
@@ -125,30 +125,30 @@ class SqliteSession:
             raise self._queue.locked_out() from error
         finally:
             if has_waited:
-                self._wait_for_locks(self._queue.timeout_s)
+                self._set_busy_timeout(self._queue.timeout_s)
 
-    def _wait_for_locks(self, seconds: float) -> None:
+    def _set_busy_timeout(self, seconds: float) -> None:
         self._connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
 
     def commit(self) -> None:
         self._connection.execute("COMMIT")
-        self._leave()
+        self._leave_queue()
 
     def rollback(self) -> None:
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         finally:
-            self._leave()
+            self._leave_queue()
 
-    def _leave(self) -> None:
-        if self._has_turn:
+    def _leave_queue(self) -> None:
+        if self._in_queue:
             self._queue.release()
-            self._has_turn = False
+            self._in_queue = False
 
     def __del__(self) -> None:
-        # An interrupt at the end of the block may have kept `rollback` from being called.
-        if self._has_turn:
+        # Ctrl-C at the end of a `with` block may have prevented the call of `rollback`.
+        if self._in_queue:
             with suppress(sqlite3.ProgrammingError):  # the connection was closed
                 self.rollback()
 
@@ -161,16 +161,18 @@ class SqliteSession:
         return nullcontext()
 
 
-class _Borrowed:
-    """A session for the length of a block; what it did not commit is rolled back."""
+class _SessionContext:
+    """A session for a block; an open transaction is rolled back at its end."""
 
-    __slots__ = ("_lent", "_queue", "_session")
+    __slots__ = ("_pooled", "_queue", "_session")
 
-    def __init__(self, lent: AbstractContextManager[sqlite3.Connection], queue: WriteQueue) -> None:
-        self._lent, self._queue = lent, queue
+    def __init__(
+        self, pooled: AbstractContextManager[sqlite3.Connection], queue: WriteQueue
+    ) -> None:
+        self._pooled, self._queue = pooled, queue
 
     def __enter__(self) -> SqliteSession:
-        self._session = SqliteSession(self._lent.__enter__(), self._queue)
+        self._session = SqliteSession(self._pooled.__enter__(), self._queue)
         return self._session
 
     def __exit__(
@@ -182,24 +184,28 @@ class _Borrowed:
         try:
             self._session.rollback()
         except BaseException as failure:
-            self._lent.__exit__(type(failure), failure, failure.__traceback__)
+            self._pooled.__exit__(type(failure), failure, failure.__traceback__)
             raise
-        self._lent.__exit__(kind, error, traceback)
+        self._pooled.__exit__(kind, error, traceback)
 
 
 class SqliteDialect:
-    """A SQLite file as the authority."""
+    """A catalog in a SQLite file."""
 
     name = "sqlite"
-    connections_opened = 0  # the database is a file: it goes nowhere without this process
+    connections_opened = 0  # there is no server that could restart
     types = TYPES
+    has_live_file_index = True
+    has_combined_writes = False
+    limits_idle_transactions = False
+    relaxes_durability: Literal["before begin"] | None
     bulk_files = 1_000
-    append_one = staticmethod(append_in_turn)
+    append_one = staticmethod(append_one_file)
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path, self._config = path, config
-        self._address = f"{path.as_uri()}?mode=rw"  # a file that is missing is not created
-        self.is_full = config.store.synchronous == "full"
+        self._address = f"{path.as_uri()}?mode=rw"  # does not create a missing file
+        self.relaxes_durability = "before begin" if config.store.synchronous == "full" else None
         self._queue = WriteQueue(str(path), config.store.busy_timeout_ms / 1000)
         pool = config.pool
         self._pool: Pool[sqlite3.Connection] = Pool(
@@ -215,11 +221,11 @@ class SqliteDialect:
     def create_database(self) -> None:
         try:
             if not self.path.parent.is_dir():
-                from deltasql.storage.local_files import make_folders  # late: it brings Arrow
+                from deltasql.storage.local_files import make_folders  # slow: it imports Arrow
 
                 make_folders(str(self.path.parent))
             if not self.path.exists():
-                self.path.touch(_MODE)
+                self.path.touch(_FILE_MODE)
         except OSError as error:
             raise StoreUnavailableError(
                 f"cannot create the SQLite database {str(self.path)!r}: {error}",
@@ -243,8 +249,8 @@ class SqliteDialect:
         except sqlite3.Error as error:
             if self.classify(error) is Fault.RETRY:
                 raise StoreBusyError(
-                    f"another program had all of the SQLite database {str(self.path)!r} for "
-                    f"{store.busy_timeout_ms} ms",
+                    f"another program locked the SQLite database {str(self.path)!r} for "
+                    f"{store.busy_timeout_ms} ms, also against readers",
                     help="Look for a shell, a repair or a copy that has it open; then retry.",
                 ) from error
             raise StoreUnavailableError(
@@ -254,7 +260,7 @@ class SqliteDialect:
         return connection
 
     def session(self) -> AbstractContextManager[SqliteSession]:
-        return _Borrowed(self._pool.lend(), self._queue)
+        return _SessionContext(self._pool.connection(), self._queue)
 
     def arrow(self, name: str, /, **params: Any) -> pa.Table:
         listed = _list_parameter(name)
@@ -263,7 +269,7 @@ class SqliteDialect:
         )
         # Every parameter of a bulk read is an integer.
         text = PARAMETER.sub(lambda match: str(int(params[match[1]])), text)
-        with self._pool.lend() as connection:
+        with self._pool.connection() as connection:
             timeout = self._config.store.busy_timeout_ms
             return read_arrow(connection, self.path, text, busy_timeout_ms=timeout)
 
@@ -282,7 +288,7 @@ class SqliteDialect:
         return (sqlite3.Error,)
 
     def write_turn(self) -> AbstractContextManager[None]:
-        return nullcontext()  # `begin` waits its turn
+        return nullcontext()  # `begin` waits in the queue
 
     def usage(self) -> dict[str, int]:
         return self._pool.usage()
@@ -300,7 +306,7 @@ _SYNCHRONOUS = {
 
 
 def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
-    """Switch to the write-ahead log; SQLite does not wait when another connection is about to."""
+    """Switch to WAL mode; SQLite does not wait by itself if another connection is switching."""
     end = time.monotonic() + timeout_s
     while True:
         try:
@@ -320,7 +326,7 @@ def _is_busy(error: BaseException) -> bool:
 def _is_healthy(connection: sqlite3.Connection) -> bool:
     try:
         return connection.total_changes >= 0
-    except sqlite3.ProgrammingError:  # it was closed
+    except sqlite3.ProgrammingError:  # the connection is closed
         return False
 
 
@@ -346,7 +352,7 @@ def _takes_json(name: str) -> bool:
 
 
 def _as_json(params: dict[str, Any]) -> dict[str, Any]:
-    # SQLite has no arrays; a statement takes a list apart with json_each.
+    # SQLite has no arrays: a list is passed as JSON and read with json_each.
     return {k: json.dumps(v) if type(v) is list else v for k, v in params.items()}
 
 

@@ -3,13 +3,13 @@
 SQLite lets one connection write at a time. Its own wait, `busy_timeout`, sleeps up to 100 ms
 between attempts, so the process that just wrote gets the lock again and the others starve. A
 writer here takes two `flock`s before `BEGIN IMMEDIATE`: first `<database>-queue`, which makes it
-the next writer, then `<database>-writer`, which it keeps until its transaction ends. It leaves
+the next writer, then `<database>-writer`, which it keeps until its transaction ends. It releases
 the first lock as soon as it has the second. A process that commits again has to become the next
-writer again, so it cannot overtake one that waits.
+writer again, so it cannot overtake a waiting process.
 
 `flock` has no timeout, so both locks are polled. The kernel releases them when a process dies.
-Nothing but fairness depends on them: SQLite's own lock still decides who writes, also where the
-files cannot be created or locked, and for programs that do not know the queue.
+Only fairness depends on them: SQLite's own lock still admits one writer, also where the files
+cannot be created or locked, and for programs that do not use the queue.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from deltasql.exceptions import StoreBusyError
 from deltasql.store import fork
 from deltasql.store.file_lock import try_lock
 
-# Pauses between two attempts: of all who wait, and of the next writer, who wastes the time in
-# which nobody writes. A commit takes about 0.3 ms.
+# Pauses between two attempts to lock. That of the next writer is shorter, since the database is
+# idle until it notices the free lock. A commit takes about 0.3 ms.
 _WAITING_PAUSE_S, _NEXT_PAUSE_S = 0.001, 0.0001
-# The next writer may be suspended: after this long, others do not wait for it any more.
+# The next writer may be a suspended process: after this long, others overtake it.
 _OVERTAKE_AFTER_S = 0.5
 _LONGEST_NAME = 300
 
@@ -40,19 +40,19 @@ class WriteQueue:
         self._next: int | None = None
         self._writer: int | None = None
         self._name = _process_name()
-        # Locks that know their thread: after Ctrl-C, `release` works wherever the interrupted
-        # `acquire` was. Two of them, as with the files: one alone lets a thread overtake others.
+        # RLocks know their thread: so `release` works wherever Ctrl-C interrupted `acquire`. Two of
+        # them, as with the files: with one, a thread could overtake waiting threads.
         self._next_thread, self._thread = threading.RLock(), threading.RLock()
         self._owner = 0
-        fork.watch(self)
+        fork.register(self)
 
     def acquire(self) -> float:
-        """Wait to be the one writer; `release` must be called afterwards, also if this fails.
+        """Wait for the write lock; `release` must be called afterwards, also if this fails.
 
-        Returns how many seconds of the timeout are left, for SQLite's own lock.
+        Returns the seconds of the timeout that are left, for SQLite's own lock.
 
         Raises:
-            StoreBusyError: Another process or thread did not let go within the timeout.
+            StoreBusyError: Another process or thread held the lock for the whole timeout.
         """
         end = time.monotonic() + self.timeout_s
         is_first = self._next_thread.acquire(timeout=self.timeout_s)
@@ -61,26 +61,26 @@ class WriteQueue:
         self._next_thread.release()
         self._owner = threading.get_ident()
         try:
-            has_turn = self._take_turn(end)
+            is_locked = self._lock_files(end)
         except OSError:
-            has_turn = True  # a read-only folder, or a file system without `flock`
-        if not has_turn:
+            is_locked = True  # a read-only folder, or a file system without `flock`
+        if not is_locked:
             raise self._busy()
         return max(0.0, end - time.monotonic())
 
     def release(self) -> None:
-        """Let the next writer in; does nothing in a thread that has not acquired it."""
+        """Release the write lock; does nothing in a thread that does not hold it."""
         if self._owner == threading.get_ident():
             for descriptor in (self._next, self._writer):
                 if descriptor is not None:
                     _unlock(descriptor)
             self._owner = 0
         for lock in (self._next_thread, self._thread):
-            with suppress(RuntimeError):  # this thread does not have it
+            with suppress(RuntimeError):  # this thread does not hold it
                 lock.release()
 
     def close(self) -> None:
-        """Close the files, unless a thread is using them."""
+        """Close the lock files, unless a thread is using them."""
         if self._thread.acquire(blocking=False):
             try:
                 self._close_files()
@@ -91,40 +91,40 @@ class WriteQueue:
         """Nothing to do: the pool waits for transactions to end."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Start anew in a child: the locks, and the thread that may hold them, are its parent's."""
+        """Reset in a child: the locks belong to the parent, as do the threads that hold them."""
         if in_child:
             self._next_thread, self._thread = threading.RLock(), threading.RLock()
             self._owner = 0
             self._name = _process_name()
             self._close_files()
 
-    def _take_turn(self, end: float) -> bool:
+    def _lock_files(self, end: float) -> bool:
         if self._next is None:
             self._next = _open(f"{self._database}-queue")
         if self._writer is None:
             self._writer = _open(f"{self._database}-writer")
         until = min(end, time.monotonic() + _OVERTAKE_AFTER_S)
         _lock(self._next, until, _WAITING_PAUSE_S)
-        has_turn = _lock(self._writer, end, _NEXT_PAUSE_S)
+        is_locked = _lock(self._writer, end, _NEXT_PAUSE_S)
         _unlock(self._next)
-        if has_turn and os.pread(self._writer, len(self._name), 0) != self._name:
+        if is_locked and os.pread(self._writer, len(self._name), 0) != self._name:
             os.pwrite(self._writer, self._name, 0)
-        return has_turn
+        return is_locked
 
     def locked_out(self) -> StoreBusyError:
-        """Return the error for a turn that was of no use: SQLite's own lock stayed taken."""
+        """Return the error of a writer that left the queue but did not get SQLite's own lock."""
         return self._busy(_write_lock_holder(self._database))
 
     def _busy(self, holder: str | None = None) -> StoreBusyError:
         return StoreBusyError(
-            f"no turn to write to the SQLite database {self._database!r} within "
-            f"{self.timeout_s * 1000:.0f} ms: {holder or self._holder()} has it",
-            help="Look whether that process is suspended or in a long transaction; then retry, "
+            f"no write lock on the SQLite database {self._database!r} within "
+            f"{self.timeout_s * 1000:.0f} ms: {holder or self._holder()} holds it",
+            help="Check whether that process is suspended or in a long transaction; then retry, "
             "or raise store.busy_timeout_ms.",
         )
 
     def _holder(self) -> str:
-        """Return which process took the lock last, as it wrote into the file."""
+        """Return the process that took the lock last, from the text it wrote to the lock file."""
         try:
             with open(f"{self._database}-writer", "rb") as file:
                 pid, _, host = file.read(_LONGEST_NAME).partition(b"\n")[0].partition(b" ")
@@ -149,9 +149,10 @@ def _process_name() -> bytes:
 
 
 def _write_lock_holder(database: str) -> str:
-    """Name the process that has SQLite's write lock: byte 120 of the `-shm` file, as Linux tells.
+    """Return the process that holds SQLite's write lock, from Linux's list of file locks.
 
-    The file itself must not be opened: to close it would release the locks of this process.
+    The write lock is a POSIX lock on byte 120 of the `-shm` file. The file itself must not be
+    opened here: closing it would release the locks of this process.
     """
     try:
         shm = os.stat(f"{database}-shm")
@@ -172,7 +173,7 @@ def _open(path: str) -> int:
 
 
 def _lock(descriptor: int, end: float, pause_s: float) -> bool:
-    """Lock an open file; False when somebody else still has the lock at the end."""
+    """Lock an open file; False if another process still holds the lock at the end."""
     while not try_lock(descriptor):
         if time.monotonic() >= end:
             return False
@@ -181,6 +182,6 @@ def _lock(descriptor: int, end: float, pause_s: float) -> bool:
 
 
 def _unlock(descriptor: int) -> None:
-    # Not by closing: a process forked meanwhile has the same open file, and would keep the lock.
+    # Not by closing the file: a forked child shares the open file and would keep the lock.
     with suppress(OSError):  # a file system without `flock`
         fcntl.flock(descriptor, fcntl.LOCK_UN)

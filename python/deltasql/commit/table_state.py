@@ -1,8 +1,8 @@
-"""What a commit must know of a table: derived once per metadata and protocol, then remembered."""
+"""The metadata and protocol of a table as a commit needs them, with what follows from both."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TxnLogSchemaError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """Metadata and protocol in force, and what follows from them."""
+    """Metadata and protocol in force, with their features and properties decoded."""
 
     metadata: Metadata
     protocol: Protocol
@@ -34,7 +34,7 @@ class TableState:
 def table_state(
     metadata: Metadata, protocol: Protocol, active_columns: tuple[SkippingColumn, ...] = ()
 ) -> TableState:
-    """Derive a table's state; refuses a table that we may not write."""
+    """Derive the state of a table; raises if its protocol needs a feature we cannot write."""
     schema = StructType.from_json(metadata.schema_string)
     check_writable(protocol, schema, metadata.configuration)
     properties = TableProperties(metadata.configuration)
@@ -56,15 +56,29 @@ def table_state(
     )
 
 
+def enable_timestamps(
+    metadata: Metadata, before: TableState, version: int, timestamp_ms: int
+) -> Metadata:
+    """Add the version and time of enablement if this commit enables in-commit timestamps."""
+    turns_on = metadata.configuration.get("delta.enableInCommitTimestamps") == "true"
+    if not turns_on or before.in_commit_timestamps:
+        return metadata
+    properties = {
+        "delta.inCommitTimestampEnablementVersion": str(version),
+        "delta.inCommitTimestampEnablementTimestamp": str(timestamp_ms),
+    }
+    return replace(metadata, configuration={**metadata.configuration, **properties})
+
+
 def physical_partition_columns(metadata: Metadata, schema: StructType) -> tuple[str, ...]:
-    """Return the partition columns under the names their values have in the log."""
+    """Return the physical names of the partition columns, as partition values use them."""
     mode = column_mapping_mode(metadata.configuration)
     fields = {field.name: field for field in schema.fields}
     unknown = next((name for name in metadata.partition_columns if name not in fields), None)
     if unknown is not None:
         raise TxnLogSchemaError(
-            f"the table is partitioned by {unknown!r}, which is no column of it",
+            f"the table is partitioned by {unknown!r}, which is not one of its columns",
             column=unknown,
-            help="Whoever wrote this metadata has to write it again with a column of that name.",
+            help="The program that wrote this metadata must write it again with that column.",
         )
     return tuple(fields[name].physical_name(mode) for name in metadata.partition_columns)

@@ -1,8 +1,9 @@
-"""Ratify staged commits: one SQL transaction over all tables, tried until the answer is certain.
+"""Ratify staged commits: one SQL transaction over all tables, retried until the outcome is known.
 
-The heads of all tables are locked in id order, the conflict rules run against what got in
-first, and everything is written and committed together. A transaction id is unique in SQL, so
-a COMMIT whose answer was lost is looked up under the same locks and never applied twice.
+The heads of all tables are locked in id order, the conflict rules run against the commits that
+were ratified first, and everything is written and committed together. A transaction id is unique
+in SQL, so a commit whose acknowledgement was lost is looked up under the same locks and never
+applied twice.
 """
 
 from __future__ import annotations
@@ -10,26 +11,16 @@ from __future__ import annotations
 import logging
 import random
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.commit.attempt import Attempt
-from deltasql.commit.build import (
-    add_group,
-    created_meanwhile,
-    enable_timestamps,
-    insert_table,
-    refuse_following,
-    refuse_taken,
-    table_changed,
-    version_taken,
-)
-from deltasql.commit.conflict import check_conflicts, isolation_for
+from deltasql.commit.conflict import check_conflicts, isolation_for, load_winners
+from deltasql.commit.create_table import created_by_other, insert_table, refuse_location_of_other
 from deltasql.commit.ratified import Ratified, already_ratified, ratified_append
-from deltasql.commit.state import TableState, table_state
+from deltasql.commit.stale import refuse_following, refuse_vacuumed, table_changed, version_taken
+from deltasql.commit.table_state import TableState, enable_timestamps, table_state
 from deltasql.commit.validate import validate_against, validate_staged, validate_table
-from deltasql.commit.winners import load_winners
 from deltasql.exceptions import (
     CommitConflictError,
     CommitOutcomeUnknownError,
@@ -45,7 +36,6 @@ from deltasql.model.clock import now_ms
 from deltasql.phases import reached
 from deltasql.store.append import BULK_ROWS, live_name
 from deltasql.store.dialect import Fault
-from deltasql.store.locations import shared_location, tables_at
 from deltasql.store.records import Commit, Head, OneFile
 
 if TYPE_CHECKING:
@@ -58,19 +48,43 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Session
     from deltasql.store.store import Store
 
+ENGINE_INFO = "deltasql"
 _log = logging.getLogger(__name__)
-# So often a commit waits for the limit of a lock or a statement. With the defaults that is longer
-# than the server keeps the transaction of a suspended process.
-_TIMEOUTS = 3
+# A commit fails after this many lock or statement timeouts. With the default settings their sum is
+# longer than the server keeps the transaction of a suspended process open.
+_MAX_TIMEOUTS = 3
+_MAX_PARTICIPANTS = 100  # listed in the log of each table
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """The state of one commit across its attempts."""
+
+    check_duplicates: bool
+    """Whether added files that are already live are looked up before the insert."""
+    intents: int
+    number: int = 0
+    sent: bool = False
+    was_sent: bool = False
+    """Whether this or an earlier attempt sent a change."""
+    is_unknown: bool = False
+    duplicates: int = 0
+    timeouts: int = 0
+
+    def mark_sent(self) -> None:
+        """Record that from now on the database may commit before its answer reaches us."""
+        self.sent = self.was_sent = True
+        reached("sending")
 
 
 class Committer:
-    """Commits to one store; remembers what it derived from each table's metadata."""
+    """Commits to one store; caches what it derived from each table's metadata."""
 
     def __init__(self, store: Store, config: Config) -> None:
         self._store, self._config = store, config
+        # By (table id, metadata version, protocol version), and the latest such key of a table.
         self._states: dict[tuple[int, int, int], TableState] = {}
-        self._known: dict[int, tuple[int, int, int]] = {}
+        self._state_keys: dict[int, tuple[int, int, int]] = {}
 
     def commit(
         self,
@@ -80,23 +94,25 @@ class Committer:
         intents: int = 0,
         discard: Callable[[], None] | None = None,
     ) -> list[Ratified]:
-        """Ratify all or nothing; returns one entry per staged table, in order.
+        """Ratify the changes of all tables or none; return one entry per staged table, in order.
 
-        `intents` is how many were recorded for this transaction; where some are gone, no vacuum
-        may have run since. `discard` is called when the database failed before anything was sent:
-        the intents may be lost with it.
+        `intents` is the number of intents recorded for this transaction. If some are missing, the
+        commit is refused when a vacuum ran since. `discard` deletes the transaction's data files;
+        it is called when the database failed before anything was sent, since the intents may be
+        lost too.
         """
         for each in staged:
             validate_staged(each)
         reached("staged")
         backend = self._store.dialect.name
         if telemetry.is_enabled():
-            self._store.tell_pool()
+            self._store.report_pool_usage()
         with (
             telemetry.span("commit", tables=len(staged), txn_id=txn_id),
             telemetry.timed("commit_latency_ms", backend=backend),
         ):
-            attempt = Attempt(careful=backend == "duckdb", intents=intents)
+            check_duplicates = not self._store.dialect.has_live_file_index
+            attempt = _Attempt(check_duplicates=check_duplicates, intents=intents)
             try:
                 ratified = self._until_certain(staged, txn_id, attempt)
             except TxnLogStoreError:
@@ -116,11 +132,11 @@ class Committer:
         return ratified
 
     def isolation_level(self, table: TableState | TableProperties) -> str:
-        """Return the level that a table names, else that of the configuration."""
+        """Return the isolation level of a table: its own property, else the configuration."""
         return table.isolation_level or self._config.table.isolation_level
 
     def _until_certain(
-        self, staged: Sequence[Staged], txn_id: str, attempt: Attempt
+        self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt
     ) -> list[Ratified]:
         limit = self._config.retry.max_attempts
         errors: tuple[type[BaseException], ...] = (*self._store.errors, TxnLogStoreError)
@@ -138,27 +154,27 @@ class Committer:
                 lost_now = fault is Fault.LOST and attempt.sent
                 attempt.is_unknown |= lost_now
                 attempt.timeouts += fault is Fault.BUSY
-                # Whatever the limit, an answer that was lost is asked for once.
-                if attempt.number >= limit + lost_now or attempt.timeouts >= _TIMEOUTS:
-                    raise self._give_up(staged, txn_id, attempt, error) from error
+                # A lost acknowledgement gets one more attempt, beyond the limit, to look it up.
+                if attempt.number >= limit + lost_now or attempt.timeouts >= _MAX_TIMEOUTS:
+                    raise self._final_error(staged, txn_id, attempt, error) from error
                 telemetry.count("commit_retries_total", kind=fault.name.lower())
                 telemetry.log(
                     _log, logging.DEBUG, "commit retried", fault=fault.name, attempt=attempt.number
                 )
                 time.sleep(self._backoff_s(attempt.number))
 
-    def _fault(self, error: BaseException, attempt: Attempt) -> Fault:
-        """Name the failure; raise what another attempt cannot mend."""
+    def _fault(self, error: BaseException, attempt: _Attempt) -> Fault:
+        """Classify a failure; raise it if another attempt cannot succeed either."""
         if isinstance(error, TxnLogStoreError):
             if attempt.sent:
-                return Fault.LOST  # still no connection to ask what became of the COMMIT
+                return Fault.LOST  # still no connection to look up the outcome of the COMMIT
             raise error
         fault = self._store.classify(error)
         if fault is Fault.OTHER:
             raise self._store.translate(error) from error
         return fault
 
-    def _once(self, staged: Sequence[Staged], txn_id: str, attempt: Attempt) -> list[Ratified]:
+    def _once(self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt) -> list[Ratified]:
         store = self._store
         if attempt.number == 1 and (appended := self._append_one(staged, txn_id, attempt)):
             return [appended]
@@ -172,10 +188,10 @@ class Committer:
                 if done is not None:
                     return done
                 if ids:
-                    # Under the lock of a head the answer cannot change.
+                    # Not ratified, and the lock on the heads keeps it so.
                     attempt.sent = attempt.is_unknown = False
             timestamp_ms = max([now_ms(), *(head.committed_at_ms + 1 for head in heads.values())])
-            # Names are taken in one order by everybody, as heads are locked: none can deadlock.
+            # Every commit inserts new names in the same order, as it locks heads: no deadlocks.
             built = {
                 each.table.table_uuid: self._build(
                     session, each, heads, timestamp_ms, txn_id, len(staged)
@@ -183,54 +199,54 @@ class Committer:
                 for each in sorted(staged, key=lambda each: each.table.full_name)
             }
             commits = [built[each.table.table_uuid] for each in staged]
-            add_group(commits)
+            _add_group(commits)
             reached("checked")
-            # Before the first statement that changes something: what is lost from here on is
-            # looked up, and tried again.
-            attempt.send()
-            # After names and heads are ours: no earlier attempt can have adopted them.
-            if attempt.intents and store.adopt_intents(session, txn_id) < attempt.intents:
-                refuse_taken(session, staged, heads, txn_id, self._config.storage)
-            store.append_commits(session, commits, careful=attempt.careful)
+            # Before the first statement that changes something: if the connection is lost from
+            # here on, the outcome is looked up before a retry.
+            attempt.mark_sent()
+            # With heads and names locked: no earlier attempt can have deleted the intents.
+            if attempt.intents and store.complete_intents(session, txn_id) < attempt.intents:
+                refuse_vacuumed(session, staged, heads, txn_id, self._config.storage)
+            store.append_commits(session, commits, check_duplicates=attempt.check_duplicates)
         reached("ratified")
         for commit in commits:
-            # A unique index refuses a file that is live already, unless we looked for it.
-            commit.replaces_nothing = not (attempt.careful or commit.removes)
+            # Without the check for duplicates, a unique index refused files that were live.
+            commit.replaces_nothing = not (attempt.check_duplicates or commit.removes)
         return [Ratified(c.table, c.version, c.committed_at_ms, c) for c in commits]
 
     def _append_one(
-        self, staged: Sequence[Staged], txn_id: str, attempt: Attempt
+        self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt
     ) -> Ratified | None:
-        """Take the shortcut for a blind append of one file to a table that we know."""
+        """Ratify a blind append of one file on the fast path; None if it does not apply."""
         only = staged[0]
-        if not self._store.has_shortcut:
+        if not self._store.has_append_one:
             return None
-        known = self._known.get(only.table.table_id)
-        if known is None or len(staged) > 1 or len(only.adds) != 1 or only.cdc:
+        key = self._state_keys.get(only.table.table_id)
+        if key is None or len(staged) > 1 or len(only.adds) != 1 or only.cdc:
             return None
-        if not only.follows_anything:
+        if not only.is_plain_append:
             return None
-        if only.read_version is not None and only.read_version < max(known[1:]):
-            return None  # what was written may not fit the metadata of now
-        state = self._states[known]
+        if only.read_version is not None and only.read_version < max(key[1:]):
+            return None  # the file was written for older metadata or an older protocol
+        state = self._states[key]
         try:
             validate_against(only, state)
         except (InvalidActionError, TxnLogTransactionError):
-            return None  # the table may have changed since; the long way knows
+            return None  # the cached state may be out of date; the general path reads it again
         one = OneFile(
             table=only.table,
             add=only.adds[0],
             txn_id=txn_id,
             info=self._info(only, state, txn_id),
             now_ms=now_ms(),
-            metadata_version=known[1],
-            protocol_version=known[2],
+            metadata_version=key[1],
+            protocol_version=key[2],
             in_commit_timestamps=state.in_commit_timestamps,
             partition_columns=state.partition_columns,
             active_columns=state.active_columns,
             intents=attempt.intents,
         )
-        done = self._store.append_one_file(one, attempt.send)
+        done = self._store.append_one_file(one, attempt.mark_sent)
         attempt.sent = False
         if done is None:
             return None
@@ -238,7 +254,7 @@ class Committer:
         return ratified_append(one, done)
 
     def _info(self, staged: Staged, state: TableState, txn_id: str) -> CommitInfo:
-        """Complete what the commit tells of itself, but for the time."""
+        """Return the commitInfo without its timestamps."""
         level = self.isolation_level(state)
         return replace(
             staged.info,
@@ -277,7 +293,7 @@ class Committer:
                     version=staged.read_version,
                     latest=head.version,
                 )
-            if staged.follows_directly and staged.read_version < head.version:
+            if staged.must_be_next and staged.read_version < head.version:
                 raise version_taken(staged, head)
             if _may_conflict(staged, staged.read_version, head):
                 winners = load_winners(session, table.table_id, staged.read_version, head)
@@ -340,7 +356,7 @@ class Committer:
                 ),
             )
             self._states[key] = state
-        self._known[table_id] = key
+        self._state_keys[table_id] = key
         if staged.metadata is None and staged.protocol is None:
             return state
         protocol = staged.protocol or state.protocol
@@ -349,22 +365,13 @@ class Committer:
             metadata = enable_timestamps(metadata, state, head.version + 1, timestamp_ms)
         validate_table(metadata, protocol)
         after = table_state(metadata, protocol, state.active_columns)
-        # By the names in the files: to rename a partition column leaves them as they are.
+        # Physical names: renaming a partition column does not change the files.
         if after.partition_columns != state.partition_columns:
-            self._refuse_mixed_partitions(session, staged, head)
+            _refuse_mixed_partitions(session, staged, head)
         return after
 
-    def _refuse_mixed_partitions(self, session: Session, staged: Staged, head: Head) -> None:
-        """New partition columns ask for new files: none of the old ones may stay."""
-        at = {"table_id": head.table_id, "version": head.version}
-        if session.query("live_totals", **at)[0][0] != len(staged.removes):
-            raise InvalidActionError(
-                f"{staged.table.full_name} cannot get other partition columns while it has files",
-                help="Remove every live file in the same commit.",
-            )
-
     def _on_duplicate(
-        self, staged: Sequence[Staged], attempt: Attempt, error: BaseException
+        self, staged: Sequence[Staged], attempt: _Attempt, error: BaseException
     ) -> None:
         for each in staged:
             if not each.creates:
@@ -374,22 +381,22 @@ class Committer:
             if found is not None and each.must_be_new:
                 raise TableExistsError(f"table {name} already exists", table=name) from error
             if found is not None:
-                raise created_meanwhile(self._store.query, name, found) from error
-            # Another table got its folder at the same time.
-            _refuse_location_taken(self._store, each, error)
-        if attempt.careful and attempt.duplicates > 2:
+                raise created_by_other(self._store.query, name, found) from error
+            refuse_location_of_other(self._store.query, each, error)
+        if attempt.check_duplicates and attempt.duplicates > 2:
             raise self._store.translate(error) from error
-        # A path that is already live was added again: the careful way ends its first life.
+        # An added file is already live: the next attempt looks it up and ends its earlier row.
         attempt.duplicates += 1
-        attempt.careful = True
+        attempt.check_duplicates = True
 
-    def _give_up(
-        self, staged: Sequence[Staged], txn_id: str, attempt: Attempt, error: BaseException
+    def _final_error(
+        self, staged: Sequence[Staged], txn_id: str, attempt: _Attempt, error: BaseException
     ) -> TxnLogError:
         names = ", ".join(each.table.full_name for each in staged)
-        if attempt.is_unknown:  # whatever came after it
+        if attempt.is_unknown:  # whatever failed after that
             return CommitOutcomeUnknownError(
-                f"the database went away during COMMIT, {attempt.number} attempts to ask it failed",
+                "the connection was lost during COMMIT, and the outcome could not be looked up in "
+                f"{attempt.number} attempts",
                 table=names,
                 txn_id=txn_id,
             )
@@ -397,7 +404,7 @@ class Committer:
         if fault is Fault.BUSY:
             return self._store.translate(error)
         return RetriesExhaustedError(
-            f"the commit did not get through: {fault.value}",
+            f"the commit failed in every attempt: {fault.value}",
             table=names,
             txn_id=txn_id,
             attempts=attempt.number,
@@ -409,19 +416,37 @@ class Committer:
         return float(ceiling * (1 - retry.jitter * random.random()) / 1000)
 
 
-ENGINE_INFO = "deltasql"
+def _add_group(commits: list[Commit]) -> None:
+    """Record in every commitInfo which tables and versions belong to the same transaction.
+
+    The list is quadratic in the number of tables over all logs. With many tables, each log lists
+    only its own table and their number; the id is the same in all.
+    """
+    if len(commits) < 2:
+        return
+    participants = [
+        {"table": c.table.full_name, "id": c.table.table_uuid, "version": c.version}
+        for c in commits
+    ]
+    for commit, own in zip(commits, participants, strict=True):
+        group: dict[str, object] = {"id": commit.txn_id, "participants": participants}
+        if len(commits) > _MAX_PARTICIPANTS:
+            group |= {"participants": [own], "size": len(commits)}
+        commit.info = replace(commit.info, extra={**commit.info.extra, "group": group})
 
 
-def _refuse_location_taken(store: Store, staged: Staged, error: BaseException) -> None:
-    for other in tables_at(store.query, staged.table.location):
-        if other.table_uuid != staged.table.table_uuid:
-            raise shared_location(other, staged.table.location) from error
+def _refuse_mixed_partitions(session: Session, staged: Staged, head: Head) -> None:
+    """Refuse new partition columns unless every file that has the old ones is removed."""
+    at = {"table_id": head.table_id, "version": head.version}
+    if session.query("live_totals", **at)[0][0] != len(staged.removes):
+        raise InvalidActionError(
+            f"{staged.table.full_name} cannot get other partition columns while it has files",
+            help="Remove every live file in the same commit.",
+        )
 
 
 def _may_conflict(staged: Staged, read_version: int, head: Head) -> bool:
-    """Whether the commits since then must be looked at: most are appends upon appends."""
-    if staged.follows_anything and read_version >= max(
-        head.metadata_version, head.protocol_version
-    ):
+    """Tell whether the conflict rules must run; most commits are appends and skip them."""
+    if staged.is_plain_append and read_version >= max(head.metadata_version, head.protocol_version):
         return False
     return read_version < head.version
