@@ -40,13 +40,13 @@ import scala.collection.immutable.ArraySeq;
 import scala.collection.immutable.Seq;
 
 /**
- * The files of one snapshot as Spark's planner asks for them.
+ * A FileIndex of the files of one snapshot.
  *
- * Spark compiles this text when a table is first read (see spark_index.py, which packs what is
- * unpacked here), by the compiler that it has for its own queries: no lambdas, no inference.
+ * Spark compiles this source when a table is first read, with Janino, the compiler that it uses
+ * for its own queries: no lambdas, no type inference. file_index.py packs the data that is unpacked here.
  */
 public final class SnapshotFiles implements FileIndex {
-    /** Files that are worth more than one core. */
+    /** Number of files from which unpacking in parallel is faster. */
     private static final int MANY = 5000;
 
     private String name;
@@ -61,16 +61,17 @@ public final class SnapshotFiles implements FileIndex {
     private int start;
     private FileStatus[] files;
 
-    /** Take partitions and files as they are packed. */
+    /** Receive the packed partitions and files. */
     public void take(byte[] content) {
         packed = content;
     }
 
+    /** Receive the packed partitions and files in a file. */
     public void takeFile(String name) throws IOException {
         packed = Files.readAllBytes(new File(name).toPath());
     }
 
-    /** Take what else the log has; `prune`, which may be null, returns a byte for each file. */
+    /** Unpack the data; `prune`, which may be null, returns a byte for each file. */
     public FileIndex open(
             String name, String root, String schemaJson, String prefix, long bytes,
             Function prune) {
@@ -157,7 +158,7 @@ public final class SnapshotFiles implements FileIndex {
         return name;
     }
 
-    /** Tell for which partitions all filters are true: Spark does not ask again. */
+    /** Return for which partitions all filters are true: Spark does not evaluate them again. */
     private boolean[] matching(Seq filters) {
         boolean[] kept = new boolean[values.length];
         Arrays.fill(kept, true);
@@ -184,7 +185,7 @@ public final class SnapshotFiles implements FileIndex {
         return kept;
     }
 
-    /** Make those of the files that are listed and were not made before; many on all cores. */
+    /** Create the statuses of listed files that do not exist yet; many files in parallel. */
     private synchronized void unpack(final boolean[] listed) {
         final ByteBuffer buffer = ByteBuffer.wrap(packed).order(ByteOrder.LITTLE_ENDIAN);
         IntFunction made = new IntFunction() {
@@ -200,7 +201,7 @@ public final class SnapshotFiles implements FileIndex {
         }
     }
 
-    /** Sizes, times, partitions and ends of names, then the names. */
+    /** Unpack one file. The layout is: sizes, times, partitions, ends of names, names. */
     FileStatus unpacked(ByteBuffer buffer, int place) {
         int times = start + 8 * count;
         int ends = times + 12 * count;
@@ -223,7 +224,7 @@ public final class SnapshotFiles implements FileIndex {
         return found;
     }
 
-    /** Each value with its length, row by row; -1 stands for null. */
+    /** Unpack partition values: each value with its length, row by row; length -1 is null. */
     private Object[][] unpackedValues(ByteBuffer buffer) {
         Object[][] found = new Object[buffer.getInt()][schema.length()];
         for (int row = 0; row < found.length; row++) {
@@ -239,7 +240,7 @@ public final class SnapshotFiles implements FileIndex {
         return found;
     }
 
-    /** Return a value as Spark has it inside: days and microseconds are numbers. */
+    /** Return a value in Spark's internal form: dates and timestamps are numbers. */
     private static Object typed(byte[] value, DataType type) {
         if (type instanceof BinaryType) {
             return value;
