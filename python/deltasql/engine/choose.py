@@ -29,16 +29,16 @@ def open_engine(config: Config, *, data: object = None, name: str | None = None)
 
     `name` (`duckdb` or `spark`) takes precedence over the engine of the data.
     """
-    wanted = name or ("spark" if is_spark_frame(data) else config.engine.default)
-    if wanted in ("auto", "duckdb"):
+    chosen = name or ("spark" if is_spark_frame(data) else config.engine.default)
+    if chosen in ("auto", "duckdb"):
         from deltasql.engine.duckdb.engine import DuckDbEngine
 
         return DuckDbEngine(config)
-    if wanted == "spark":
+    if chosen == "spark":
         from deltasql.engine.spark.engine import SparkEngine
 
         session = cast("Any", data).sparkSession if is_spark_frame(data) else None
         return SparkEngine(config, session)
     raise TxnLogEngineError(
-        f"there is no engine called {wanted!r}", engine=wanted, help="Use 'duckdb' or 'spark'."
+        f"there is no engine called {chosen!r}", engine=chosen, help="Use 'duckdb' or 'spark'."
     )

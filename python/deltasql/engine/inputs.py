@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltasql.engine.parquet.arrow_casts import map_leaf_types
+from deltasql.engine.arrow_types import map_leaf_types
 from deltasql.exceptions import UnreadableRowsError
 
 

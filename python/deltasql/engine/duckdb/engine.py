@@ -172,7 +172,7 @@ class DuckDbEngine:
 
     def ranked(self, relation: Relation, keys: Mapping[str, exp.Expr], bits: int) -> Relation:
         """Add the rank of each key with a window function."""
-        return self.query(rank_query(relation.columns, keys, bits), rows=relation)
+        return self.query(_rank_query(relation.columns, keys, bits), rows=relation)
 
     def collect(self, relation: Relation) -> pa.Table:
         """Return all rows as an Arrow table; for small results."""
@@ -369,10 +369,10 @@ def _define(connection: duckdb.DuckDBPyConnection, named: NamedObject) -> None:
         connection.execute(f"SET VARIABLE {named.name} = ?", [named.value])
 
 
-def rank_query(columns: Sequence[str], keys: Mapping[str, exp.Expr], bits: int) -> exp.Select:
+def _rank_query(columns: Sequence[str], keys: Mapping[str, exp.Expr], bits: int) -> exp.Select:
     """Return a query that adds the rank of each key to the rows of the table `rows`.
 
-    >>> rank_query([], {"r": exp.column("a")}, 4).sql(dialect="duckdb")[7:]
+    >>> _rank_query([], {"r": exp.column("a")}, 4).sql(dialect="duckdb")[7:]
     'CAST(FLOOR(PERCENT_RANK() OVER (ORDER BY a NULLS FIRST) * 15) AS BIGINT) AS "r" FROM rows'
     """
     ranks = [exp.alias_(_rank(key, bits), name, quoted=True) for name, key in keys.items()]

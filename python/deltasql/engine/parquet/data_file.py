@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deltasql.engine.parquet.options import ParquetOptions
 
 _FULL = 0.95  # of the target size: the rest would be a very small row group
-_SMALL = 64 * 1024  # bytes of rows up to which the storage is told that a file is small
+_SMALL = 64 * 1024  # bytes of rows up to which a file is opened with `small`
 _FEWEST_ROWS = 1024  # in a row group that is cut to meet the target size
 
 
@@ -142,7 +142,12 @@ class OpenFile:
         size = self._sink.tell()
         context, self._context, self._writer = self._context, None, None
         context.__exit__(None, None, None)
-        return added_file(self._plan, self.name, self._values, size, self._statistics)
+        stats = None
+        if self._statistics is not None:
+            stats = self._statistics.to_json(tight=has_tight_bounds(self._plan))
+        return add_action(
+            self._plan, self.name, self._values, size=size, modified_ms=now_ms(), stats=stats
+        )
 
 
 def new_name(plan: WritePlan, options: ParquetOptions, partition: Mapping[str, str | None]) -> str:
@@ -151,20 +156,26 @@ def new_name(plan: WritePlan, options: ParquetOptions, partition: Mapping[str, s
     return f"{folder}part-00000-{uuid.uuid4()}-c000{options.suffix}"
 
 
-def added_file(
+def has_tight_bounds(plan: WritePlan) -> bool:
+    """Return whether statistics say that their bounds are tight: with deletion vectors."""
+    return plan.configuration.get("delta.enableDeletionVectors") == "true"
+
+
+def add_action(
     plan: WritePlan,
     name: str,
     partition: Mapping[str, str | None],
+    *,
     size: int,
-    found: Statistics | None,
+    modified_ms: int,
+    stats: str | None,
 ) -> AddFile:
     """Return the `add` action for a complete file."""
-    tight = plan.configuration.get("delta.enableDeletionVectors") == "true"
     return AddFile(
         path=quote(name, safe="/=-_.~!$&'()*+,;@"),
         partition_values=partition,
         size=size,
-        modification_time=now_ms(),
+        modification_time=modified_ms,
         data_change=plan.data_change,
-        stats=None if found is None else found.to_json(tight=tight),
+        stats=stats,
     )

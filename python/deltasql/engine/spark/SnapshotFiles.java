@@ -108,18 +108,18 @@ public final class SnapshotFiles implements FileIndex {
         FileStatus[][] groups = new FileStatus[values.length][];
         for (int i = 0; i < count; i++) {
             if (listed[i]) {
-                int place = partitions[i];
-                if (groups[place] == null) {
-                    groups[place] = new FileStatus[counts[place]];
+                int index = partitions[i];
+                if (groups[index] == null) {
+                    groups[index] = new FileStatus[counts[index]];
                 }
-                groups[place][groups[place].length - counts[place]--] = files[i];
+                groups[index][groups[index].length - counts[index]--] = files[i];
             }
         }
         ArrayList found = new ArrayList();
-        for (int place = 0; place < groups.length; place++) {
-            if (groups[place] != null) {
-                InternalRow row = new GenericInternalRow(values[place]);
-                found.add(PartitionDirectory.apply(row, groups[place]));
+        for (int index = 0; index < groups.length; index++) {
+            if (groups[index] != null) {
+                InternalRow row = new GenericInternalRow(values[index]);
+                found.add(PartitionDirectory.apply(row, groups[index]));
             }
         }
         return ArraySeq.unsafeWrapArray(found.toArray());
@@ -165,20 +165,20 @@ public final class SnapshotFiles implements FileIndex {
         for (int number = 0; number < filters.size(); number++) {
             Expression filter = (Expression) filters.apply(number);
             Seq attributes = filter.references().toSeq();
-            int[] places = new int[attributes.size()];
-            for (int i = 0; i < places.length; i++) {
-                places[i] = schema.fieldIndex(((Attribute) attributes.apply(i)).name());
+            int[] columns = new int[attributes.size()];
+            for (int i = 0; i < columns.length; i++) {
+                columns[i] = schema.fieldIndex(((Attribute) attributes.apply(i)).name());
             }
             InterpretedMutableProjection condition = new InterpretedMutableProjection(
                 ArraySeq.unsafeWrapArray(new Object[] {filter}), attributes);
-            for (int place = 0; place < kept.length; place++) {
-                if (kept[place]) {
-                    Object[] row = new Object[places.length];
+            for (int index = 0; index < kept.length; index++) {
+                if (kept[index]) {
+                    Object[] row = new Object[columns.length];
                     for (int i = 0; i < row.length; i++) {
-                        row[i] = values[place][places[i]];
+                        row[i] = values[index][columns[i]];
                     }
                     InternalRow answer = condition.apply(new GenericInternalRow(row));
-                    kept[place] = !answer.isNullAt(0) && answer.getBoolean(0);
+                    kept[index] = !answer.isNullAt(0) && answer.getBoolean(0);
                 }
             }
         }
@@ -189,9 +189,9 @@ public final class SnapshotFiles implements FileIndex {
     private synchronized void unpack(final boolean[] listed) {
         final ByteBuffer buffer = ByteBuffer.wrap(packed).order(ByteOrder.LITTLE_ENDIAN);
         IntFunction made = new IntFunction() {
-            public Object apply(int place) {
-                FileStatus before = files[place];
-                return before == null && listed[place] ? unpacked(buffer, place) : before;
+            public Object apply(int index) {
+                FileStatus before = files[index];
+                return before == null && listed[index] ? unpacked(buffer, index) : before;
             }
         };
         if (count < MANY) {
@@ -202,24 +202,24 @@ public final class SnapshotFiles implements FileIndex {
     }
 
     /** Unpack one file. The layout is: sizes, times, partitions, ends of names, names. */
-    FileStatus unpacked(ByteBuffer buffer, int place) {
+    FileStatus unpacked(ByteBuffer buffer, int index) {
         int times = start + 8 * count;
         int ends = times + 12 * count;
         int names = ends + 4 * count;
-        int first = place == 0 ? 0 : buffer.getInt(ends + 4 * place - 4);
-        int length = buffer.getInt(ends + 4 * place) - first;
+        int first = index == 0 ? 0 : buffer.getInt(ends + 4 * index - 4);
+        int length = buffer.getInt(ends + 4 * index) - first;
         byte[] uri = Arrays.copyOf(prefix, prefix.length + length);
         System.arraycopy(packed, names + first, uri, prefix.length, length);
         Path path = new Path(URI.create(new String(uri, StandardCharsets.UTF_8)));
-        long size = buffer.getLong(start + 8 * place);
-        return new FileStatus(size, false, 1, size, buffer.getLong(times + 8 * place), path);
+        long size = buffer.getLong(start + 8 * index);
+        return new FileStatus(size, false, 1, size, buffer.getLong(times + 8 * index), path);
     }
 
     private int[] partitions() {
         ByteBuffer buffer = ByteBuffer.wrap(packed).order(ByteOrder.LITTLE_ENDIAN);
         int[] found = new int[count];
-        for (int place = 0; place < count; place++) {
-            found[place] = buffer.getInt(start + 16 * count + 4 * place);
+        for (int index = 0; index < count; index++) {
+            found[index] = buffer.getInt(start + 16 * count + 4 * index);
         }
         return found;
     }
@@ -228,12 +228,12 @@ public final class SnapshotFiles implements FileIndex {
     private Object[][] unpackedValues(ByteBuffer buffer) {
         Object[][] found = new Object[buffer.getInt()][schema.length()];
         for (int row = 0; row < found.length; row++) {
-            for (int place = 0; place < found[row].length; place++) {
+            for (int index = 0; index < found[row].length; index++) {
                 int length = buffer.getInt();
                 if (length >= 0) {
                     byte[] value = new byte[length];
                     buffer.get(value);
-                    found[row][place] = typed(value, schema.apply(place).dataType());
+                    found[row][index] = typed(value, schema.apply(index).dataType());
                 }
             }
         }

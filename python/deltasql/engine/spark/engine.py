@@ -31,7 +31,7 @@ from deltasql.engine.spark.session import (
 )
 from deltasql.engine.spark.session_copy import QUERY_SETTINGS, SessionCopy, copy_session
 from deltasql.engine.spark.sql import spark_query
-from deltasql.engine.spark.write import wanted_files, write_files
+from deltasql.engine.spark.write import target_file_count, write_files
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema.convert import schema_from_any, schema_to_arrow
 
@@ -144,7 +144,7 @@ class SparkEngine:
         with spark_errors("import the rows"):
             try:
                 frame = self.spark.createDataFrame(plain, spark_schema(delta))
-            except pa.ArrowException as error:  # pyspark casts lists with nulls
+            except pa.ArrowException as error:  # pyspark cannot cast lists with nulls
                 raise TxnLogEngineError(
                     f"pyspark cannot import these Arrow rows: {error}",
                     engine="spark",
@@ -291,7 +291,7 @@ class SparkEngine:
             spark_errors(f"write to {plan.location}"),
         ):
             own = cast("SparkRelation", relation)
-            files = wanted_files(plan, own.size)
+            files = target_file_count(plan, own.size)
             frame, keys = own.frame, list[str]()
             if files is not None and own.sorted_ranges is not None:
                 frame, keys = own.sorted_ranges(files)

@@ -126,11 +126,11 @@ def _index(session: Any, scan: IndexedScan) -> Any:
     partitions = scan.files.partitions
     if len(scan.numbers) < listed.num_rows:
         listed, partitions = listed.take(scan.numbers), partitions.take(scan.numbers)
-    schema, values, places = _partitions(scan, partitions)
+    schema, values, partition_numbers = _partitions(scan, partitions)
     prefix, uris = _uris(session, scan.files.location, listed["path"])
     root = root_address(scan.files.location)
     index = _classes[session._sc._gateway].newInstance()
-    _send(session, index, [values, *_packed_files(listed, places, uris)])
+    _send(session, index, [values, *_packed_files(listed, partition_numbers, uris)])
     return index.open(
         f"DeltaSqlIndex({scan.files.location}, {uuid.uuid4().hex[:8]})",
         _as_uris(session, [root])[0],
@@ -186,7 +186,7 @@ def _partitions(scan: IndexedScan, partitions: pa.Array) -> tuple[Any, bytes, pa
     With `numbered`, each file is its own partition.
     """
     distinct = partitions.dictionary_encode()
-    places, count = distinct.indices, len(distinct.dictionary)
+    partition_numbers, count = distinct.indices, len(distinct.dictionary)
     fields: list[StructField] = []
     columns: list[list[bytes | None]] = []
     for field, typed in scan.files.values_of(distinct.dictionary.to_pylist()):
@@ -194,12 +194,14 @@ def _partitions(scan: IndexedScan, partitions: pa.Array) -> tuple[Any, bytes, pa
         fields.append(StructField(partition_name(len(fields)), field.type, nullable))
         columns.append(_encoded_values(typed))
     if scan.numbered:
-        columns = [[column[place] for place in places.to_pylist()] for column in columns]
+        columns = [
+            [column[number] for number in partition_numbers.to_pylist()] for column in columns
+        ]
         fields.append(StructField(FILE, "long"))
         columns.append(_encoded_values(scan.numbers))
-        places, count = pa.array(range(len(partitions)), pa.int32()), len(partitions)
+        partition_numbers, count = pa.array(range(len(partitions)), pa.int32()), len(partitions)
     schema = spark_schema(StructType(tuple(fields)), required=scan.required)
-    return schema, _packed_values(columns, count), places
+    return schema, _packed_values(columns, count), partition_numbers
 
 
 def _encoded_values(values: pa.Array) -> list[bytes | None]:
@@ -229,14 +231,14 @@ def _packed_values(columns: Sequence[Sequence[bytes | None]], rows: int) -> byte
     return b"".join(parts)
 
 
-def _packed_files(listed: pa.Table, places: pa.Array, uris: pa.Array) -> list[_Part]:
+def _packed_files(listed: pa.Table, partition_numbers: pa.Array, uris: pa.Array) -> list[_Part]:
     times = pc.fill_null(listed["modification_time"], 0)
     ends = pc.cumulative_sum(pc.binary_length(uris).cast(pa.int32()))
     return [
         struct.pack("<i", listed.num_rows),
         _content(listed["size"].cast(pa.int64())),
         _content(times.cast(pa.int64())),
-        _content(places.cast(pa.int32())),
+        _content(partition_numbers.cast(pa.int32())),
         _content(ends),
         _characters(uris),
     ]

@@ -40,7 +40,7 @@ _CREDENTIALS = ("access.key", "secret.key", "session.token", _PROVIDER)
 _SECRETS = ("access.key", "secret.key", "session.token")
 _PROVIDERS = "org.apache.hadoop.fs.s3a"
 _TRUE = ("1", "true", "on", "yes", "y")
-_first: dict[str, int] = {}
+_first_credentials: dict[str, int] = {}
 """For each bucket, the hash of the credentials that were used first."""
 _warned: set[str] = set()
 """Buckets for which a warning about other credentials was logged."""
@@ -48,25 +48,26 @@ _warned: set[str] = set()
 
 def bucket_options(spark: SparkSession, location: str, storage: StorageSettings) -> dict[str, str]:
     """Return the options of a read or write at a location; empty if it is not in S3."""
-    wanted = {}
+    options = {}
     if location.startswith(_SCHEMES):
-        wanted = hadoop_settings(storage.plain_options(location))
-    if not wanted:
+        options = hadoop_settings(storage.plain_options(location))
+    if not options:
         return {}
     prefix = f"fs.s3a.bucket.{_bucket(location)}"
-    known = spark.conf.getAll
-    own = {
+    settings = spark.conf.getAll
+    in_session = {
         name
-        for name in (*_CREDENTIALS, *wanted)
-        if not known.keys().isdisjoint((f"{prefix}.{name}", f"spark.hadoop.{prefix}.{name}"))
+        for name in (*_CREDENTIALS, *options)
+        if not settings.keys().isdisjoint((f"{prefix}.{name}", f"spark.hadoop.{prefix}.{name}"))
     }
     # Parts of two sets of credentials must not be combined.
-    kept = own.union(_CREDENTIALS) if own.intersection(_CREDENTIALS) else own
-    ours = {name: value for name, value in wanted.items() if name not in kept}
-    secrets = hash(tuple(ours.get(name) for name in _SECRETS))
-    if _first.setdefault(_bucket(location), secrets) != secrets:
+    if in_session.intersection(_CREDENTIALS):
+        in_session.update(_CREDENTIALS)
+    passed = {name: value for name, value in options.items() if name not in in_session}
+    secrets = hash(tuple(passed.get(name) for name in _SECRETS))
+    if _first_credentials.setdefault(_bucket(location), secrets) != secrets:
         _warn(_bucket(location))
-    return {f"{prefix}.{name}": value for name, value in ours.items()}
+    return {f"{prefix}.{name}": value for name, value in passed.items()}
 
 
 def files_options(spark: SparkSession, files: LiveFiles) -> dict[str, str]:

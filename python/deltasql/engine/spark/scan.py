@@ -207,7 +207,7 @@ def _read_by_name(
     rows = _union(frame.select([*named, *_row_positions(frame)]) for frame in frames)
     known = _known_files(spark, files, group, _spark_names(rows, listed), with_values=not constant)
     found = rows.join(F.broadcast(known), _PATH, "left").where(
-        # If our path of a file differed from Spark's, the join would silently drop its rows.
+        # A path that differs from Spark's must raise an error, and never lose rows silently.
         F.when(F.col(FILE).isNotNull(), F.lit(True)).otherwise(
             F.raise_error(F.concat(F.lit("deltasql does not know the file "), F.col(_PATH)))
         )
@@ -262,7 +262,7 @@ def _spark_names(frame: DataFrame, group: Sequence[LiveFile]) -> list[str]:
     different = names.keys() ^ {file.address for file in group}
     if different:
         raise TxnLogEngineError(
-            f"Spark would read {len(names)} files not {len(group)}: {min(different)!r} differs",
+            f"Spark would read {len(names)} files, not {len(group)}: {min(different)!r} differs",
             engine="spark",
             help="Spark misinterprets the name of a file; rewrite the file under another name.",
         )

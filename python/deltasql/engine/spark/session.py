@@ -1,4 +1,4 @@
-"""The user's Spark session: find it, and tell which kind it is.
+"""The user's Spark session: find it, and detect whether it is classic or Connect.
 
 `session_copy` makes private copies of it; `errors` translates what it raises.
 """

@@ -81,7 +81,7 @@ def without_void_columns(
         if has_void(left.type) and left.name not in partitions:
             # Spark would write booleans, which other readers do not accept as void.
             raise UnsupportedFeatureError(
-                f"column {left.name!r} is void where a file must hold something: in an array, in "
+                f"column {left.name!r} is void where a file must store values: in an array, in "
                 "a map, or in a struct or a table with no other columns",
                 features=("void",),
                 help="Spark cannot store this: use engine='duckdb', or give the column a type.",

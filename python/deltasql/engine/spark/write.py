@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from deltasql import telemetry
 from deltasql.engine.files.addresses import root_address
+from deltasql.engine.parquet.data_file import add_action, has_tight_bounds
 from deltasql.engine.parquet.file_shape import file_shape
 from deltasql.engine.parquet.footer_stats import footer_statistics
 from deltasql.engine.parquet.options import ParquetOptions, parse_size
@@ -27,7 +27,6 @@ from deltasql.engine.spark.s3 import bucket_options
 from deltasql.engine.spark.schema import quoted, spark_path
 from deltasql.engine.spark.session_copy import WRITE_SETTINGS, copy_session
 from deltasql.exceptions import TxnLogEngineError
-from deltasql.model.actions import AddFile
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.storage import open_storage, parse_location
 from deltasql.storage.deletion import Deletable, delete_data
@@ -40,17 +39,18 @@ if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.engine.base import WritePlan
     from deltasql.engine.parquet.file_shape import FileShape
+    from deltasql.model.actions import AddFile
     from deltasql.storage import FileInfo, Storage
 
 _log = logging.getLogger(__name__)
 _MARKER = "_SUCCESS"
-_BY_DRIVER = 3_000
+_BY_DRIVER = 3_000  # files whose footers the driver reads itself
 _THREADS = 16
 _THREADS_REMOTE = 64
-_PER_TASK = 200
+_FILES_PER_TASK = 200
 _FEWEST_ROWS = 1024
-_WIDE = 20
-_WIDTHS = {
+_DEFAULT_WIDTH = 20
+_WIDTHS = {  # bytes of a value, for the estimate of rows in a file
     "byte": 1,
     "boolean": 1,
     "short": 2,
@@ -109,7 +109,7 @@ def write_files(
     return [file.add(read[file.name].stats, plan) for file in written]
 
 
-def wanted_files(plan: WritePlan, size: int | None) -> int | None:
+def target_file_count(plan: WritePlan, size: int | None) -> int | None:
     """Return the number of files that a compaction should write; None for no preference.
 
     Other writes keep the partitions of the DataFrame: fewer would leave executors idle.
@@ -150,13 +150,13 @@ def _parquet_options(plan: WritePlan, shape: FileShape) -> dict[str, str]:
 
 def _most_rows(plan: WritePlan) -> int | None:
     """Return the maximum rows of a file for a target size, estimated from the column types."""
-    wanted = plan.options.target_file_size or parse_size(
+    size = plan.options.target_file_size or parse_size(
         plan.configuration.get("delta.targetFileSize")
     )
-    if wanted is None or not plan.data_change:
+    if size is None or not plan.data_change:
         return None
-    width = sum(_WIDTHS.get(str(field.type), _WIDE) for field in plan.schema.fields)
-    return max(_FEWEST_ROWS, wanted // max(1, width))
+    width = sum(_WIDTHS.get(str(field.type), _DEFAULT_WIDTH) for field in plan.schema.fields)
+    return max(_FEWEST_ROWS, size // max(1, width))
 
 
 def _list_folder(plan: WritePlan, folder: str) -> tuple[list[FileInfo], list[str]]:
@@ -217,12 +217,12 @@ class _Written:
         return cls(name, info.size, info.modified_ms, values)
 
     def add(self, stats: str, plan: WritePlan) -> AddFile:
-        return AddFile(
-            path=quote(self.name, safe="/=-_.~!$&'()*+,;@"),
-            partition_values=self.values,
+        return add_action(
+            plan,
+            self.name,
+            self.values,
             size=self.size,
-            modification_time=self.modified_ms,
-            data_change=plan.data_change,
+            modified_ms=self.modified_ms,
             stats=None if plan.folder else stats,
         )
 
@@ -240,7 +240,7 @@ def _read_statistics(
     shape: FileShape,
     settings: StorageSettings,
 ) -> dict[str, _FooterStats]:
-    tight = plan.configuration.get("delta.enableDeletionVectors") == "true"
+    tight = has_tight_bounds(plan)
     if len(names) > _BY_DRIVER:
         try:
             return _read_on_executors(spark, names, plan.location, shape, settings, tight)
@@ -276,7 +276,7 @@ def _read_on_executors(
             )
 
     frame = spark.createDataFrame(pa.table({"name": pa.array(names, pa.string())}))
-    tasks = frame.repartition(len(names) // _PER_TASK + 1)
+    tasks = frame.repartition(len(names) // _FILES_PER_TASK + 1)
     with spark_errors("read the footers of new files"):
         rows = tasks.mapInArrow(read, "name string, rows long, stats string").toArrow().to_pylist()
     return {row["name"]: _FooterStats(row["rows"], row["stats"]) for row in rows}
