@@ -196,17 +196,17 @@ def test_the_database_behind_a_query_opens_no_other_file(sales: Catalog, tmp_pat
     inside = tmp_path / "inside"
     inside.mkdir()
     (inside / "a.csv").write_text("a\n1\n")
-    lent = duckdb_shared.lend_confined(sales.config.engine, [f"{inside}/"])
+    database = duckdb_shared.open_sandbox(sales.config.engine, [f"{inside}/"])
     try:
         with pytest.raises(Exception, match="disabled by configuration"):
-            lent.cursor().execute(f"FROM read_csv('{other}')")
+            database.cursor().execute(f"FROM read_csv('{other}')")
         with pytest.raises(Exception, match="disabled by configuration"):
-            lent.cursor().execute(f"FROM read_csv('{inside}/../other.csv')")
+            database.cursor().execute(f"FROM read_csv('{inside}/../other.csv')")
         with pytest.raises(Exception, match="Cannot enable external access"):
-            lent.cursor().execute("SET enable_external_access = true")
-        assert lent.cursor().execute(f"FROM read_csv('{inside}/a.csv')").fetchall() == [(1,)]
+            database.cursor().execute("SET enable_external_access = true")
+        assert database.cursor().execute(f"FROM read_csv('{inside}/a.csv')").fetchall() == [(1,)]
     finally:
-        lent.give_back()
+        database.release()
 
 
 def test_the_answer_is_cut_off_in_its_own_order(catalog: Catalog) -> None:

@@ -114,7 +114,7 @@ def test_help_for_want_of_memory_is_told() -> None:
 
     with (
         pytest.raises(TxnLogEngineError, match=r"engine\.memory_limit"),
-        duckdb_confined._told_shortly(),
+        duckdb_confined._short_errors(),
     ):
         raise duckdb.OutOfMemoryException("no room\n\nLINE 1: SELECT")
 

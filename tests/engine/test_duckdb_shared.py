@@ -48,13 +48,13 @@ if not child:
     own = open_database(EngineSettings(threads=2))
     assert own._instance is not lent._instance
     assert own.connection.execute("SELECT sum(range) FROM range(1000000)").fetchone()
-    own.give_back()
-    lent.give_back()
+    own.release()
+    lent.release()
     sys.exit(0)
 _, status = os.waitpid(child, 0)
 assert status == 0, status
 assert lent.connection.execute("SELECT count(*) FROM t").fetchone() == (1000000,)
-lent.give_back()
+lent.release()
 """
 
 
@@ -66,23 +66,23 @@ def test_child_of_a_process_with_an_open_engine_ends_and_leaves_it_alone() -> No
 def test_lock_can_be_taken_again_by_what_the_garbage_collector_closes() -> None:
     lent = open_database(SETTINGS)
     with duckdb_shared._lock:
-        lent.give_back()
+        lent.release()
     assert lent._instance.users == 0
 
 
 def test_table_that_cannot_be_dropped_takes_its_instance_out_of_use() -> None:
     broken, other = open_database(SETTINGS), open_database(SETTINGS)
-    broken.give_back({"t": "DROP TABLE no_such_table"})
+    broken.release({"t": "DROP TABLE no_such_table"})
     assert answer(other) == 7
     assert Path(broken._instance.folder).is_dir()
     fresh = open_database(SETTINGS)
     assert fresh._instance is not other._instance
-    other.give_back()
+    other.release()
     assert not Path(other._instance.folder).exists()
     with pytest.raises(duckdb.Error):
         other._instance.root.execute("SELECT 1")
     assert answer(fresh) == 7
-    fresh.give_back()
+    fresh.release()
 
 
 def test_engine_drops_its_tables_at_its_end() -> None:
@@ -94,7 +94,7 @@ def test_engine_drops_its_tables_at_its_end() -> None:
         assert watcher.connection.execute(tables).fetchone() != before
         assert engine.collect(kept)["id"].to_pylist() == [1, 2]
     assert watcher.connection.execute(tables).fetchone() == before
-    watcher.give_back()
+    watcher.release()
 
 
 def test_work_without_duckdb_gives_the_command_that_installs_it(tmp_path: Path) -> None:

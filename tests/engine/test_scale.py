@@ -27,14 +27,14 @@ import numpy as np
 import pyarrow as pa
 from deltasql.config import Config
 from deltasql.engine.duckdb.engine import DuckDbEngine
-from deltasql.engine import duckdb_sort, parquet
+from deltasql.engine.parquet import writer
 from deltasql.engine.parquet.writer import write_batches
 from tests.engine.support import listed, plan_for
 
 # A tenth of everything, so that few rows are many.
-parquet._CHUNK_BYTES //= 10
-parquet._CHUNK_OF_PARTITIONS_BYTES //= 10
-duckdb_sort._MEMORY = "100MB"
+writer._CHUNK_BYTES //= 10
+writer._CHUNK_OF_PARTITIONS_BYTES //= 10
+writer._SORT_MEMORY = "100MB"
 folder, batches, partitions, how = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 schema = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("p", pa.int32())])
 

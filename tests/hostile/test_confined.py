@@ -202,14 +202,14 @@ def test_a_vacuum_keeps_files_of_a_table_in_the_same_folder_or_around_it(
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
 def test_rows_that_are_put_on_disk_are_for_this_user_alone() -> None:
-    lent = duckdb_shared.lend(EngineSettings(memory_limit="64MB"))
+    database = duckdb_shared.open_database(EngineSettings(memory_limit="64MB"))
     try:
         rows = "SELECT range AS i, repeat('x', 100) || range AS text FROM range(1000000)"
-        lent.connection.execute(f"CREATE TABLE t AS {rows}")
-        folder = Path(lent._instance.folder)
+        database.connection.execute(f"CREATE TABLE t AS {rows}")
+        folder = Path(database._instance.folder)
         assert list(folder.iterdir())  # more than fits into its memory
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     finally:
-        lent.give_back()
+        database.release()
         duckdb_shared.close_idle()
     assert not folder.exists()

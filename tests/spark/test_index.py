@@ -347,12 +347,12 @@ def test_where_no_file_can_be_handed_over_the_gateway_takes_the_list(
     written = create(lake, "t", SCHEMA, partition_by=["part"])
     for row in ROWS:
         written.append([row])
-    monkeypatch.setattr(spark_index, "_SHORT", 0)
+    monkeypatch.setattr(spark_index, "_GATEWAY_BYTES", 0)
     folder = tmp_path if is_shared else tmp_path / "gone"
     monkeypatch.setattr(spark.sparkContext, "_temp_dir", str(folder))
     with caplog.at_level(logging.WARNING, "deltasql.engine.spark.file_index"):
         assert arrow_rows(frame_of(spark, written).toArrow()) == written.states[-1]
-    assert ("goes by the gateway" in caplog.text) != is_shared
+    assert ("is sent through the py4j gateway" in caplog.text) != is_shared
 
 
 @given(st.lists(st.text("a.0/_~%2eF: ö", max_size=6), min_size=1))

@@ -18,7 +18,7 @@ import deltasql
 from deltasql.config import Config
 from deltasql.engine.duckdb.engine import DuckDbEngine
 from deltasql.engine.spark.engine import SparkEngine, SparkRelation
-from deltasql.engine.spark.ranks import in_ranges, range_bounds
+from deltasql.engine.spark.ranks import range_bounds, with_ranks
 from deltasql.spark import DeltaTable
 from deltasql.spark.session import set_catalog
 from tests.oracles import tables
@@ -123,7 +123,7 @@ def test_a_sample_of_long_values_has_a_bound(spark: SparkSession) -> None:
     bounds = range_bounds(keyed, ["kt", "kb"], 4)
     [row] = bounds.collect()
     assert {len(bound) for column in row for bound in column} == {64}
-    found = in_ranges(keyed, bounds, ["kt", "kb"], 4).orderBy("id").collect()
+    found = with_ranks(keyed, bounds, ["kt", "kb"], 4).orderBy("id").collect()
     for name in ("kt", "kb"):
         ranks = [row[name] for row in found]
         assert ranks == sorted(ranks)

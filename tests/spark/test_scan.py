@@ -246,7 +246,7 @@ def test_names_that_spark_leaves_out_of_listings_are_read(
     written = create(lake, "t", IDS)
     written.stage([written.file(pa.table({"id": [1]}), name=name)], [{"id": 1}])
     assert rows(spark, written) == written.states[-1]
-    with pytest.raises(TxnLogEngineError, match="takes its name for something else"):
+    with pytest.raises(TxnLogEngineError, match="misinterprets its name"):
         listed_by_name(spark, written)
 
 
@@ -255,7 +255,7 @@ def test_a_name_that_hadoop_cannot_open_is_refused(spark: SparkSession, lake: Ca
     written = create(lake, "t", IDS)
     written.stage([written.file(pa.table({"id": [1]}), name="a:b.parquet")], [{"id": 1}])
     for read in (rows, listed_by_name):
-        with pytest.raises(TxnLogEngineError, match="takes its name for something else"):
+        with pytest.raises(TxnLogEngineError, match="misinterprets its name"):
             read(spark, written)
 
 

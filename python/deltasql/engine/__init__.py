@@ -1,1 +1,1 @@
-"""The data plane: who reads and writes Parquet."""
+"""The data plane: engines that read and write Parquet files."""

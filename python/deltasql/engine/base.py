@@ -1,7 +1,8 @@
-"""What an engine does for the operations: one plan, written as SQL over relations, on any of them.
+"""The interface of an engine, which runs the same plan of an operation on DuckDB or on Spark.
 
-An operation says which rows of which files it wants and what becomes of them. DuckDB runs that in
-this process, Spark on its executors; only small results and the metadata of new files come back.
+A plan is SQL over relations: which rows of which files to read, and how to change them. DuckDB runs
+it in this process, Spark on its executors. Only small results and the metadata of new files come
+back.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ if TYPE_CHECKING:
 FILE = "__deltasql_file"
 """Column of a scan: the position of a row's file in `LiveFiles.files`."""
 ROW = "__deltasql_row"
-"""Column of a scan: the position of a row in its file, deleted rows counted."""
+"""Column of a scan: the position of a row in its file, counting deleted rows."""
 CHANGE_TYPE = "_change_type"
 """Column of change data: insert, delete, update_preimage or update_postimage."""
 COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
-"""Columns of a change feed: which commit changed a row, and when."""
+"""Columns of a change feed: the version and the time of the commit that changed a row."""
 
 EVERY_COLUMN = "*"
-"""In options by column: all those that have none of their own."""
+"""Key in options by column: the value for every column that has no key of its own."""
 DEFAULT_FILE_SIZE = 100 * 1024 * 1024
-"""Bytes of a new file, about, when nobody asks for another size."""
+"""Approximate bytes of a new file when no target size is set."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How files are written: what deltalake's WriterProperties say, and the size of a file."""
+    """How files are written: deltalake's WriterProperties, and the target size of a file."""
 
     target_file_size: int | None = None
     keeps_order: bool = False
-    """Whether neighbours in the relation are neighbours in the files, also in many files."""
+    """Whether files keep the order of the rows, also when there are many files."""
     compression: str | None = None
     """A codec in lower case: snappy, zstd, gzip, brotli, lz4, none."""
     compression_level: int | None = None
@@ -53,39 +54,39 @@ class WriteOptions:
     dictionary_page_size: int | None = None
     write_batch_size: int | None = None
     dictionary_enabled: bool | Mapping[str, bool] | None = None
-    """For all columns, or by name; EVERY_COLUMN is for those that are not named."""
+    """For all columns, or by name; EVERY_COLUMN covers the columns that are not named."""
     statistics_enabled: bool | Mapping[str, bool] | None = None
     statistics_length: int | None = None
-    """Characters of a text that the statistics of the log keep."""
+    """Characters of a string that the statistics in the log keep."""
     encodings: Mapping[str, str] = field(default_factory=dict)
-    """Encodings of columns by name, which exclude a dictionary for them."""
+    """Encodings by column name. A column with an encoding is not dictionary-encoded."""
     bloom_filters: Mapping[str, tuple[float | None, int | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """Where and how rows become files."""
+    """Where and how rows are written to files."""
 
     location: str
     storage: Storage
     schema: StructType
-    """The table's columns by their logical names, partition columns among them."""
+    """The table's columns under their logical names, including partition columns."""
     partition_columns: tuple[str, ...]
     configuration: Mapping[str, str]
     """The table's properties: column mapping, which columns get statistics, the codec."""
     intend: Callable[[list[str]], None]
-    """Told the names of files before they are written, so that an orphan is known.
+    """Records an intent for file names before the files are written, so that vacuum finds orphans.
 
-    A name that ends with a slash is a folder of the engine's own: all that comes into it.
+    A name that ends with a slash is a new folder of the engine and covers every file in it.
     """
     options: WriteOptions = WriteOptions()
     data_change: bool = True
     folder: str = ""
-    """Put before every name; `_change_data/` for change data."""
+    """Prefix of every file name; `_change_data/` for change data."""
 
 
 class Relation(Protocol):
-    """Rows that an engine can compute. Only the engine that made it looks inside."""
+    """Rows that an engine can compute. It is opaque to everyone but the engine that made it."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -93,15 +94,15 @@ class Relation(Protocol):
 
 
 class Engine(Protocol):
-    """Runs relational work on data files. Use it as a context manager: it cleans up after itself.
+    """Runs queries on data files. Use it as a context manager, which releases its resources.
 
-    `query` takes a sqlglot tree in which relations are tables by the names of the keywords.
+    `query` takes a sqlglot tree; a table in it is the relation passed as the keyword of that name.
     """
 
     name: str
     dialect: str
     writes_at_once: int
-    """How many writes may run at the same time, each in a thread of its own."""
+    """How many writes may run at the same time, each in its own thread."""
 
     def __enter__(self) -> Self: ...
 
@@ -115,41 +116,41 @@ class Engine(Protocol):
     def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
         """Return the live rows of files, with the table's columns in their order.
 
-        With `positions` the columns FILE and ROW come after them.
+        With `positions` the columns FILE and ROW follow.
         """
 
     def rows(self, data: object) -> Relation:
-        """Return what a user handed in: Arrow in any form, or a data frame of the engine.
+        """Return data of a user as a relation: Arrow data, or a data frame of the engine.
 
-        It can be read as often as wanted; a stream is kept, on disk when it is large.
+        The relation can be read many times; a stream is stored, on disk when it is large.
         """
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> Relation:
-        """Return the answer to a query, computed when it is needed.
+        """Return the result of a query, which is computed when it is read.
 
-        `ROW_NUMBER() OVER ()` gives every row a number of its own, in no order.
+        `ROW_NUMBER() OVER ()` gives every row a unique number, in no particular order.
         """
 
     def keep(self, relation: Relation) -> Relation:
-        """Compute rows once, for what is read more than once; large ones go to disk."""
+        """Compute rows once, for relations that are read repeatedly; large ones spill to disk."""
 
     def numbered(self, relation: Relation, name: str) -> Relation:
-        """Give every row a number of its own in a new column; the rows are computed once."""
+        """Add a column with a unique number for every row; the rows are computed once."""
 
     def ranked(self, relation: Relation, keys: Mapping[str, exp.Expr], bits: int) -> Relation:
         """Add a column for each key: the rank of its value among all rows, below `2**bits`.
 
-        Equal values have one rank, and so may values that are near each other; nulls come first.
+        Equal values have the same rank, and close values may have it too; nulls come first.
         """
 
     def collect(self, relation: Relation) -> pa.Table:
-        """Return rows as Arrow: for small results."""
+        """Return all rows as an Arrow table; for small results."""
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
-        """Return rows as Arrow, batch by batch, in bounded memory."""
+        """Return rows as Arrow batches, in bounded memory."""
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
-        """Write rows as Parquet files with statistics; one without a commit is invisible.
+        """Write rows as Parquet files with statistics; a commit makes them visible.
 
-        The relation has the columns of `plan.schema` by name; with change data, CHANGE_TYPE too.
+        The relation has the columns of `plan.schema` by name; change data also has CHANGE_TYPE.
         """

@@ -1,4 +1,4 @@
-"""Which engine does the work: the one whose data is handed in, else the configured one."""
+"""Choose the engine: the one that the data belongs to, else the configured one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def is_spark_frame(data: object) -> bool:
-    """Tell whether data is a Spark DataFrame, classic or Connect, without importing pyspark."""
+    """Return whether data is a Spark DataFrame, classic or Connect, without importing pyspark."""
     return type(data).__module__.startswith("pyspark.") and hasattr(data, "sparkSession")
 
 
 def is_rows(data: object) -> bool:
-    """Tell whether something is rows, and not actions of the log."""
+    """Return whether data holds rows, and not actions of the log."""
     if isinstance(data, list | tuple):
         return bool(data) and is_rows(data[0])
     interfaces = ("__arrow_c_stream__", "__arrow_c_array__", "to_arrow_reader")
@@ -25,20 +25,20 @@ def is_rows(data: object) -> bool:
 
 
 def open_engine(config: Config, *, data: object = None, name: str | None = None) -> Engine:
-    """Return an engine that is not started yet; close it, or use `with`.
+    """Return an engine for `with`; it opens its resources when it needs them.
 
-    `name` is `duckdb` or `spark` and wins over what the data suggests.
+    `name` (`duckdb` or `spark`) takes precedence over the engine of the data.
     """
-    wanted = name or ("spark" if is_spark_frame(data) else config.engine.default)
-    if wanted in ("auto", "duckdb"):
+    chosen = name or ("spark" if is_spark_frame(data) else config.engine.default)
+    if chosen in ("auto", "duckdb"):
         from deltasql.engine.duckdb.engine import DuckDbEngine
 
         return DuckDbEngine(config)
-    if wanted == "spark":
+    if chosen == "spark":
         from deltasql.engine.spark.engine import SparkEngine
 
         session = cast("Any", data).sparkSession if is_spark_frame(data) else None
         return SparkEngine(config, session)
     raise TxnLogEngineError(
-        f"there is no engine called {wanted!r}", engine=wanted, help="Use 'duckdb' or 'spark'."
+        f"there is no engine called {chosen!r}", engine=chosen, help="Use 'duckdb' or 'spark'."
     )

@@ -1,4 +1,4 @@
-"""Rows that a user hands in, as a stream of Arrow batches."""
+"""Convert data of a user to Arrow batches, and Arrow values to Python."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltasql.engine.arrow_types import map_leaf_types
 from deltasql.exceptions import UnreadableRowsError
 
 
 def batches(data: object) -> pa.RecordBatchReader:
-    """Read anything that speaks Arrow's C interface, batch by batch.
+    """Return a reader over anything that supports Arrow's C data interface, batch by batch.
 
     >>> batches([pa.record_batch({"id": [1]}), pa.record_batch({"id": [2]})]).read_all().num_rows
     2
@@ -43,7 +44,7 @@ def batches(data: object) -> pa.RecordBatchReader:
 
 
 def is_stream(data: object) -> bool:
-    """Tell whether rows can be read only once; what knows its length is no stream.
+    """Return whether data can be read only once. Data with a length is not a stream.
 
     >>> is_stream(pa.table({"id": [1]})), is_stream(pa.table({"id": [1]}).to_reader())
     (False, True)
@@ -52,35 +53,24 @@ def is_stream(data: object) -> bool:
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column; as text where Python has none.
+    """Return the values of a column, as strings where Python cannot represent them.
 
-    It has no year 10000, and nanoseconds only with pandas.
+    Python has no year 10000, and nanoseconds only with pandas.
     """
     try:
         return [*column.to_pylist()]
     except (OverflowError, ValueError):
-        return [*column.cast(_in_text(column.type)).to_pylist()]
+        return [*column.cast(map_leaf_types(column.type, _as_text)).to_pylist()]
 
 
 def python_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Return rows by name, with the values of `python_values`."""
+    """Return rows as dictionaries by column name, with the values of `python_values`."""
     columns = map(python_values, table.columns)
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _in_text(kind: pa.DataType) -> pa.DataType:
-    """Return a type with text in the place of dates and times, also within others."""
-    if pa.types.is_temporal(kind):
-        return pa.string()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_in_text(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_in_text(kind.key_type), _in_text(kind.item_type))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_in_text(kind.value_type))
-    if pa.types.is_list(kind):
-        return pa.list_(_in_text(kind.value_type))
-    return kind
+def _as_text(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if pa.types.is_temporal(kind) else kind
 
 
 def _from_pandas(frame: Any) -> pa.Table:
@@ -88,19 +78,19 @@ def _from_pandas(frame: Any) -> pa.Table:
 
 
 def _from_sequence(data: Sequence[object]) -> pa.RecordBatchReader:
-    """Read one after the other; the length is not asked for, a user's class may have none."""
+    """Read the members in order, without `len`, which a user's class may not support."""
     readers = (_from_member(each, data) for each in data)
     first = next(readers, None)
     if first is None:
         raise _unreadable(type(data).__name__)
 
-    def one_after_the_other() -> Any:
+    def chained() -> Any:
         yield from first
         for reader in readers:
             for batch in reader:
                 yield batch if batch.schema.equals(first.schema) else batch.cast(first.schema)
 
-    return pa.RecordBatchReader.from_batches(first.schema, one_after_the_other())
+    return pa.RecordBatchReader.from_batches(first.schema, chained())
 
 
 def _from_member(member: object, data: Sequence[object]) -> pa.RecordBatchReader:
@@ -111,7 +101,7 @@ def _from_member(member: object, data: Sequence[object]) -> pa.RecordBatchReader
 
 
 def _is_from(data: object, package: str, name: str) -> bool:
-    """Tell whether data is of a class of a package, without importing it."""
+    """Return whether data is an instance of a class, without importing its package."""
     return any(
         each.__name__ == name and each.__module__.partition(".")[0] == package
         for each in type(data).__mro__

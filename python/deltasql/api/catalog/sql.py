@@ -77,14 +77,14 @@ def _answer(
     tree = asked.tree
     if limit is not None and asked.kind == "query":
         tree = limited(tree, limit)
-    from deltasql.engine.duckdb.sandbox import ConfinedDuckDb  # late: DuckDB is an extra
+    from deltasql.engine.duckdb.sandbox import DuckDbSandbox  # late: DuckDB is an extra
 
     files = {
         each.place: _live(catalog, tree, each.place, each.snapshot)
         for each in _opened(catalog, asked)
     }
     with ExitStack() as stack:
-        engine = stack.enter_context(ConfinedDuckDb(catalog.config, [*files.values()]))
+        engine = stack.enter_context(DuckDbSandbox(catalog.config, [*files.values()]))
         relations = {place: engine.scan(each) for place, each in files.items()}
         answer = engine.answer(asked.kind, tree, relations, timeout=timeout, batch_rows=batch_rows)
         rows = _while_open(stack.pop_all(), answer)

@@ -1,1 +1,1 @@
-"""The engine for data that fits one machine: DuckDB in this process."""
+"""The DuckDB engine, which runs in this process."""

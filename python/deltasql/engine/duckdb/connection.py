@@ -1,4 +1,4 @@
-"""An in-memory DuckDB of our own: it fetches nothing, thinks in UTC, and spills to a folder."""
+"""Open a private in-memory DuckDB: without network access, in UTC, spilling to a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def require_duckdb() -> None:
-    """Refuse to go on without DuckDB, and tell how to get it."""
+    """Raise `MissingDriverError`, which says how to install it, if DuckDB is not installed."""
     try:
         import duckdb  # noqa: F401
     except ImportError as error:
@@ -27,16 +27,16 @@ def require_duckdb() -> None:
 
 
 def connect(folder: str, settings: EngineSettings | None = None) -> duckdb.DuckDBPyConnection:
-    """Open a database in memory that puts what is too large into a folder."""
+    """Open an in-memory database that spills to a folder."""
     require_duckdb()
     import duckdb
 
     options: dict[str, Any] = {
-        # Nothing is fetched over the network behind the user's back: that may take forever.
+        # Never download extensions without being asked: without a network it may hang.
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "temp_directory": folder,
-        # Files are read once; kept parts of them would take the place of rows.
+        # Files are read once; caching them would take memory from rows.
         "enable_external_file_cache": False,
     }
     if settings is not None and settings.memory_limit is not None:
@@ -46,20 +46,22 @@ def connect(folder: str, settings: EngineSettings | None = None) -> duckdb.DuckD
     with duckdb_errors():
         connection = duckdb.connect(":memory:", config=options)
         connection.execute("SET GLOBAL TimeZone = 'UTC'")
-        # A table of a query is never a variable of whoever happens to call us.
+        # A table name in a query must never resolve to a Python variable of the caller.
         connection.execute("SET GLOBAL python_enable_replacements = false")
-        prepare(connection)
+        configure(connection)
     return connection
 
 
-def prepare(connection: duckdb.DuckDBPyConnection) -> None:
-    """Set what DuckDB has no global setting for."""
-    connection.execute("SET enable_progress_bar = false")  # it would go to standard output
+def configure(connection: duckdb.DuckDBPyConnection) -> None:
+    """Apply the settings that DuckDB has only per connection."""
+    connection.execute("SET enable_progress_bar = false")  # it writes to standard output
 
 
 @contextmanager
-def connected(settings: EngineSettings | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Lend a database of which nothing is left afterwards."""
+def temporary_database(
+    settings: EngineSettings | None = None,
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database, and delete it and its folder at the end of the block."""
     folder = tempfile.mkdtemp(prefix="deltasql-")
     try:
         connection = connect(folder, settings)
@@ -74,7 +76,7 @@ def connected(settings: EngineSettings | None = None) -> Iterator[duckdb.DuckDBP
 
 @contextmanager
 def duckdb_errors() -> Iterator[None]:
-    """Raise DuckDB's errors as ours."""
+    """Raise DuckDB's errors as `TxnLogEngineError`."""
     require_duckdb()
     import duckdb
 
@@ -84,19 +86,19 @@ def duckdb_errors() -> Iterator[None]:
         raise TxnLogEngineError(
             str(error),
             engine="duckdb",
-            help="Give it more by engine.memory_limit, or room on the disk for temporary files.",
+            help="Raise engine.memory_limit, or free disk space for temporary files.",
         ) from error
     except duckdb.IOException as error:
         raise TxnLogEngineError(
             str(error).partition("\n\nLINE ")[0],
             engine="duckdb",
-            help="Check the rights on the file, and that it is there: VACUUM deletes files that "
-            "only versions older than its retention need, so read a newer one. A file that is lost "
-            "is taken out of its table by DeltaTable.repair().",
+            help="Check that the file exists and that you may read it. VACUUM deletes files that "
+            "only versions older than its retention need: read a newer version. To remove a lost "
+            "file from its table, call DeltaTable.repair().",
         ) from error
     except duckdb.InvalidInputException as error:
-        # Also raised by some functions of a query for a value that they do not take.
-        told_help = f"If this names a file, the file is damaged. {DAMAGED_HELP}"
-        raise TxnLogEngineError(str(error), engine="duckdb", help=told_help) from error
+        # SQL functions also raise it for invalid arguments.
+        help_ = f"If this names a file, the file is damaged. {DAMAGED_HELP}"
+        raise TxnLogEngineError(str(error), engine="duckdb", help=help_) from error
     except duckdb.Error as error:
         raise TxnLogEngineError(str(error), engine="duckdb") from error

@@ -1,4 +1,4 @@
-"""The engine for what fits one machine: DuckDB in this process, out of core, Arrow in and out."""
+"""The engine that runs in this process: DuckDB, out of core, with Arrow as input and output."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
+from sqlglot import exp
 
 from deltasql.engine.base import FILE, ROW
 from deltasql.engine.duckdb.connection import duckdb_errors
 from deltasql.engine.duckdb.instance import NUMBERS, EngineDatabase, open_database
-from deltasql.engine.duckdb.ranks import rank_query
-from deltasql.engine.duckdb.relation import DuckDbRelation, Held, own_relation
+from deltasql.engine.duckdb.relation import DuckDbRelation, NamedObject, own_relation
 from deltasql.engine.duckdb.scan import (
     TableShape,
     as_pattern,
@@ -24,7 +24,7 @@ from deltasql.engine.duckdb.scan import (
     literal,
 )
 from deltasql.engine.duckdb.types import delta_types, duckdb_types
-from deltasql.engine.files.stored_files import StoredFiles
+from deltasql.engine.files.arrow_scan import ArrowScan
 from deltasql.engine.inputs import batches, is_stream
 from deltasql.engine.parquet.writer import write_batches
 from deltasql.exceptions import TxnLogEngineError
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import duckdb
-    from sqlglot import exp
 
     from deltasql.config import Config
     from deltasql.engine.base import Relation, WritePlan
@@ -49,19 +48,20 @@ _FEW_FILES = 100
 
 
 class DuckDbEngine:
-    """Runs relational work in this process; nothing is opened before it is needed."""
+    """Runs queries in this process; it connects to DuckDB on first use."""
 
     name = "duckdb"
     dialect = "duckdb"
-    writes_at_once = 1  # one write already takes all cores
+    writes_at_once = 1  # one write already uses all cores
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._database_in_use: EngineDatabase | None = None
+        self._opened: EngineDatabase | None = None
         self._numbers: Iterator[int | str] = NUMBERS
-        self._held: dict[str, str] = {}
-        """What has a name in DuckDB, with the statement that drops it; Arrow rows have none."""
-        self._unneeded: deque[tuple[str, str]] = deque()
+        self._objects: dict[str, str] = {}
+        """Objects of this engine in DuckDB: name and drop statement, empty for Arrow data."""
+        self._unused: deque[tuple[str, str]] = deque()
+        """Objects that no relation refers to any more, to be dropped."""
 
     def __enter__(self) -> Self:
         return self
@@ -72,46 +72,48 @@ class DuckDbEngine:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._database_in_use is not None:
-            self._database_in_use.release(self._held)
-            self._database_in_use = None
-        self._held.clear()
-        self._unneeded.clear()
+        if self._opened is not None:
+            self._opened.release(self._objects)
+            self._opened = None
+        self._objects.clear()
+        self._unused.clear()
 
     def __del__(self) -> None:
-        """Give the connection back that a forgotten transaction, or an unread answer, held."""
-        if getattr(self, "_database_in_use", None) is not None and not sys.is_finalizing():
+        """Release the connection of an abandoned transaction or of an unread result."""
+        if getattr(self, "_opened", None) is not None and not sys.is_finalizing():
             self.__exit__(None, None, None)
 
     def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
         """Return the live rows of files, with the table's columns in their order."""
-        # DuckDB reads no more than microseconds of a timestamp with a zone, or in INT96.
+        # DuckDB truncates timestamps with a zone, and INT96, to microseconds.
         by_arrow = has_nanoseconds(files.schema)
         local = [] if by_arrow else [f for f in files.files if f.address.startswith("/")]
         also = (FILE, ROW) if positions else ()
         columns = (*files.schema.names, *also)
         if not files.files:
             return DuckDbRelation(empty_query(files.schema, also), columns)
-        needs: list[Held] = []
-        queries = list(self._local(files, local, needs, positions=positions)) if local else []
+        needs: list[NamedObject] = []
+        queries = (
+            list(self._local_queries(files, local, needs, positions=positions)) if local else []
+        )
         if len(local) < len(files.files):
-            stored = StoredFiles(
+            arrow_scan = ArrowScan(
                 files, self._config.storage, positions=positions, also_local=by_arrow
             )
-            found = self._scanned(stored)
+            found = self._arrow_relation(arrow_scan)
             if not local:
-                return replace(found, stored=stored)
+                return replace(found, scan=arrow_scan)
             queries.append(found.sql)
             needs += found.needs
         return DuckDbRelation("\nUNION ALL ".join(queries), columns, tuple(needs))
 
     def rows(self, data: object) -> Relation:
-        """Return what a user handed in; a stream is kept, on disk when it is large."""
+        """Return data of a user as a relation; a stream is stored, on disk when it is large."""
         if isinstance(data, DuckDbRelation):
             return data
-        given = _as_taken(batches(data))
+        given = _with_duckdb_types(batches(data))
         if not is_stream(data):
-            return self._scanned(given.read_all())
+            return self._arrow_relation(given.read_all())
         failed: list[BaseException] = []
 
         def read() -> Iterator[pa.RecordBatch]:
@@ -122,19 +124,22 @@ class DuckDbEngine:
                 raise
 
         stream = pa.RecordBatchReader.from_batches(given.schema, read())
-        # The bare stream: a reader would be read ahead by threads of Arrow, which wait for
-        # Python while others wait for them.
-        source = self._held_source(stream.__arrow_c_stream__())
+        # Pass the C stream: Arrow's threads would read a reader ahead and wait for the GIL, while
+        # the thread that holds it waits for them.
+        source = self._register(stream.__arrow_c_stream__())
         try:
-            return self._kept(f"FROM {source.name}", tuple(given.schema.names))
+            return self._materialize(f"FROM {source.name}", tuple(given.schema.names))
         except TxnLogEngineError:
             if failed:
                 raise failed[0] from None
             raise
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> Relation:
-        """Return the answer to a query, computed when it is needed."""
-        used = {name: self._narrowed(own_relation(each), sql) for name, each in relations.items()}
+        """Return the result of a query, which is computed when it is read."""
+        used = {
+            name: self._with_used_columns(own_relation(each), sql)
+            for name, each in relations.items()
+        }
         text = sql.sql(dialect=self.dialect, identify=True, copy=False)
         if used:
             # Not materialized: each use reads only the columns and rows that it needs.
@@ -151,65 +156,63 @@ class DuckDbEngine:
         return DuckDbRelation(text, tuple(selected), needs)
 
     def keep(self, relation: Relation) -> Relation:
-        """Compute rows once; large ones go to disk."""
+        """Compute rows once; large results spill to disk."""
         own = own_relation(relation)
-        return own if own.table is not None else self._kept(own.sql, own.columns)
+        return own if own.table is not None else self._materialize(own.sql, own.columns)
 
     def numbered(self, relation: Relation, name: str) -> Relation:
-        """Give every row a number in a new column; what is a table already has one."""
+        """Add a column with a unique number for every row; a table uses its rowid."""
         own = own_relation(relation)
         if own.rows is not None:
             numbers = pa.array(range(len(own.rows)), pa.int64())
-            return self._scanned(own.rows.append_column(name, numbers))
+            return self._arrow_relation(own.rows.append_column(name, numbers))
         kept = own_relation(self.keep(own))
         query = f"FROM {kept.table} SELECT *, rowid AS {identifier(name)}"
         return DuckDbRelation(query, (*own.columns, name), kept.needs)
 
     def ranked(self, relation: Relation, keys: Mapping[str, exp.Expr], bits: int) -> Relation:
-        """Add the rank of each key by a window."""
-        return self.query(rank_query(relation.columns, keys, bits), rows=relation)
+        """Add the rank of each key with a window function."""
+        return self.query(_rank_query(relation.columns, keys, bits), rows=relation)
 
     def collect(self, relation: Relation) -> pa.Table:
-        """Return rows as Arrow: for small results."""
+        """Return all rows as an Arrow table; for small results."""
         with duckdb_errors():
             found = self._connection.execute(own_relation(relation).sql).to_arrow_table()
         return found.cast(delta_types(found.schema))
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
-        """Return rows as Arrow, batch by batch, in bounded memory."""
-        # On a connection of its own, since one connection has one open answer.
+        """Return rows as Arrow batches, in bounded memory."""
+        # On its own connection, since a connection has one open result at a time.
         cursor = self._cursor(own_relation(relation).needs)
-        return _stream(cursor, own_relation(relation), ends=cursor)
+        return _stream(cursor, own_relation(relation), close_after=cursor)
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
-        """Write rows as Parquet files with statistics; one without a commit is invisible."""
-        # Nothing else is asked of the connection before the last row is written.
+        """Write rows as Parquet files with statistics; a commit makes them visible."""
+        # The connection runs no other query until the last row is written.
         return write_batches(_stream(self._connection, own_relation(relation)), plan)
 
-    # How relations come about
-
-    def _local(
-        self, files: LiveFiles, local: list[LiveFile], needs: list[Held], *, positions: bool
+    def _local_queries(
+        self, files: LiveFiles, local: list[LiveFile], needs: list[NamedObject], *, positions: bool
     ) -> Iterator[str]:
-        """Yield the queries over files that DuckDB opens itself; `needs` gets what they use."""
+        """Yield queries over files that DuckDB opens itself; `needs` gets the objects they use."""
         whole = [file for file in local if not file.vector]
         deleted = [file for file in local if file.vector]
         groups = [each for some in (whole, deleted) if some for each in files.by_names(some)]
-        # One list of all files: its places are those that are asked for.
-        is_whole = len(whole) == len(files.files) and len(groups) == 1
+        # With all files in one list, DuckDB's file index is the position in `files.files`.
+        is_single_list = len(whole) == len(files.files) and len(groups) == 1
         files_table = deleted_table = ""
-        if files.partition_columns or (positions and not is_whole):
-            wanted = {id(file): place for place, file in enumerate(files.files)}
+        if files.partition_columns or (positions and not is_single_list):
+            position = {id(file): number for number, file in enumerate(files.files)}
             columns: dict[str, Any] = {
                 "filename": pa.array([file.address for file in local], pa.string()),
-                FILE: pa.array([wanted[id(file)] for file in local], pa.int64()),
+                FILE: pa.array([position[id(file)] for file in local], pa.int64()),
             }
-            for place, (_, values) in enumerate(files.partition_values(local)):
-                columns[f"p{place}"] = values
-            needs.append(self._held_source(pa.table(columns)))
+            for number, (_, values) in enumerate(files.partition_values(local)):
+                columns[f"p{number}"] = values
+            needs.append(self._register(pa.table(columns)))
             files_table = needs[-1].name
         if deleted:
-            needs.append(self._held_source(files.deleted(deleted)))
+            needs.append(self._register(files.deleted(deleted)))
             deleted_table = needs[-1].name
         shape = TableShape(
             files.schema,
@@ -220,46 +223,48 @@ class DuckDbEngine:
         )
         for schema, group in groups:
             records = [file.records for file in group if file.records is not None]
-            number_of = "CAST(r.file_index AS BIGINT)" if is_whole else f"p.{identifier(FILE)}"
+            file_number = (
+                "CAST(r.file_index AS BIGINT)" if is_single_list else f"p.{identifier(FILE)}"
+            )
             also = (
-                f"{number_of} AS {identifier(FILE)}",
+                f"{file_number} AS {identifier(FILE)}",
                 f"r.file_row_number AS {identifier(ROW)}",
             )
             yield files_query(
                 replace(shape, schema=schema),
-                self._list([as_pattern(file.address) for file in group], needs),
+                self._file_list([as_pattern(file.address) for file in group], needs),
                 has_deletions=bool(group[0].vector),
                 also=also if positions else (),
                 rows=sum(records) if len(records) == len(group) else None,
             )
 
-    def _narrowed(self, relation: DuckDbRelation, sql: exp.Query) -> DuckDbRelation:
-        """Leave out columns that a query does not name: DuckDB would ask a stream for all."""
-        if relation.stored is None:
+    def _with_used_columns(self, relation: DuckDbRelation, sql: exp.Query) -> DuckDbRelation:
+        """Narrow an Arrow scan to the columns of a query: DuckDB would read all of a stream."""
+        if relation.scan is None:
             return relation
         named = named_columns(sql)
         if named is None:
             return relation
         wanted = [name for name in relation.columns if name.casefold() in named]
-        return self._scanned(relation.stored.narrowed(wanted))
+        return self._arrow_relation(relation.scan.narrowed(wanted))
 
-    def _kept(self, query: str, columns: tuple[str, ...]) -> DuckDbRelation:
-        """Put the answer to a query into a table."""
-        self._tidy()
-        name = f"kept_{next(self._numbers)}"
+    def _materialize(self, query: str, columns: tuple[str, ...]) -> DuckDbRelation:
+        """Store the result of a query in a table."""
+        self._drop_unused()
+        name = f"stored_{next(self._numbers)}"
         with duckdb_errors():
             self._connection.execute(f"CREATE TABLE {name} AS {query}")
-        held = Held(name, self._unneeded, drop=f"DROP TABLE {name}")
-        self._held[name] = held.drop
-        return DuckDbRelation(f"FROM {name}", columns, (held,), table=name)
+        table = NamedObject(name, self._unused, drop=f"DROP TABLE {name}")
+        self._objects[name] = table.drop
+        return DuckDbRelation(f"FROM {name}", columns, (table,), table=name)
 
-    def _scanned(self, rows: pa.Table | StoredFiles) -> DuckDbRelation:
-        """Return a query over rows of Arrow that may have conditions.
+    def _arrow_relation(self, rows: pa.Table | ArrowScan) -> DuckDbRelation:
+        """Return a relation over Arrow data.
 
-        DuckDB lets Arrow compare columns where it can, and to Arrow NaN is above no number. What
-        has been computed with it compares itself, so floats are turned around twice.
+        DuckDB pushes comparisons of plain columns down to Arrow, where NaN is not greater than
+        other numbers. It compares computed values itself, so floats are negated twice.
         """
-        source = self._held_source(rows)
+        source = self._register(rows)
         columns = [
             f"-(-{identifier(each.name)}) AS {identifier(each.name)}"
             if pa.types.is_floating(each.type)
@@ -273,25 +278,25 @@ class DuckDbEngine:
             rows=rows if isinstance(rows, pa.Table) else None,
         )
 
-    def _held_source(self, rows: Any) -> Held:
-        """Give Arrow rows a name in DuckDB."""
-        self._tidy()
-        held = Held(f"source_{next(self._numbers)}", self._unneeded, value=rows)
+    def _register(self, rows: Any) -> NamedObject:
+        """Register Arrow data in DuckDB under a new name."""
+        self._drop_unused()
+        source = NamedObject(f"source_{next(self._numbers)}", self._unused, value=rows)
         with duckdb_errors():
-            _make_known(self._connection, held)
-        self._held[held.name] = ""
-        return held
+            _define(self._connection, source)
+        self._objects[source.name] = ""
+        return source
 
-    def _list(self, patterns: list[str], needs: list[Held]) -> str:
-        """Return the SQL for a list of files: a variable if they are many, for DuckDB's parser."""
+    def _file_list(self, patterns: list[str], needs: list[NamedObject]) -> str:
+        """Return SQL for a list of files: a variable if it is long, which parses faster."""
         if len(patterns) <= _FEW_FILES:
             return f"[{', '.join(map(literal, patterns))}]"
         name = f"list_{next(self._numbers)}"
-        held = Held(name, self._unneeded, drop=f"RESET VARIABLE {name}", value=patterns)
-        needs.append(held)
+        variable = NamedObject(name, self._unused, drop=f"RESET VARIABLE {name}", value=patterns)
+        needs.append(variable)
         with duckdb_errors():
-            _make_known(self._connection, held)
-        self._held[name] = held.drop
+            _define(self._connection, variable)
+        self._objects[name] = variable.drop
         return f"getvariable('{name}')"
 
     def _columns(self, query: str) -> tuple[str, ...]:
@@ -299,16 +304,16 @@ class DuckDbEngine:
             described = self._connection.execute(f"DESCRIBE {query}").fetchall()
         return tuple(str(name) for name, *_ in described)
 
-    def _tidy(self) -> None:
-        """Drop what no relation refers to any more."""
-        while self._unneeded:
-            name, drop = self._unneeded.popleft()
+    def _drop_unused(self) -> None:
+        """Drop the objects that no relation refers to any more."""
+        while self._unused:
+            name, drop = self._unused.popleft()
             with duckdb_errors():
                 if drop:
                     self._connection.execute(drop)
                 else:
                     self._connection.unregister(name)
-            self._held.pop(name, None)
+            self._objects.pop(name, None)
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
@@ -316,48 +321,69 @@ class DuckDbEngine:
 
     @property
     def _database(self) -> EngineDatabase:
-        if self._database_in_use is None:
-            self._database_in_use = open_database(self._config.engine)
-        return self._database_in_use
+        if self._opened is None:
+            self._opened = open_database(self._config.engine)
+        return self._opened
 
-    def _cursor(self, needs: Sequence[Held]) -> duckdb.DuckDBPyConnection:
-        """Open a connection that knows some of what this one knows; tables are known to all."""
+    def _cursor(self, needs: Sequence[NamedObject]) -> duckdb.DuckDBPyConnection:
+        """Open a connection on which these objects exist; tables exist on every connection."""
         with duckdb_errors():
             cursor = self._database.cursor()
-            for held in needs:
-                _make_known(cursor, held)
+            for need in needs:
+                _define(cursor, need)
         return cursor
 
 
 def _stream(
     connection: duckdb.DuckDBPyConnection,
     relation: DuckDbRelation,
-    ends: AbstractContextManager[object] | None = None,
+    close_after: AbstractContextManager[object] | None = None,
 ) -> pa.RecordBatchReader:
-    """Return rows batch by batch; `ends` is closed after the last of them."""
+    """Return rows as Arrow batches; `close_after` is closed after the last one."""
     with duckdb_errors():
         reader = connection.execute(relation.sql).to_arrow_reader(BATCH_ROWS)
     schema = delta_types(reader.schema)
 
     def read(_: Relation = relation) -> Iterator[pa.RecordBatch]:
         same = schema.equals(reader.schema)
-        with ends or nullcontext(), duckdb_errors():
+        with close_after or nullcontext(), duckdb_errors():
             for batch in reader:
                 yield batch if same else batch.cast(schema)
 
     return pa.RecordBatchReader.from_batches(schema, read())
 
 
-def _as_taken(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Return the same rows with types that DuckDB takes as they are."""
+def _with_duckdb_types(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return the same rows with types that DuckDB imports without loss."""
     schema = duckdb_types(reader.schema)
     if schema.equals(reader.schema):
         return reader
     return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in reader))
 
 
-def _make_known(connection: duckdb.DuckDBPyConnection, held: Held) -> None:
-    if not held.drop:
-        connection.register(held.name, held.value)
-    elif held.value is not None:
-        connection.execute(f"SET VARIABLE {held.name} = ?", [held.value])
+def _define(connection: duckdb.DuckDBPyConnection, named: NamedObject) -> None:
+    """Create registered Arrow data or a variable on a connection; tables exist already."""
+    if not named.drop:
+        connection.register(named.name, named.value)
+    elif named.value is not None:
+        connection.execute(f"SET VARIABLE {named.name} = ?", [named.value])
+
+
+def _rank_query(columns: Sequence[str], keys: Mapping[str, exp.Expr], bits: int) -> exp.Select:
+    """Return a query that adds the rank of each key to the rows of the table `rows`.
+
+    >>> _rank_query([], {"r": exp.column("a")}, 4).sql(dialect="duckdb")[7:]
+    'CAST(FLOOR(PERCENT_RANK() OVER (ORDER BY a NULLS FIRST) * 15) AS BIGINT) AS "r" FROM rows'
+    """
+    ranks = [exp.alias_(_rank(key, bits), name, quoted=True) for name, key in keys.items()]
+    named = [exp.column(exp.to_identifier(name, quoted=True)) for name in columns]
+    return exp.select(*named, *ranks).from_("rows")
+
+
+def _rank(key: exp.Expr, bits: int) -> exp.Expr:
+    window = exp.Window(
+        this=exp.PercentRank(),
+        order=exp.Order(expressions=[exp.Ordered(this=key.copy(), nulls_first=True)]),
+    )
+    scaled = exp.Mul(this=window, expression=exp.Literal.number(2**bits - 1))
+    return exp.cast(exp.Floor(this=scaled), "BIGINT")

@@ -1,6 +1,7 @@
-"""One DuckDB for all engines of a process: starting one takes longer than a small operation.
+"""DuckDB instances that the engines of a process share.
 
-Each engine has a connection of its own to it, and drops its tables when it ends.
+Starting an instance takes longer than a small operation. Each engine has its own connection, and
+drops its tables when it is closed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from deltasql.engine.duckdb.connection import connect, duckdb_errors, prepare, require_duckdb
+from deltasql.engine.duckdb.connection import configure, connect, duckdb_errors, require_duckdb
 from deltasql.engine.duckdb.scan import literal
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
     from deltasql.config import EngineSettings
 
-# A thread may take it again: the garbage collector closes engines in the middle of anything.
+# Reentrant: the garbage collector may close an engine while this thread holds the lock.
 _lock = threading.RLock()
 NUMBERS = count(1)
-"""For the names of tables, which are those of the whole process."""
+"""Numbers in table names, which must be unique in the process."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,29 +39,32 @@ class _Instance:
     folder: str
     users: int = 0
     idle: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
-    """Connections that were given back: the first statement of a new one takes 0.5 ms."""
+    """Released connections, for reuse: the first statement on a new one takes 0.5 ms."""
 
 
 _instances: dict[tuple[str | None, int | None], _Instance] = {}
-"""Those that are lent; one that failed is not here, and goes with its last user."""
+"""Shared instances by settings. A failed one is removed, and closed by its last user."""
 
 
 @dataclass(slots=True)
 class EngineDatabase:
-    """The connection of one engine; `cursor` opens further ones to the same DuckDB."""
+    """The connection of one engine; `cursor` opens more connections to the same instance."""
 
     connection: duckdb.DuckDBPyConnection
     _instance: _Instance = field(repr=False)
     _process: int = field(default_factory=os.getpid, repr=False)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """Return one more connection, since one has one open answer."""
+        """Open another connection, since a connection has one open result at a time."""
         cursor = self.connection.cursor()
-        prepare(cursor)
+        configure(cursor)
         return cursor
 
-    def release(self, held: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Drop what the engine made, by name and statement; Arrow rows have no statement."""
+    def release(self, objects: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Drop the objects of an engine, and return the connection.
+
+        `objects` maps a name to the statement that drops it; empty for registered Arrow data.
+        """
         import duckdb
 
         if os.getpid() != self._process:
@@ -68,10 +72,10 @@ class EngineDatabase:
             return
         works = True
         try:
-            for name, drop in held.items():
+            for name, drop in objects.items():
                 if not drop:
                     self.connection.unregister(name)
-            drops = [drop for drop in held.values() if drop]
+            drops = [drop for drop in objects.values() if drop]
             if drops:
                 self.connection.execute(";".join(drops))
         except duckdb.Error:
@@ -83,13 +87,13 @@ class EngineDatabase:
                 return
             self.connection.close()
             if not works:
-                _take_out(self._instance)
+                _retire(self._instance)
             elif not self._instance.users:
                 _close(self._instance)
 
 
 def open_database(settings: EngineSettings) -> EngineDatabase:
-    """Lend a connection to the DuckDB that has these settings, which is started if need be."""
+    """Return a connection to the shared instance with these settings; start it if needed."""
     require_duckdb()
     import duckdb
 
@@ -97,26 +101,26 @@ def open_database(settings: EngineSettings) -> EngineDatabase:
     with _lock, duckdb_errors():
         if key in _instances:
             try:
-                return _lend(_instances[key])
-            except (duckdb.FatalException, duckdb.InternalException):  # no good any more
-                _take_out(_instances[key])
+                return _borrow(_instances[key])
+            except (duckdb.FatalException, duckdb.InternalException):  # the instance is invalidated
+                _retire(_instances[key])
         _instances[key] = _start(settings)
-        return _lend(_instances[key])
+        return _borrow(_instances[key])
 
 
 def open_sandbox(settings: EngineSettings, folders: Sequence[str]) -> EngineDatabase:
-    """Lend a DuckDB that nobody else has and that opens files only in some folders."""
+    """Start an instance that is not shared and that opens files only in these folders."""
     with duckdb_errors():
         instance = _start(settings)
         allowed = ", ".join(map(literal, folders))
         instance.root.execute(f"SET GLOBAL allowed_directories = [{allowed}]")
-        # It cannot be turned on again. What is put on disk for want of memory is still allowed.
+        # It cannot be enabled again. Spilling to the temporary folder is still allowed.
         instance.root.execute("SET GLOBAL enable_external_access = false")
-        return _lend(instance)
+        return _borrow(instance)
 
 
 def _start(settings: EngineSettings) -> _Instance:
-    # DuckDB would make one that every user of the machine may read.
+    # DuckDB would create a folder that every user of the machine can read.
     folder = tempfile.mkdtemp(prefix="deltasql-")
     try:
         root = connect(folder, settings)
@@ -126,25 +130,25 @@ def _start(settings: EngineSettings) -> _Instance:
     return _Instance(root, folder)
 
 
-def _lend(instance: _Instance) -> EngineDatabase:
+def _borrow(instance: _Instance) -> EngineDatabase:
     if instance.idle:
         connection = instance.idle.pop()
     else:
         connection = instance.root.cursor()
-        prepare(connection)
+        configure(connection)
     instance.users += 1
     return EngineDatabase(connection, instance)
 
 
 def close_idle() -> None:
-    """Close what no engine uses."""
+    """Close the instances that no engine uses."""
     with _lock:
         for key in [key for key, each in _instances.items() if not each.users]:
             _close(_instances.pop(key))
 
 
-def _take_out(instance: _Instance) -> None:
-    """Lend an instance no more; its last user closes it."""
+def _retire(instance: _Instance) -> None:
+    """Stop sharing an instance; its last user closes it."""
     for key in [key for key, each in _instances.items() if each is instance]:
         del _instances[key]
     if not instance.users:
@@ -158,9 +162,9 @@ def _close(instance: _Instance) -> None:
 
 
 def _forget_inherited() -> None:
-    """Set aside, in a forked child, what belongs to its parent."""
+    """Drop the instances of the parent process in a forked child."""
     global _lock
-    _lock = threading.RLock()  # a thread that is not here may have it
+    _lock = threading.RLock()  # a thread of the parent may hold the old one
     for instance in _instances.values():
         for connection in (*instance.idle, instance.root):
             _never_destroy(connection)
@@ -168,10 +172,10 @@ def _forget_inherited() -> None:
 
 
 def _never_destroy(connection: duckdb.DuckDBPyConnection) -> None:
-    # Its end would wait for threads that only the parent has.
+    # Closing it would wait for threads that only the parent has, so leak a reference.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 atexit.register(close_idle)
-# The threads of a DuckDB are not there in a forked child, which would wait for them at its end.
+# A forked child does not have DuckDB's threads and would wait for them when it exits.
 os.register_at_fork(before=close_idle, after_in_child=_forget_inherited)

@@ -1,4 +1,4 @@
-"""Rows that DuckDB can compute: a query, and what has to be there when it runs."""
+"""A relation of DuckDB: a query, and the named objects that it needs."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.engine.base import Relation
-    from deltasql.engine.files.stored_files import StoredFiles
+    from deltasql.engine.files.arrow_scan import ArrowScan
 
 
-class Held:
-    """A table of DuckDB, or Arrow rows or a list that have a name in it.
+class NamedObject:
+    """A table, registered Arrow data or a variable in DuckDB.
 
-    When no relation refers to it any more, the engine may drop it.
+    Once no relation refers to it, it queues itself for the engine to drop.
     """
 
-    __slots__ = ("_unneeded", "drop", "name", "value")
+    __slots__ = ("_unused", "drop", "name", "value")
 
     def __init__(
-        self, name: str, unneeded: deque[tuple[str, str]], *, drop: str = "", value: Any = None
+        self, name: str, unused: deque[tuple[str, str]], *, drop: str = "", value: Any = None
     ) -> None:
-        """`drop` is the statement that removes it; without one it is Arrow rows."""
+        """`drop` is the statement that removes it; empty for registered Arrow data."""
         self.name, self.drop, self.value = name, drop, value
-        self._unneeded = unneeded
+        self._unused = unused
 
     def __del__(self) -> None:
-        # Only queued: this may run in any thread, in the middle of a query.
-        self._unneeded.append((self.name, self.drop))
+        # Queue only: this may run in any thread, during a query.
+        self._unused.append((self.name, self.drop))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +42,32 @@ class DuckDbRelation:
 
     sql: str
     columns: tuple[str, ...]
-    needs: tuple[Held, ...] = field(default=(), repr=False, compare=False)
+    needs: tuple[NamedObject, ...] = field(default=(), repr=False, compare=False)
     table: str | None = None
-    """The table that holds just these rows, if there is one."""
-    stored: StoredFiles | None = field(default=None, repr=False)
-    """The files behind it, when they are read through our storage and nothing else is."""
+    """The table that holds exactly these rows, if there is one."""
+    scan: ArrowScan | None = field(default=None, repr=False)
+    """The scan that reads all of its rows, when Arrow reads the files."""
     rows: pa.Table | None = field(default=None, repr=False)
-    """The rows themselves, when they are in memory."""
+    """The rows, when they are in memory."""
 
 
 def own_relation(relation: Relation) -> DuckDbRelation:
-    assert isinstance(relation, DuckDbRelation), "a relation of another engine"
+    """Return a relation with the type that this engine knows it has."""
+    assert isinstance(relation, DuckDbRelation), "the relation belongs to another engine"
     return relation
 
 
-def renamed(node: exp.Expression, names: dict[str, str]) -> exp.Expression:
-    """Put the name that a relation has here in the place of the one in the query."""
+def rename_table(node: exp.Expression, names: dict[str, str]) -> exp.Expression:
+    """Return a table node under its new name, with the old name as its alias.
+
+    Other nodes, and tables that are not in `names`, are returned unchanged.
+    """
     if not isinstance(node, exp.Table) or node.args.get("db") or node.name not in names:
         return node
-    placed = exp.to_table(names[node.name])
+    renamed = exp.to_table(names[node.name])
     for key, value in node.args.items():
         if key not in ("this", "alias") and value is not None:
-            placed.set(key, value)
+            renamed.set(key, value)
     alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
-    placed.set("alias", alias)
-    return placed
+    renamed.set("alias", alias)
+    return renamed

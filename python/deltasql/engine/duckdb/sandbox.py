@@ -1,7 +1,7 @@
-"""Queries that people write: a DuckDB of their own, which opens only the files of their tables.
+"""Run a user's SQL query in a DuckDB of its own that opens only the files of the queried tables.
 
-DuckDB itself refuses every other file, the network and extensions; what is not a query is refused
-before it comes here (`deltasql.model.predicates.query_text`).
+DuckDB itself refuses other files, the network and extensions. Statements other than queries are
+refused earlier, by `deltasql.model.predicates.query_text`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltasql.engine.duckdb.connection import duckdb_errors, require_duckdb
 from deltasql.engine.duckdb.engine import BATCH_ROWS, DuckDbEngine
 from deltasql.engine.duckdb.instance import EngineDatabase, open_sandbox
-from deltasql.engine.duckdb.relation import own_relation, renamed
+from deltasql.engine.duckdb.relation import own_relation, rename_table
 from deltasql.engine.duckdb.scan import as_pattern
 from deltasql.engine.duckdb.types import delta_types
 from deltasql.engine.files.addresses import root_address
@@ -42,15 +42,15 @@ _FORMS = {
     "describe": 'SELECT column_name, column_type, "null" AS nullable FROM (DESCRIBE {sql})',
     "summarize": "SELECT * FROM (SUMMARIZE {sql})",
 }
-_NAMES_HELP = "Correct the query; `deltasql schema TABLE` has the columns of a table."
+_NAMES_HELP = "Correct the query; `deltasql schema TABLE` lists the columns of a table."
 
 
-class ConfinedDuckDb(DuckDbEngine):
-    """An engine for one query over files that are known before."""
+class DuckDbSandbox(DuckDbEngine):
+    """An engine for one query over a fixed set of files."""
 
     def __init__(self, config: Config, files: Sequence[LiveFiles]) -> None:
         super().__init__(config)
-        # A query must not know what its relations are called: a WITH of it would take their place.
+        # Names that a query cannot guess: a CTE of the same name would replace a relation.
         secret = uuid.uuid4().hex
         self._numbers = (f"{secret}_{number}" for number in count(1))
         self._folders = sorted({folder for each in files for folder in _folders(each)})
@@ -64,24 +64,27 @@ class ConfinedDuckDb(DuckDbEngine):
         timeout: float | None = None,
         batch_rows: int | None = None,
     ) -> pa.RecordBatchReader:
-        """Return the answer, computed while it is read; a query that takes too long is ended."""
+        """Return the result, computed while it is read; a query is interrupted after `timeout`."""
         deadline = _Deadline(timeout)
-        used = {name: self._narrowed(own_relation(each), sql) for name, each in relations.items()}
+        used = {
+            name: self._with_used_columns(own_relation(each), sql)
+            for name, each in relations.items()
+        }
         names = {name: f"relation_{next(self._numbers)}" for name in used}
-        placed = sql.transform(lambda node: renamed(node, names))
-        text = _FORMS[kind].format(sql=placed.sql(dialect=self.dialect, identify=True))
-        cursor = self._cursor([held for each in used.values() for held in each.needs])
+        renamed = sql.transform(lambda node: rename_table(node, names))
+        text = _FORMS[kind].format(sql=renamed.sql(dialect=self.dialect, identify=True))
+        cursor = self._cursor([need for each in used.values() for need in each.needs])
         with duckdb_errors():
             for name, relation in used.items():
                 cursor.execute(f"CREATE TEMP VIEW {names[name]} AS {relation.sql}")
-        with deadline.ends(cursor), _told_shortly():
+        with deadline.interrupts(cursor), _short_errors():
             reader = cursor.execute(text).to_arrow_reader(batch_rows or BATCH_ROWS)
         schema = delta_types(reader.schema)
 
         def read(_: object = used) -> Iterator[pa.RecordBatch]:
             with cursor:
                 while True:
-                    with deadline.ends(cursor), _told_shortly():
+                    with deadline.interrupts(cursor), _short_errors():
                         batch = next(reader, None)
                     if batch is None:
                         return
@@ -91,21 +94,21 @@ class ConfinedDuckDb(DuckDbEngine):
 
     @property
     def _database(self) -> EngineDatabase:
-        if self._database_in_use is None:
-            self._database_in_use = open_sandbox(self._config.engine, self._folders)
-        return self._database_in_use
+        if self._opened is None:
+            self._opened = open_sandbox(self._config.engine, self._folders)
+        return self._opened
 
 
 class _Deadline:
-    """How long an answer may take, without what whoever reads it does in between."""
+    """A time limit for computing a result, without the time that its reader takes in between."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
         self._left = seconds
 
     @contextmanager
-    def ends(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-        """Interrupt what a cursor does in the block when the time is over."""
+    def interrupts(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """Interrupt the cursor if the block runs past the limit."""
         if self._left is None:
             yield
             return
@@ -126,15 +129,15 @@ class _Deadline:
 
     def _error(self) -> TxnLogEngineError:
         return TxnLogEngineError(
-            f"the query was ended: it took longer than {self._seconds:g} s",
+            f"the query was cancelled: it took longer than {self._seconds:g} s",
             engine="duckdb",
-            help="Ask for less, or give it more time.",
+            help="Query fewer rows, or raise the timeout.",
         )
 
 
 @contextmanager
-def _told_shortly() -> Iterator[None]:
-    """Raise DuckDB's errors without the query, which is not the one that was written."""
+def _short_errors() -> Iterator[None]:
+    """Raise DuckDB's errors without its excerpt of the query, which is not what the user wrote."""
     require_duckdb()
     import duckdb
 
@@ -149,7 +152,7 @@ def _told_shortly() -> Iterator[None]:
 
 
 def _folders(files: LiveFiles) -> Iterator[str]:
-    """Yield the folders that hold the local files of a table."""
+    """Yield the folders of the local files of a table, as paths and as glob patterns."""
     root = f"{root_address(files.location).rstrip('/')}/"
     found = set()
     for file in files.files:
@@ -157,5 +160,5 @@ def _folders(files: LiveFiles) -> Iterator[str]:
             inside = file.address.startswith(root)
             found.add(root if inside else f"{PurePosixPath(file.address).parent}/")
     for folder in found:
-        # DuckDB is given patterns, and looks at them before it looks at the files they name.
+        # DuckDB checks the patterns that it gets, before the files that they match.
         yield from {folder, as_pattern(folder)}

@@ -1,8 +1,8 @@
-"""The SQL by which DuckDB reads the files of a table.
+"""Generate the SQL with which DuckDB reads the files of a table.
 
-The schema comes from the log and never from the files: columns are read by their physical names
-with the types of the table, those a file does not have are null, those that were dropped are not
-read. The query gives them their logical names, also inside of structs, arrays and maps.
+The schema comes from the log and never from the files. Columns are read under their physical names
+with the types of the table. A column that a file lacks is null; a dropped column is not read. The
+query restores the logical names, also inside structs, arrays and maps.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _TYPES = {
     # DuckDB has no nanoseconds with a zone: these are in UTC.
     "timestamp_nanos": "TIMESTAMP_NS",
     "timestamp_nanos_ntz": "TIMESTAMP_NS",
-    "void": "INTEGER",  # as Parquet keeps what is always null
+    "void": "INTEGER",  # how Parquet stores a column that is always null
 }
 _GLOB = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """What a query has to know of a table beside its files."""
+    """What a query needs to know about a table in addition to its files."""
 
     schema: StructType
     partition_columns: Sequence[str]
     column_mapping_mode: str | None
     files_table: str
-    """Holds the partition values of each file, as the columns p0, p1, …"""
+    """Name of the table with the partition values of each file, in the columns p0, p1, …"""
     deleted_table: str
-    """Holds the deleted rows of each file."""
+    """Name of the table with the deleted rows of each file."""
 
 
 def files_query(
@@ -62,14 +62,14 @@ def files_query(
     also: Sequence[str] = (),
     rows: int | None = None,
 ) -> str:
-    """Return the SELECT over files that are read alike.
+    """Return the SELECT over files that have the same column names and types.
 
-    `files` is SQL for a list of patterns, `naive` are the timestamps that the files keep without
-    a zone, by physical path; `also` are more columns, of `r` (rows) or `p` (the files table).
-    `rows` is how many there are, for the planner: it would guess a thousand in each file.
+    `files` is SQL for a list of glob patterns. `naive` are the physical paths of timestamps that
+    the files store without a zone. `also` are additional columns, of `r` (rows) or `p` (the files
+    table). `rows` is the number of rows for the planner, which would assume 1,000 per file.
     """
     mode = shape.column_mapping_mode
-    reading = _Reading(mode, naive)
+    columns = _Columns(mode, naive)
     partitions = {name: number for number, name in enumerate(shape.partition_columns)}
     read: list[str] = []
     shown: list[str] = []
@@ -78,10 +78,10 @@ def files_query(
             value = f"p.p{partitions[column.name]}"
         else:
             path = (column.physical_name(mode),)
-            # Names of our own: a column may be called `filename`.
+            # Generated names, since a column may be called `filename`.
             name = f"c{len(read)}"
             try:
-                kind = literal(reading.type(column.type, path))
+                kind = literal(columns.type(column.type, path))
             except UnsupportedFeatureError as error:
                 raise UnsupportedFeatureError(
                     f"column {column.name!r}: {error.message}",
@@ -91,7 +91,7 @@ def files_query(
             read.append(
                 f"{literal(path[0])}: {{name: '{name}', type: {kind}, default_value: NULL}}"
             )
-            value = reading.value(column.type, path, f"r.{name}")
+            value = columns.value(column.type, path, f"r.{name}")
         shown.append(f"{value} AS {identifier(column.name)}")
     known = "" if rows is None else f", explicit_cardinality = {rows}"
     parts = [
@@ -109,7 +109,7 @@ def files_query(
 
 
 def empty_query(schema: StructType, also: Sequence[str] = ()) -> str:
-    """Return the SELECT of no rows with the columns of a table, and BIGINT columns beside."""
+    """Return a SELECT of no rows with the columns of a table, and more BIGINT columns."""
     columns = [
         f"CAST(NULL AS {duckdb_type(f.type)}) AS {identifier(f.name)}" for f in schema.fields
     ]
@@ -123,11 +123,11 @@ def duckdb_type(data_type: DataType) -> str:
     >>> duckdb_type(ArrayType("decimal(10,2)"))
     'DECIMAL(10,2)[]'
     """
-    return _Reading(None, NO_PATHS).type(data_type, ())
+    return _Columns(None, NO_PATHS).type(data_type, ())
 
 
 def identifier(name: str) -> str:
-    """Quote a name.
+    """Quote an identifier.
 
     >>> identifier('the "best" one')
     '"the ""best"" one"'
@@ -136,7 +136,7 @@ def identifier(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """Quote a text.
+    """Quote a string.
 
     >>> literal("it's")
     "'it''s'"
@@ -145,7 +145,7 @@ def literal(text: str) -> str:
 
 
 def as_pattern(address: str) -> str:
-    """Return the pattern that names exactly one file, since DuckDB takes names for patterns.
+    """Return the glob pattern that matches exactly one file, since DuckDB expands file names.
 
     >>> as_pattern("/lake/a*[1].parquet")
     '/lake/a[*][[]1].parquet'
@@ -154,21 +154,21 @@ def as_pattern(address: str) -> str:
         return address
     if "\\" in address:
         raise TxnLogEngineError(
-            f"DuckDB cannot name the file {address!r}",
+            f"DuckDB cannot open the file {address!r}",
             engine="duckdb",
-            help="A pattern cannot spell a backslash: rewrite the file under another name.",
+            help="A glob pattern cannot contain a backslash: rewrite the file under another name.",
         )
     return "".join(f"[{c}]" if c in _GLOB else c for c in address)
 
 
-class _Reading:
-    """How the columns of a group of files are read and made into those of the table."""
+class _Columns:
+    """Generates the types to read from a group of files and the values of the table."""
 
     def __init__(self, mode: str | None, naive: Set[ColumnPath]) -> None:
         self._mode, self._naive = mode, naive
 
     def type(self, data_type: DataType, path: ColumnPath) -> str:
-        """The type to read, with physical names."""
+        """Return the type to read, with physical names."""
         if isinstance(data_type, StructType):
             members = []
             for member in data_type.fields:
@@ -187,12 +187,12 @@ class _Reading:
             raise UnsupportedFeatureError(
                 f"DuckDB does not read columns of type {data_type}",
                 features=(data_type,),
-                help="Read this table with another engine, or leave it out by tables=[…].",
+                help="Read this table with another engine, or exclude it with tables=[…].",
             )
         return "TIMESTAMP" if path in self._naive else _TYPES[data_type]
 
     def value(self, data_type: DataType, path: ColumnPath, read: str, depth: int = 0) -> str:
-        """The value of the table, made from the one that was read; itself when they are alike."""
+        """Return SQL for the value of the table; `read` itself if nothing has to change."""
         if isinstance(data_type, StructType):
             return self._struct(data_type, path, read, depth)
         item = f"x{depth}"
@@ -206,7 +206,7 @@ class _Reading:
                 return read
             entry = f"{{'key': {key}, 'value': {value}}}"
             return f"map_from_entries(list_transform(map_entries({read}), lambda {item}: {entry}))"
-        # What a file keeps without a zone is UTC; a cast would take it for local time.
+        # A timestamp without a zone is in UTC; a cast would treat it as local time.
         return f"make_timestamptz(epoch_us({read}))" if path in self._naive else read
 
     def _struct(self, data_type: StructType, path: ColumnPath, read: str, depth: int) -> str:

@@ -1,1 +1,1 @@
-"""Live data files: their addresses, their sizes, and reading them concurrently."""
+"""Live data files: addresses, partition values, deletion vectors, and reading with Arrow."""

@@ -1,4 +1,4 @@
-"""Where a data file is, as an engine that opens files by name wants to know it."""
+"""Resolve the path of a data file in the log to a file path or URL."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _KEPT = "/=-_.~!$&'()*+,;@:"
-# Names in folders that mean what they say: nothing encoded, no scheme, no way up.
+# Relative paths that need no decoding: no percent sign, no scheme, no `..`.
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9_=. -]*/)*[A-Za-z0-9_=-][A-Za-z0-9_=. -]*")
 
 
 def data_address(location: str, path: str) -> str:
-    """Return the path or URL of the file that an action's `path` means, nothing encoded in it.
+    """Return the decoded path or URL of the file that an action's `path` refers to.
 
     >>> data_address("/lake/sales", "day=2024-05-01/part%201.parquet")
     '/lake/sales/day=2024-05-01/part 1.parquet'
     >>> data_address("s3a://lake/sales", "s3://old/part%201.parquet")
     's3://old/part 1.parquet'
     """
-    return _address(_place(location, path))
+    return _address(_resolve(location, path))
 
 
 def data_addresses(location: str, paths: Sequence[str]) -> list[str]:
-    """Return the path or URL of each file; cheap where a path needs no decoding.
+    """Return the decoded path or URL of each file; fast for paths that need no decoding.
 
     >>> data_addresses("/lake/sales", ["part-1.parquet", "part%202.parquet"])
     ['/lake/sales/part-1.parquet', '/lake/sales/part 2.parquet']
@@ -47,7 +47,7 @@ def data_addresses(location: str, paths: Sequence[str]) -> list[str]:
 
 
 def address_url(address: str) -> str:
-    """Return an address as a URL, encoded as URLs are.
+    """Return an address as a percent-encoded URL.
 
     >>> address_url("/lake/day=1%2F2/a b.parquet"), address_url("s3://lake/a b")
     ('file:///lake/day=1%252F2/a%20b.parquet', 's3://lake/a%20b')
@@ -68,26 +68,28 @@ def root_address(location: str) -> str:
 
 
 def storage_of(location: str, path: str, settings: StorageSettings) -> tuple[Storage, str]:
-    """Return the storage and the name of a file that a log names, also of one outside its table."""
+    """Return the storage and the name of a file in the log, which may be outside its table."""
     if not is_absolute(path):
         return open_storage(location, settings), data_name(parse_location(location), path)
-    folder, _, name = _place(location, path).path.rpartition("/")
-    root = _place(location, path).root or "file://"
+    resolved = _resolve(location, path)
+    folder, _, name = resolved.path.rpartition("/")
+    root = resolved.root or "file://"
     return open_storage(join_location(root, *folder.strip("/").split("/")), settings), name
 
 
-def _place(location: str, path: str) -> Location:
+def _resolve(location: str, path: str) -> Location:
     table = parse_location(location)
     if not is_absolute(path):
         return replace(table, path=f"{table.path}/{data_name(table, path)}".removeprefix("//"))
-    # A shallow clone has files of another table.
+    # A shallow clone refers to files of another table.
     return parse_location(path if _URL.match(path) else unquote(path))
 
 
 def is_absolute(path: str) -> bool:
-    """Tell whether the path of an action names a file by itself, wherever its table is."""
+    """Return whether the path of an action is absolute, not relative to its table."""
     return path.startswith("/") or _URL.match(path) is not None
 
 
-def _address(place: Location) -> str:
-    return place.path if place.is_local else f"{place.root}/{place.path}".rstrip("/")
+def _address(resolved: Location) -> str:
+    path = resolved.path
+    return path if resolved.is_local else f"{resolved.root}/{path}".rstrip("/")

@@ -1,4 +1,7 @@
-"""The live files of a table as an engine reads them: addresses, partition values, dead rows."""
+"""The live files of a table with what an engine needs to read them.
+
+That is their addresses, partition values and deleted rows.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.files.addresses import data_addresses, storage_of
-from deltasql.engine.parquet.file_errors import missing_file, reading
+from deltasql.engine.parquet.file_errors import missing_file, read_errors
 from deltasql.engine.parquet.footers import named_as_in_file
 from deltasql.model.actions import DeletionVector
 from deltasql.model.deletion_vector import deleted_rows, vector_file
@@ -32,26 +35,26 @@ _LISTED = ("path", "partition", "deletion_vector", "size", "modification_time", 
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """One file as the log has it."""
+    """One file with the fields of its action in the log."""
 
     path: str
     address: str
     partition: str
     """The partition values as JSON, by physical name."""
     vector: str
-    """The deletion vector as JSON; empty without one."""
+    """The deletion vector as JSON; empty if there is none."""
     size: int | None
     modified_ms: int | None
     records: int | None = None
 
 
 class LiveFiles:
-    """Files of one table at one version, and how its metadata says to read them."""
+    """Files of one table at one version, with the schema and column mapping to read them by."""
 
     def __init__(
         self, location: str, metadata: Metadata, listed: pa.Table, settings: StorageSettings
     ) -> None:
-        """`listed` has the columns of a scan; sizes and times may be missing."""
+        """`listed` has the columns of a scan; sizes and modification times may be missing."""
         self.location, self.settings = location, settings
         self.listed = listed
         self.schema = schema_of(metadata.schema_string)
@@ -60,7 +63,7 @@ class LiveFiles:
 
     @cached_property
     def files(self) -> list[LiveFile]:
-        """The files one by one; of many, `listed` is far cheaper to look at."""
+        """The files as objects; for many files, `listed` is much cheaper to process."""
         listed, known = self.listed, self.listed.column_names
         columns: list[list[Any]] = [
             listed[name].to_pylist() if name in known else [None] * listed.num_rows
@@ -94,7 +97,7 @@ class LiveFiles:
         return pc.if_else(pc.equal(pc.fill_null(found, ""), ""), missing, found)
 
     def stats(self) -> list[str | None]:
-        """Return the statistics of each file as the log has them."""
+        """Return the statistics of each file as JSON, unchanged from the log."""
         if "stats" not in self.listed.column_names:
             return [None] * self.listed.num_rows
         found: list[str | None] = self.listed["stats"].to_pylist()
@@ -102,34 +105,35 @@ class LiveFiles:
 
     @property
     def have_deletions(self) -> bool:
+        """Whether any file has a deletion vector."""
         import pyarrow.compute as pc
 
         return bool(pc.any(self.have_vectors).as_py())
 
     def by_names(self, files: Sequence[LiveFile]) -> list[tuple[StructType, list[LiveFile]]]:
-        """Group files whose columns have the same names, each group with the schema to read it by.
+        """Group files by the names of their columns, and return each group with its schema.
 
-        That is one group with the schema of the table, unless columns are mapped by id: then only
-        the footer of a file tells which of its columns is which.
+        There is one group with the schema of the table, unless columns are mapped by id: then only
+        the footer of a file has the field ids of its columns.
         """
         if self.column_mapping_mode != "id":
             return [(self.schema, list(files))]
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-            schemas = pool.map(self._schema_in, files)
+            schemas = pool.map(self._schema_of, files)
             groups: dict[StructType, list[LiveFile]] = {}
             for schema, file in zip(schemas, files, strict=True):
                 groups.setdefault(schema, []).append(file)
         return list(groups.items())
 
-    def _schema_in(self, file: LiveFile) -> StructType:
+    def _schema_of(self, file: LiveFile) -> StructType:
         import pyarrow.parquet as pq
 
         storage, name = storage_of(self.location, file.path, self.settings)
-        with reading(file.path, self.location), storage.open_input(name) as opened:
+        with read_errors(file.path, self.location), storage.open_input(name) as opened:
             return named_as_in_file(self.schema, pq.read_schema(opened), file.path)
 
     def partition_fields(self) -> list[StructField]:
-        """Return the columns that come from the log, in the order of the partitioning."""
+        """Return the partition columns, in the order of the partitioning."""
         found = [self.schema.find(name) for name in self.partition_columns]
         return [field for field in found if field is not None]
 
@@ -144,7 +148,7 @@ class LiveFiles:
         return [(field, values.take(encoded.indices)) for field, values in distinct]
 
     def values_of(self, partitions: Sequence[str]) -> list[tuple[StructField, pa.Array]]:
-        """Return each partition column with its typed values, one per text of JSON."""
+        """Return each partition column with its typed values, one per JSON string."""
         import pyarrow as pa
 
         distinct = {text: json.loads(text) for text in set(partitions)}
@@ -183,7 +187,7 @@ class LiveFiles:
         path = vector_file(vector)
         if path is None:
             return None
-        if path not in contents:  # one file holds the vectors of many
+        if path not in contents:  # one file holds many vectors
             storage, name = storage_of(self.location, path, self.settings)
             try:
                 contents[path] = storage.read(name)

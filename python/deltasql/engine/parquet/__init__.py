@@ -1,1 +1,1 @@
-"""Writing Parquet data files with Delta statistics."""
+"""Parquet data files: writing, statistics, footers and errors."""

@@ -1,4 +1,4 @@
-"""A data file that is being written, and those that follow it when it is full."""
+"""Write the data files of one partition: a new file begins when one is full."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from deltasql.engine.parquet.file_shape import FileShape
     from deltasql.engine.parquet.options import ParquetOptions
 
-_FULL = 0.95  # of the size that was asked for: a little more would be a row group of its own
-_SMALL = 64 * 1024  # bytes in memory of what is written at once
-_FEWEST_ROWS = 1024  # of a row group that is cut to meet a file size
+_FULL = 0.95  # of the target size: the rest would be a very small row group
+_SMALL = 64 * 1024  # bytes of rows up to which a file is opened with `small`
+_FEWEST_ROWS = 1024  # in a row group that is cut to meet the target size
 
 
 class OpenFile:
-    """The file to which rows of one partition go; it is made when the first of them come."""
+    """The file for rows of one partition; it is created when the first rows arrive."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class OpenFile:
         options: ParquetOptions,
         values: tuple[str | None, ...],
     ) -> None:
-        """`values` are those of the partition, in the order of its columns."""
+        """`values` are the partition values, in the order of the partition columns."""
         self._plan, self._shape, self._options = plan, shape, options
         self._values = dict(zip(shape.partition_keys, values, strict=True))
         self._sink: Any = None
@@ -47,13 +47,13 @@ class OpenFile:
         self._writer: Any = None
         self._statistics: Statistics | None = None
         self._bytes_per_byte = 1.0
-        """How many bytes of a file become of one in memory: known after the first row group."""
+        """Bytes in the file per byte in memory; measured from each row group."""
         self.name = new_name(plan, options, self._values)
-        self.is_full_once = False
-        """Whether there are more rows than one file takes."""
+        self.has_filled_one = False
+        """Whether the rows have filled at least one file."""
 
     def write(self, rows: pa.Table) -> list[AddFile]:
-        """Write rows, and return the files that became full."""
+        """Write rows, and return the files that are complete."""
         try:
             return self._write_rows(rows)
         except BaseException:
@@ -61,11 +61,11 @@ class OpenFile:
             raise
 
     def write_last(self, rows: pa.Table) -> list[AddFile]:
-        """Write rows after which no more come."""
+        """Write the last rows, and return the files that are complete."""
         return self.write(rows) + self.close()
 
     def close(self) -> list[AddFile]:
-        """Complete the file, and return it if there is one."""
+        """Complete the open file, and return it if there is one."""
         try:
             return [] if self._writer is None else [self._finish()]
         except BaseException:
@@ -73,25 +73,26 @@ class OpenFile:
             raise
 
     def discard(self) -> None:
-        """Give up what is not complete: it never appears.
+        """Abort the open file, which never becomes visible.
 
-        Raises what the storage makes of the error at hand, where it says more: a disk is full.
+        The storage may replace the current error with a more specific one, such as a full disk;
+        that error is raised.
         """
         if self._context is not None:
             kind, error, traceback = sys.exc_info()
-            failed = error if error is not None else RuntimeError("given up")
+            failed = error if error is not None else RuntimeError("the file was discarded")
             context, self._context, self._writer = self._context, None, None
-            # The block of the file ends as if it had failed with this very error.
+            # Leave the context of the file with the current error, so that the storage sees it.
             try:
                 context.__exit__(kind or type(failed), failed, traceback)
-            except type(failed) as told:
-                if told is not failed and isinstance(told, TxnLogStorageError):
+            except type(failed) as raised:
+                if raised is not failed and isinstance(raised, TxnLogStorageError):
                     raise
 
     def _write_rows(self, rows: pa.Table) -> list[AddFile]:
         done = []
         stored = self._shape.store(rows)
-        # Of a few rows, nothing can be said about those to come: the file is mostly its footer.
+        # A few rows do not predict the size of later ones: the file is mostly its footer.
         size = stored.nbytes if stored.num_rows > _FEWEST_ROWS else 0
         start = 0
         while start < stored.num_rows:
@@ -106,7 +107,7 @@ class OpenFile:
             start += piece.num_rows
             if self._sink.tell() >= self._options.target_file_size * _FULL:
                 done.append(self._finish())
-                self.is_full_once = True
+                self.has_filled_one = True
                 self.name = ""
         return done
 
@@ -141,29 +142,40 @@ class OpenFile:
         size = self._sink.tell()
         context, self._context, self._writer = self._context, None, None
         context.__exit__(None, None, None)
-        return added_file(self._plan, self.name, self._values, size, self._statistics)
+        stats = None
+        if self._statistics is not None:
+            stats = self._statistics.to_json(tight=has_tight_bounds(self._plan))
+        return add_action(
+            self._plan, self.name, self._values, size=size, modified_ms=now_ms(), stats=stats
+        )
 
 
 def new_name(plan: WritePlan, options: ParquetOptions, partition: Mapping[str, str | None]) -> str:
-    """Return a name that no file has."""
+    """Return a unique file name."""
     folder = f"{plan.folder}{partition_folder(partition)}"
     return f"{folder}part-00000-{uuid.uuid4()}-c000{options.suffix}"
 
 
-def added_file(
+def has_tight_bounds(plan: WritePlan) -> bool:
+    """Return whether statistics say that their bounds are tight: with deletion vectors."""
+    return plan.configuration.get("delta.enableDeletionVectors") == "true"
+
+
+def add_action(
     plan: WritePlan,
     name: str,
     partition: Mapping[str, str | None],
+    *,
     size: int,
-    found: Statistics | None,
+    modified_ms: int,
+    stats: str | None,
 ) -> AddFile:
-    """Return the action for a file that is complete."""
-    tight = plan.configuration.get("delta.enableDeletionVectors") == "true"
+    """Return the `add` action for a complete file."""
     return AddFile(
         path=quote(name, safe="/=-_.~!$&'()*+,;@"),
         partition_values=partition,
         size=size,
-        modification_time=now_ms(),
+        modification_time=modified_ms,
         data_change=plan.data_change,
-        stats=None if found is None else found.to_json(tight=tight),
+        stats=stats,
     )

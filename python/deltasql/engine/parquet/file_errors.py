@@ -1,4 +1,4 @@
-"""What goes wrong with one data file, as an error that names the file and says what to do."""
+"""Errors for a missing or damaged data file: they name the file and say what to do."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 DAMAGED_HELP = (
     "Restore the file from a copy, or restore the table to a version before it; "
-    "deltasql verify --data finds every file that is damaged."
+    "deltasql verify --data finds all damaged files."
 )
 MISSING_HELP = (
     "Restore it from a copy, or read a newer version: VACUUM deletes files that only versions "
-    "older than its retention need. A file that is lost is taken out of its table by repair()."
+    "older than its retention need. To remove a lost file from its table, call repair()."
 )
 
 
 @contextmanager
-def reading(path: str, location: str) -> Iterator[None]:
-    """Raise what Arrow or the disk says of a file as an error of ours."""
+def read_errors(path: str, location: str) -> Iterator[None]:
+    """Raise errors of Arrow and the operating system about a file as ours."""
     import pyarrow as pa
 
     try:
@@ -36,7 +36,7 @@ def reading(path: str, location: str) -> Iterator[None]:
 
 
 def missing_file(path: str, location: str | None, what: str = "data file") -> MissingDataFilesError:
-    """Return the error for a file that a table needs and that is gone."""
+    """Return the error for a file that a table refers to and that does not exist."""
     owner = "" if location is None else f" of the table at {location}"
     return MissingDataFilesError(
         f"the {what} {path}{owner} is missing",
@@ -48,7 +48,7 @@ def missing_file(path: str, location: str | None, what: str = "data file") -> Mi
 
 
 def damaged_file(path: str, error: Exception | str, engine: str | None = None) -> TxnLogEngineError:
-    """Return the error for a file that is no Parquet, or only in part."""
+    """Return the error for a file that is not valid Parquet."""
     return TxnLogEngineError(
         f"the data file {path} cannot be read: {error}", engine=engine, help=DAMAGED_HELP
     )

@@ -1,4 +1,4 @@
-"""What data files of a table look like: Arrow's types, physical names, and who has statistics."""
+"""The shape of a table's data files: Arrow types, physical names, and columns with statistics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql.engine.base import CHANGE_TYPE
-from deltasql.engine.parquet.arrow_layouts import has_void, plain_layout, void_column
+from deltasql.engine.parquet.arrow_casts import has_void, plain_layout, void_column
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.schema.convert import schema_to_arrow
 from deltasql.model.schema.schema import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import WritePlan
 
 Indexed: TypeAlias = "dict[str, Indexed | None]"
-"""Physical names of columns with statistics; a struct has those of its members below it."""
+"""Physical names of columns with statistics; a struct maps to its members, a leaf to None."""
 
 _FIELD_ID = "delta.columnMapping.id"
 _CHANGE_FIELD = StructField(CHANGE_TYPE, "string")
@@ -36,10 +36,10 @@ _CHANGE_FIELD = StructField(CHANGE_TYPE, "string")
 
 @dataclass(frozen=True, slots=True)
 class FileShape:
-    """How rows of a table become rows of a file."""
+    """How rows of a table are stored in a file."""
 
     table: pa.Schema
-    """All columns but void ones, by logical names; what is inside of them may be null."""
+    """All columns except void ones, under logical names; nested fields are nullable."""
     stored: pa.Schema
     """The columns of a file under their physical names."""
     partition_columns: tuple[str, ...]
@@ -47,9 +47,9 @@ class FileShape:
     """The physical names of the partition columns."""
     indexed: Indexed
     required: tuple[pa.Field, ...]
-    """Columns in which something must not be null."""
+    """Columns that are not nullable or have a field that is not."""
     void: tuple[pa.Field, ...] = ()
-    """Columns that are void, or have something inside of them that is."""
+    """Columns that are void or have a void field."""
 
     def conform(self, rows: pa.Table) -> pa.Table:
         """Return rows with exactly the columns and types of the table."""
@@ -69,14 +69,14 @@ class FileShape:
         return self._checked(pa.Table.from_arrays(columns, schema=schema))
 
     def _with_void(self, rows: pa.Table) -> pa.Table:
-        """Return rows with Arrow's type for what is void: an engine has integers there."""
+        """Return rows with Arrow's null type for void columns, where engines return integers."""
         for field in self.void:
-            place = rows.schema.get_field_index(field.name)
-            if place >= 0:
-                column = _voided(rows.column(place), field)
+            index = rows.schema.get_field_index(field.name)
+            if index >= 0:
+                column = _voided(rows.column(index), field)
                 if _has_required(field):
                     _check_nulls(column, field)
-                rows = rows.set_column(place, field.name, column)
+                rows = rows.set_column(index, field.name, column)
         return rows
 
     def _checked(self, rows: pa.Table) -> pa.Table:
@@ -85,7 +85,7 @@ class FileShape:
         return rows
 
     def store(self, rows: pa.Table) -> pa.Table:
-        """Return rows without partition columns as a file has them."""
+        """Return rows without partition columns in the schema of the file."""
         columns = [
             column if column.type.equals(field.type) else _viewed(column, field.type)
             for column, field in zip(rows.columns, self.stored, strict=True)
@@ -94,7 +94,7 @@ class FileShape:
 
 
 def file_shape(plan: WritePlan) -> FileShape:
-    """Return the shape of the files of a plan."""
+    """Return the shape of the files that a plan writes."""
     configuration = tuple(
         (key, value)
         for key, value in plan.configuration.items()
@@ -159,7 +159,7 @@ def _stored_type(arrow: pa.DataType, data_type: DataType, mode: str | None) -> p
 
 
 def _loose(kind: pa.DataType) -> pa.DataType:
-    """Return a type in which every member may be null: a cast would refuse before we can tell."""
+    """Return a type with nullable fields: a cast would fail before we report the column."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(member.name, _loose(member.type)) for member in kind])
     if pa.types.is_list(kind):
@@ -187,7 +187,7 @@ def _indexed(
 def _as_type(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if column.type.equals(field.type):
         return column
-    # Nanoseconds are cut to the microseconds that Delta has.
+    # Truncate nanoseconds to the microseconds of Delta.
     options = pc.CastOptions(field.type, allow_time_truncate=True)
     try:
         return pc.cast(plain_layout(column), options=options)
@@ -203,17 +203,17 @@ def _voided(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     try:
         return void_column(plain_layout(column), field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        what = "is void" if pa.types.is_null(field.type) else "has a void part"
+        what = "is void" if pa.types.is_null(field.type) else "has a void field"
         raise TxnLogSchemaError(
-            f"column {field.name!r} {what}, which can only be null, and the data has values there",
+            f"column {field.name!r} {what}, which can only be null, but the data has a value there",
             column=field.name,
-            help="Write null there, or give the column a type: overwrite the table with "
+            help="Write null there. To give the column a type, overwrite the table with "
             "schema_mode='overwrite'.",
         ) from error
 
 
 def _viewed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Give the members of a column other names, without looking at the data."""
+    """Rename the fields of a column without copying data."""
     return pa.chunked_array([chunk.view(kind) for chunk in column.chunks], kind)
 
 
@@ -223,15 +223,15 @@ def _has_required(field: pa.Field) -> bool:
 
 
 def _check_nulls(column: Any, field: pa.Field, path: str = "", outer: Any = None) -> None:
-    """Refuse a null where none may be; inside of a struct that is null itself, it may."""
+    """Raise for a null in a field that is not nullable, unless its struct is null too."""
     name = f"{path}{field.name}"
     if not field.nullable and column.null_count:
         wrong = column.is_null() if outer is None else pc.and_(column.is_null(), outer)
         if pc.any(wrong).as_py():
             raise TxnLogSchemaError(
-                f"column {name!r} must not be null, and the data has nulls in it",
+                f"column {name!r} must not be null, but the data has nulls in it",
                 column=name,
-                help="Fill or leave out these rows.",
+                help="Fill in the values, or leave these rows out.",
             )
     if pa.types.is_struct(field.type):
         for member, part in zip(field.type, column.flatten(), strict=True):

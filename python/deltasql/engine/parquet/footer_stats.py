@@ -1,4 +1,4 @@
-"""Delta statistics of a file that another engine wrote, taken from its footer."""
+"""Compute Delta statistics from the footer of a file that another engine wrote."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds":
 
 
 def footer_statistics(footer: pq.FileMetaData, shape: FileShape) -> Statistics:
-    """Fold the statistics of the row groups; what one of them does not tell is left out.
+    """Combine the statistics of the row groups; a value that one of them lacks is left out.
 
     >>> import io
     >>> from deltasql.engine.parquet.file_shape import FileShape
@@ -33,14 +33,14 @@ def footer_statistics(footer: pq.FileMetaData, shape: FileShape) -> Statistics:
     found = Statistics(shape.indexed)
     found.add_rows(footer.num_rows)
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    places = _places(footer)
+    numbers = _column_numbers(footer)
     for path, kind in _leaves(shape.indexed, shape.stored):
         if kind is None:
             continue
-        place = places.get(".".join(path))
-        parts = [] if place is None else [group.column(place).statistics for group in groups]
+        number = numbers.get(".".join(path))
+        parts = [] if number is None else [group.column(number).statistics for group in groups]
         if parts and all(part is not None and part.has_null_count for part in parts):
-            # A group of nothing but nulls has no bounds, and needs none.
+            # A row group with only nulls has no bounds and needs none.
             bounded = [part for part in parts if part.has_min_max]
             known = all(part.has_min_max or not part.num_values for part in parts)
             bounds = _bounds(bounded, kind) if known and bounded else None
@@ -48,22 +48,22 @@ def footer_statistics(footer: pq.FileMetaData, shape: FileShape) -> Statistics:
     return found
 
 
-def _places(footer: pq.FileMetaData) -> dict[str, int]:
-    """Return where a column is, by its dotted path; a path that two columns share is left out."""
-    places: dict[str, int] = {}
+def _column_numbers(footer: pq.FileMetaData) -> dict[str, int]:
+    """Return column numbers by dotted path; a path that two columns share is left out."""
+    found: dict[str, int] = {}
     shared = set()
     for number in range(footer.num_columns):
         path = footer.schema.column(number).path
-        if path in places:
+        if path in found:
             shared.add(path)
-        places[path] = number
-    return {path: number for path, number in places.items() if path not in shared}
+        found[path] = number
+    return {path: number for path, number in found.items() if path not in shared}
 
 
 def _leaves(
     indexed: Indexed, members: Any, path: Path = ()
 ) -> Iterator[tuple[Path, pa.DataType | None]]:
-    """Yield the columns that have statistics, with their types; None for lists and maps."""
+    """Yield the paths of columns with statistics, with their types; None for lists and maps."""
     kinds = {member.name: member.type for member in members}
     for name, below in indexed.items():
         if below is not None:
@@ -74,17 +74,17 @@ def _leaves(
 
 def _bounds(parts: list[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
     if pa.types.is_timestamp(kind):
-        return _moments(parts, 1 if kind.unit == "ns" else 1_000)
-    if pa.types.is_temporal(kind):  # as numbers, since Python's dates end with the year 9999
+        return _timestamp_bounds(parts, 1 if kind.unit == "ns" else 1_000)
+    if pa.types.is_temporal(kind):  # as numbers, since Python's dates end in the year 9999
         return min(part.min_raw for part in parts), max(part.max_raw for part in parts)
     low = min(part.min for part in parts)
-    # Writers of footers leave out NaN, which is above all numbers.
+    # Footers ignore NaN, which sorts above all numbers: the maximum is unknown.
     has_maximum = not pa.types.is_floating(kind)
     return low, max(part.max for part in parts) if has_maximum else None
 
 
-def _moments(parts: list[Any], wanted: int) -> tuple[int, int] | None:
-    """Return bounds in units of `wanted` nanoseconds; None when the file does not tell its own."""
+def _timestamp_bounds(parts: list[Any], wanted: int) -> tuple[int, int] | None:
+    """Return bounds in units of `wanted` nanoseconds; None if the file's unit is unknown."""
     unit = _NANOSECONDS.get(json.loads(parts[0].logical_type.to_json()).get("timeUnit", ""))
     if unit is None:
         return None

@@ -1,4 +1,4 @@
-"""What only the footer of a Parquet file tells: the names of its columns, its timestamps."""
+"""Facts that only a Parquet footer has: column names by field id, timestamps without a zone."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _FIELD_ID = b"PARQUET:field_id"
 
 
 def named_as_in_file(schema: StructType, stored: pa.Schema, path: str) -> StructType:
-    """Return the schema of a table that is mapped by id, with the names that one file uses.
+    """Return the schema of a table whose columns are mapped by id, with the names of one file.
 
-    `stored` is the file's own schema. The names become the physical names of the result, so the
-    file is then read by name. A column that the file does not have gets a name that is not in the
-    file, which reads as null.
+    `stored` is the file's own schema. Its names become the physical names of the result, so the
+    file can be read by name. A column that the file lacks gets a name that is not in the file, so
+    it reads as null.
     """
-    if not any(_ids(field) for field in stored):
+    if not any(_field_id(field) for field in stored):
         raise TxnLogEngineError(
-            f"the columns of {path} have no field ids, and the table finds its columns by id",
-            help="Write the file again with a writer that supports delta.columnMapping.mode=id, "
-            "or take it out of the table with repair().",
+            f"the columns of {path} have no field ids, but the table maps its columns by id",
+            help="Rewrite the file with a writer that supports delta.columnMapping.mode=id, "
+            "or remove it from the table with repair().",
         )
     return _named_struct(schema, list(stored))
 
 
-def _ids(field: pa.Field) -> bytes | None:
+def _field_id(field: pa.Field) -> bytes | None:
     return (field.metadata or {}).get(_FIELD_ID)
 
 
 def _named_struct(struct: StructType, stored: Sequence[pa.Field]) -> StructType:
-    by_id = {_ids(field): field for field in stored}
+    by_id = {_field_id(field): field for field in stored}
     taken = {field.name.casefold() for field in stored}
     members = []
     for member in struct.fields:
@@ -62,7 +62,7 @@ def _named_struct(struct: StructType, stored: Sequence[pa.Field]) -> StructType:
 
 
 def _named_type(data_type: DataType, stored: pa.DataType) -> DataType:
-    """Name the members of structs inside a type; lists and maps themselves have no names."""
+    """Rename the members of structs in a type; list elements and map entries have no names."""
     import pyarrow as pa
 
     if isinstance(data_type, StructType) and pa.types.is_struct(stored):
@@ -93,7 +93,7 @@ def _free_name(number: str, taken: set[str]) -> str:
 
 
 def has_timestamps(data_type: DataType) -> bool:
-    """Tell whether a type is or holds a timestamp with a zone.
+    """Return whether a type is or contains a timestamp with a zone.
 
     >>> has_timestamps(ArrayType("timestamp")), has_timestamps("timestamp_ntz")
     (True, False)
@@ -108,9 +108,9 @@ def has_timestamps(data_type: DataType) -> bool:
 
 
 def naive_timestamps(file: Any, schema: StructType, mode: str | None) -> set[ColumnPath]:
-    """Return the `timestamp` columns that a file keeps without a zone, by physical path.
+    """Return the physical paths of `timestamp` columns that a file stores without a zone.
 
-    Old and Spark's own INT96 timestamps have none; Delta means UTC.
+    INT96 timestamps, as old writers and Spark use them, have no zone; in Delta they are in UTC.
     """
     import pyarrow.parquet as pq
 
@@ -134,14 +134,14 @@ def _is_naive(column: Any) -> bool:
 def _timestamps_at(
     data_type: DataType, rest: str, mode: str | None, path: ColumnPath
 ) -> Iterator[ColumnPath]:
-    """Follow a dotted Parquet path through the type; names may hold dots themselves."""
+    """Resolve a dotted Parquet path in a type; a name may contain dots."""
     if isinstance(data_type, StructType):
         for member in data_type.fields:
             name = member.physical_name(mode)
             if rest == name or rest.startswith(f"{name}."):
                 yield from _timestamps_at(member.type, rest[len(name) + 1 :], mode, (*path, name))
     elif isinstance(data_type, ArrayType):
-        # Writers put one or two groups between a list and its elements.
+        # Writers nest one or two groups between a list and its elements.
         inner = rest.partition(".")[2]
         for below in {inner, inner.partition(".")[2]}:
             yield from _timestamps_at(data_type.element_type, below, mode, (*path, "element"))

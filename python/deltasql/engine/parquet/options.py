@@ -1,4 +1,4 @@
-"""How Parquet files are written: what a user, or else the table, or else the default says."""
+"""Parquet writer options: from the caller, else from the table's properties, else defaults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _ROW_GROUP = 128 * 1024
 _SAMPLED_FROM = 20_000
 _SAMPLES, _SAMPLE = 5, 2_000
-_UNIQUE = 0.95  # of a sample, when a column has too many values for a page of them
+_UNIQUE = 0.95  # share of distinct values above which a column gets no dictionary
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SUFFIXES = {"none": "", "gzip": ".gz", "brotli": ".br"}
 _CODECS = ("none", "snappy", "zstd", "gzip", "brotli", "lz4")
@@ -32,17 +32,17 @@ _SAME_CODEC = {"uncompressed": "none", "lz4_raw": "lz4"}
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """What a Parquet writer is told."""
+    """Resolved options of a Parquet writer."""
 
     target_file_size: int
     max_row_group_size: int
     suffix: str
-    """The end of a file's name, with the codec."""
+    """The end of a file name, with the codec."""
     arguments: Mapping[str, Any]
 
     @classmethod
     def of(cls, plan: WritePlan, shape: FileShape) -> ParquetOptions:
-        """Return the options of a plan."""
+        """Resolve the options of a plan."""
         options, properties = plan.options, plan.configuration
         codec = _codec(options.compression or properties.get("delta.parquet.compression.codec"))
         size = options.target_file_size or parse_size(properties.get("delta.targetFileSize"))
@@ -57,17 +57,19 @@ class ParquetOptions:
         )
 
     def arguments_for(self, rows: pa.Table, shape: FileShape) -> Mapping[str, Any]:
-        """Return the arguments of a writer for a file that begins with these rows."""
+        """Return the arguments of `pq.ParquetWriter` for a file whose first rows are these."""
         if "use_dictionary" in self.arguments or rows.num_rows < _SAMPLED_FROM:
             return self.arguments
-        # A dictionary of values that hardly repeat takes time and is thrown away in the end.
-        unique = {field.name for field in rows.schema if _hardly_repeats(rows.column(field.name))}
+        # A dictionary for mostly distinct values costs time and is discarded in the end.
+        unique = {
+            field.name for field in rows.schema if _is_mostly_distinct(rows.column(field.name))
+        }
         kept = [path for _, path in _leaves(shape) if path not in unique]
         return {**self.arguments, "use_dictionary": kept or False}
 
 
 def parse_size(text: str | None) -> int | None:
-    """Return the bytes that a property such as `128mb` says.
+    """Parse a size property such as `128mb` to bytes; None for an invalid one.
 
     >>> parse_size("128mb"), parse_size("1000"), parse_size(None)
     (134217728, 1000, None)
@@ -87,7 +89,7 @@ def _codec(name: str | None) -> str:
     return codec
 
 
-def _hardly_repeats(column: pa.ChunkedArray) -> bool:
+def _is_mostly_distinct(column: pa.ChunkedArray) -> bool:
     if pa.types.is_nested(column.type) or pa.types.is_boolean(column.type):
         return False
     step = len(column) // _SAMPLES
@@ -111,22 +113,22 @@ def _arguments(options: WriteOptions, shape: FileShape) -> dict[str, Any]:
         general = options.encodings.get(EVERY_COLUMN)
         encoded = {path: options.encodings.get(name, general) for name, path in leaves}
         arguments["column_encoding"] = {p: e for p, e in encoded.items() if e is not None}
-        # An encoding of a column and a dictionary exclude each other.
+        # A column has either an encoding or a dictionary.
         wanted = dictionary if isinstance(dictionary, list) else [path for _, path in leaves]
         kept = [path for path in wanted if encoded[path] is None]
         arguments["use_dictionary"] = kept if dictionary is not False and kept else False
-        _try_encodings(shape, arguments["column_encoding"])
+        _check_encodings(shape, arguments["column_encoding"])
     if options.bloom_filters:
         every = options.bloom_filters.get(EVERY_COLUMN)
         blooms = {path: options.bloom_filters.get(name, every) for name, path in leaves}
         arguments["bloom_filter_options"] = {p: _bloom(*b) for p, b in blooms.items() if b}
-    # Old versions of Arrow do not know all of them, and they change no row.
+    # Old versions of Arrow lack some arguments, which can be ignored: they change no row.
     known = inspect.signature(pq.ParquetWriter.__init__).parameters.keys() | {"data_page_size"}
     return {key: value for key, value in arguments.items() if key in known}
 
 
-def _try_encodings(shape: FileShape, encodings: Mapping[str, str]) -> None:
-    """Refuse encodings that a column's type does not have, before there is a file."""
+def _check_encodings(shape: FileShape, encodings: Mapping[str, str]) -> None:
+    """Raise for encodings that a column's type does not support, before a file is created."""
     schema = pa.schema([field.with_nullable(True) for field in shape.stored])
     try:
         with pq.ParquetWriter(
@@ -135,8 +137,8 @@ def _try_encodings(shape: FileShape, encodings: Mapping[str, str]) -> None:
             writer.write_table(schema.empty_table())
     except (OSError, pa.ArrowException) as error:
         raise TxnLogEngineError(
-            f"files cannot be encoded so: {error}",
-            help="Choose an encoding that Parquet has for the column's type, or none.",
+            f"files cannot be written with these encodings: {error}",
+            help="Choose an encoding that Parquet supports for the column's type, or none.",
         ) from error
 
 
@@ -155,7 +157,7 @@ def _chosen(
 
 
 def _leaves(shape: FileShape) -> Iterator[tuple[str, str]]:
-    """Yield the columns of a file as (logical name, path in Parquet)."""
+    """Yield the leaf columns of a file as (logical name, path in Parquet)."""
     names = [name for name in shape.table.names if name not in shape.partition_columns]
     for name, field in zip(names, shape.stored, strict=True):
         logical = shape.table.field(name).type

@@ -1,4 +1,4 @@
-"""Rows by partition: which rows belong together, and how their values are spelled in the log."""
+"""Split rows by partition, and format partition values for the log and for folder names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_DIGITS = 128
 def split_by_partition(
     table: pa.Table, columns: Sequence[str]
 ) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
-    """Yield the values of each partition with its rows; every row once, NaN and null included.
+    """Yield the values and the rows of each partition; NaN and null are values too.
 
     >>> rows = pa.table({"day": ["mon", None, "mon"], "id": [1, 2, 3]})
     >>> [(values, part["id"].to_pylist()) for values, part in split_by_partition(rows, ["day"])]
@@ -53,7 +53,7 @@ def split_by_partition(
 
 
 def partition_folder(values: Mapping[str, str | None]) -> str:
-    """Return the folder of a partition, as Hive names it; empty without values.
+    """Return the Hive-style folder of a partition; empty without values.
 
     >>> partition_folder({"day": "2024-05-01", "place": None})
     'day=2024-05-01/place=__HIVE_DEFAULT_PARTITION__/'
@@ -62,7 +62,7 @@ def partition_folder(values: Mapping[str, str | None]) -> str:
 
 
 def partition_text(value: Any) -> str | None:
-    """Return a partition value as the log has it."""
+    """Return a partition value as a string for the log."""
     if type(value) is str and value:
         return value
     match value:
@@ -86,7 +86,7 @@ def partition_text(value: Any) -> str | None:
 
 
 def _texts(column: pa.ChunkedArray) -> list[str | None]:
-    """Return values as the log has them; a float as deltalake writes it, in its own precision."""
+    """Return values as strings for the log; floats in their own precision, like deltalake."""
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         return _nanosecond_texts(column)
     if not pa.types.is_floating(column.type):
@@ -95,7 +95,7 @@ def _texts(column: pa.ChunkedArray) -> list[str | None]:
 
 
 def _nanosecond_texts(column: pa.ChunkedArray) -> list[str | None]:
-    """Return moments with all nine digits of a second, as deltalake writes them."""
+    """Return timestamps with nine fractional digits, like deltalake."""
     has_zone = column.type.tz is not None
     texts: list[str | None] = column.cast(pa.timestamp("ns")).cast(pa.string()).to_pylist()
     if not has_zone:
@@ -109,12 +109,15 @@ def _float_text(text: str | None) -> str | None:
     if text == "nan":
         return "NaN"
     digits = format(Decimal(text), "f").removesuffix(".0")
-    # With three hundred digits it would be too long for the name of a folder.
+    # Three hundred digits would be too long for a folder name.
     return digits if len(digits) <= _MOST_DIGITS else text
 
 
 def _codes(table: pa.Table, columns: Sequence[str]) -> pa.Array | None:
-    """Number the partition of each row, None for one alone: comparing values would lose NaN."""
+    """Return a partition number for each row; None if all rows are in one partition.
+
+    Comparing the values themselves would lose NaN, which is not equal to itself.
+    """
     codes: Any = None
     for name in columns:
         if table.num_rows <= _FEW_ROWS and _is_one(table[name]):
@@ -127,21 +130,21 @@ def _codes(table: pa.Table, columns: Sequence[str]) -> pa.Array | None:
             codes = indices
             continue
         size = pa.scalar(len(encoded.dictionary), pa.int64())
-        # Numbered anew each time, since the product of many columns' sizes has no bound.
+        # Renumber after each column, since the product of the dictionary sizes could overflow.
         joined = pc.add(pc.multiply(codes, size), indices).dictionary_encode()
         codes = joined.indices.cast(pa.int64())
     return codes
 
 
 def _is_one(column: pa.ChunkedArray) -> bool:
-    """Tell whether a few values are all the same; without Arrow, which takes longer to call."""
-    # Equal to Python, but not the same: zeros of either sign, and a decimal's scale.
+    """Return whether all values are the same; for few values Python is faster than Arrow."""
+    # Other types have values that are equal in Python but differ: 0.0 and -0.0, 1.0 and 1.00.
     is_plain = pa.types.is_string(column.type) or pa.types.is_integer(column.type)
     return is_plain and len(set(column.to_pylist())) == 1
 
 
 def _encoded(values: pa.Array) -> pa.DictionaryArray:
-    """Number the values, null among them; an empty text is null as a partition value."""
+    """Dictionary-encode values, including null; an empty string is null as a partition value."""
     encoded = values.dictionary_encode(null_encoding="encode")
     kind = values.type
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)
@@ -155,21 +158,21 @@ def _encoded(values: pa.Array) -> pa.DictionaryArray:
 
 
 def _binary_text(value: bytes) -> str | None:
-    """Delta has only text for partition values: readers take its bytes as UTF-8."""
+    """Return a binary value as a string: Delta stores partition values as UTF-8 text."""
     try:
         return value.decode() or None
     except UnicodeDecodeError as error:
         raise TxnLogSchemaError(
             f"{value!r} cannot be a partition value: it is not UTF-8",
-            help="Partition by a column of text, such as the bytes in hexadecimal.",
+            help="Partition by a string column, such as the bytes in hexadecimal.",
         ) from error
 
 
 def _escape_name(name: str) -> str:
-    # Some readers look for a column's own name in the path, letters of any language included.
+    # Some readers search the path for the column name, so letters of any language are kept.
     return "".join(letter if letter.isalnum() else quote(letter, safe="-_.~") for letter in name)
 
 
 def _escape(value: str | None) -> str:
-    # A space too: some readers of object stores cannot open a name that has one.
+    # A space is escaped too: some readers cannot open an object whose name has one.
     return _NULL_PARTITION if value is None else quote(value, safe="-_.~")

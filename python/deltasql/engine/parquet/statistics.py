@@ -1,4 +1,4 @@
-"""Delta statistics of a data file: bounds that hold for every row, and counts of nulls."""
+"""Delta statistics of a data file: minimum, maximum and null count of each column."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from deltasql.engine.parquet.file_shape import Indexed
 
 _FEW_ROWS = 64
-_STRING_PREFIX = 32  # characters of a string that statistics keep
+_STRING_PREFIX = 32  # characters of a string in the statistics
 _LAST_CHARACTER = "\U0010ffff"
 _EPOCH = datetime(1970, 1, 1)
 _DAY_ONE = date(1970, 1, 1)
 
 
 class Statistics:
-    """What is known of the rows of one file so far.
+    """Collects the statistics of one file.
 
     >>> found = Statistics({"id": None})
     >>> found.add(pa.table({"id": [1, 3, None]}))
@@ -33,26 +33,26 @@ class Statistics:
     """
 
     def __init__(self, indexed: Indexed, text_length: int | None = None) -> None:
-        """Of a text, the first `text_length` characters are kept."""
+        """Strings are truncated to `text_length` characters."""
         self._indexed = indexed
         self._length = text_length or _STRING_PREFIX
         self._rows = 0
         self._columns: dict[tuple[str, ...], _Column] = {}
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows into account; their columns have the physical names."""
+        """Add rows, whose columns have physical names."""
         self.add_rows(rows.num_rows)
         for name, below in self._indexed.items():
             self._add(rows.column(name), below, (name,))
 
     def add_rows(self, count: int) -> None:
-        """Count rows whose columns are told apart, by `add_column`."""
+        """Add to the row count only; `add_column` adds the columns."""
         self._rows += count
 
     def add_column(
         self, path: tuple[str, ...], kind: pa.DataType, nulls: int, bounds: tuple[Any, Any] | None
     ) -> None:
-        """Take what is known of a column from elsewhere; None when its bounds are not known.
+        """Add the null count and the bounds of a column; `bounds` is None if they are unknown.
 
         Bounds of dates and timestamps are days and units of the type since 1970.
         """
@@ -61,7 +61,7 @@ class Statistics:
         column.widen(bounds)
 
     def to_json(self, *, tight: bool = False) -> str:
-        """Return the statistics as Delta writes them; `tight` says that bounds are of live rows."""
+        """Return the statistics as JSON; `tight` marks the bounds as exact for live rows."""
         low: dict[str, Any] = {}
         high: dict[str, Any] = {}
         nulls: dict[str, Any] = {}
@@ -83,7 +83,7 @@ class Statistics:
                 known = self._columns[path] = _Column(column.type)
             known.add(column)
             return
-        # Flattened, a member is null where its struct is: there, a reader sees null too.
+        # `flatten` makes a member null where its struct is null, as readers see it.
         members = dict(zip([f.name for f in column.type], column.flatten(), strict=True))
         for name, deeper in below.items():
             self._add(members[name], deeper, (*path, name))
@@ -106,20 +106,20 @@ class _Column:
             return
         plain = column
         if pa.types.is_temporal(self.kind):
-            # As numbers, since Python's dates end with the year 9999.
+            # As numbers, since Python's dates end in the year 9999.
             integer = pa.int32() if pa.types.is_date(self.kind) else pa.int64()
             plain = pa.chunked_array([chunk.view(integer) for chunk in column.chunks], integer)
         if count <= _FEW_ROWS:
             self._add_few([value for value in plain.to_pylist() if value is not None])
             return
         if pa.types.is_floating(self.kind) and not pc.all(pc.is_finite(column)).as_py():
-            self.has_bounds = False  # JSON has no infinity, and engines order NaN differently
+            self.has_bounds = False  # JSON has no infinity, and engines sort NaN differently
             return
         found = pc.min_max(plain).as_py()
         self.widen((found["min"], found["max"]))
 
     def _add_few(self, values: list[Any]) -> None:
-        """Do the same without Arrow, whose functions take longer to call than a few rows."""
+        """Add the bounds of a few values in Python, which is faster than calling Arrow."""
         if isinstance(values[0], float) and not all(map(math.isfinite, values)):
             self.has_bounds = False
             return
@@ -141,33 +141,33 @@ def _has_order(kind: pa.DataType) -> bool:
 
 
 def _stat(value: Any, kind: pa.DataType, length: int, *, upper: bool) -> Any:
-    """Return a bound as JSON has it; None when there is no way to write one that holds."""
+    """Return a bound as a JSON value; None if JSON cannot represent a valid bound."""
     if isinstance(value, str):
         return _prefix(value, length, upper=upper)
     if isinstance(value, float) and value == 0:
-        # Some engines sort -0.0 before 0.0, and only one of them was seen as the bound.
+        # Some engines sort -0.0 before 0.0; the bound must hold for both.
         return math.copysign(0.0, 1 if upper else -1)
     try:
         if pa.types.is_date(kind):
             return (_DAY_ONE + timedelta(days=value)).isoformat()
         if pa.types.is_timestamp(kind):
             unit = 1_000_000 if kind.unit == "ns" else 1_000
-            return _moment(value, unit, has_zone=kind.tz is not None, upper=upper)
+            return _timestamp(value, unit, has_zone=kind.tz is not None, upper=upper)
     except OverflowError:
         return None
     return value
 
 
-def _moment(count: int, millisecond: int, *, has_zone: bool, upper: bool) -> str:
-    """Readers expect milliseconds: a bound is moved outward, never past a row.
+def _timestamp(count: int, millisecond: int, *, has_zone: bool, upper: bool) -> str:
+    """Format a timestamp bound in milliseconds, which readers expect, rounded outward.
 
-    `millisecond` is how many units of `count` it has. The text is deltalake's: no fraction of a
-    whole second, a space where there is no zone.
+    `millisecond` is the number of units of `count` in a millisecond. The format is deltalake's: no
+    fraction for whole seconds, and a space instead of `T` without a zone.
     """
     whole = -(-count // millisecond) if upper else count // millisecond
-    moment = _EPOCH + timedelta(milliseconds=whole)
+    timestamp = _EPOCH + timedelta(milliseconds=whole)
     timespec = "milliseconds" if count % (1000 * millisecond) else "seconds"
-    text = moment.isoformat("T" if has_zone else " ", timespec)
+    text = timestamp.isoformat("T" if has_zone else " ", timespec)
     return f"{text}Z" if has_zone else text
 
 
@@ -177,8 +177,8 @@ def _prefix(value: str, length: int, *, upper: bool) -> str | None:
     prefix = value[:length]
     if not upper:
         return prefix
-    # Nothing sorts after this character, so the cut value stays an upper bound, unless the
-    # value goes on with just that character.
+    # No character sorts after this one, so the truncated value is still an upper bound, unless
+    # the value continues with that very character.
     is_last = value[length] == _LAST_CHARACTER
     return None if is_last else prefix + _LAST_CHARACTER
 
@@ -194,10 +194,10 @@ _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 
 
 def _encode(value: Any) -> str:
-    """Encode as JSON with all digits of a decimal: a float would round a bound past its row."""
+    """Encode as JSON with all digits of decimals: a float would round a bound past a row."""
     try:
         return _to_json(value)
-    except TypeError:  # there are decimals
+    except TypeError:  # the value contains decimals
         if isinstance(value, Decimal):
             return format(value, "f")
     members = (f"{_encode(name)}:{_encode(each)}" for name, each in value.items())

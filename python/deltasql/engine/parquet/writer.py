@@ -1,8 +1,8 @@
 """Write rows as Parquet files with Delta statistics, in bounded memory.
 
-Rows are gathered into chunks, a chunk is parted by its partitions, and each part becomes a row
-group of the partition's open file; a file ends when it has the size that was asked for. Rows of
-more partitions than files can be open are sorted first, on disk.
+Rows are collected into chunks. A chunk is split by partition, and each part becomes a row group of
+the partition's open file. A file is closed when it reaches the target size. Rows with more
+partitions than files may be open are first sorted by DuckDB, which spills to disk.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 import pyarrow as pa
 
 from deltasql import telemetry
+from deltasql.config import EngineSettings
 from deltasql.engine.parquet.data_file import OpenFile
 from deltasql.engine.parquet.file_shape import FileShape, file_shape
 from deltasql.engine.parquet.options import ParquetOptions
@@ -31,14 +32,15 @@ Parts: TypeAlias = list[tuple[Partition, pa.Table]]
 
 _CHUNK_BYTES = 64 * 1024 * 1024
 _CHUNK_OF_PARTITIONS_BYTES = 128 * 1024 * 1024
-_ALONE_BYTES = 4 * 1024 * 1024  # less than this is written faster than threads are started
+_INLINE_BYTES = 4 * 1024 * 1024  # less is written faster than threads are started
 _OPEN_FILES = 128
-_HANDS = 2
+_WORKERS = 2
 _CLOSED_AT_ONCE = 8
+_SORT_MEMORY = "1GB"
 
 
 def write_batches(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile]:
-    """Write all rows of a stream; a file without a commit is invisible."""
+    """Write all rows of a stream, and return the new files; a commit makes them visible."""
     shape = file_shape(plan)
     options = ParquetOptions.of(plan, shape)
     chunks = _chunks(reader, shape, options)
@@ -55,35 +57,37 @@ def write_batches(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile
                     chunks = _sorted(chain([chunk, following], chunks), shape, options)
                     is_sorted = True
                     continue
-            writer.write(parts, is_small=_is_small(chunk, _ALONE_BYTES), is_sorted=is_sorted)
+            writer.write(parts, is_small=_is_small(chunk, _INLINE_BYTES), is_sorted=is_sorted)
         return writer.finish()
 
 
 def _chunks(
     reader: pa.RecordBatchReader, shape: FileShape, options: ParquetOptions
 ) -> Iterator[pa.Table]:
-    """Gather rows that are written together."""
+    """Yield the rows as tables that are each written together."""
     most_bytes = _CHUNK_OF_PARTITIONS_BYTES if shape.partition_columns else _CHUNK_BYTES
     most_rows = None if shape.partition_columns else options.max_row_group_size
-    held: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     size = length = 0
     for batch in reader:
-        for part in _cut(batch, most_bytes, most_rows):
-            if held:
-                size += held[-1].nbytes  # not before another comes: small writes have one batch
+        for part in _split(batch, most_bytes, most_rows):
+            if pending:
+                size += pending[-1].nbytes  # lazily: a small write has one batch and needs no size
                 if size + part.nbytes > most_bytes or (
                     most_rows is not None and length + part.num_rows > most_rows
                 ):
-                    yield shape.conform(pa.Table.from_batches(held))
-                    held, size, length = [], 0, 0
-            held.append(part)
+                    yield shape.conform(pa.Table.from_batches(pending))
+                    pending, size, length = [], 0, 0
+            pending.append(part)
             length += part.num_rows
     if length:
-        yield shape.conform(pa.Table.from_batches(held))
+        yield shape.conform(pa.Table.from_batches(pending))
 
 
-def _cut(batch: pa.RecordBatch, most_bytes: int, most_rows: int | None) -> Iterator[pa.RecordBatch]:
-    """Cut a batch that is everything at once, so that what is made of it stays small."""
+def _split(
+    batch: pa.RecordBatch, most_bytes: int, most_rows: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Split a batch that is larger than a chunk, to bound the memory of its conversion."""
     rows = batch.num_rows
     if (most_rows is None or rows <= most_rows) and _is_small(batch, most_bytes):
         yield batch
@@ -99,8 +103,8 @@ def _cut(batch: pa.RecordBatch, most_bytes: int, most_rows: int | None) -> Itera
 
 
 def _is_small(rows: pa.Table | pa.RecordBatch, most_bytes: int) -> bool:
-    """Tell whether rows have at most so many bytes."""
-    # `nbytes` looks at every column. What columns share is counted once here: at most that often.
+    """Return whether rows have at most `most_bytes` bytes."""
+    # `nbytes` visits every column. The buffers, which columns may share, give an upper limit.
     most = rows.get_total_buffer_size() * rows.num_columns
     return bool(most <= most_bytes or rows.nbytes <= most_bytes)
 
@@ -108,23 +112,29 @@ def _is_small(rows: pa.Table | pa.RecordBatch, most_bytes: int) -> bool:
 def _sorted(
     chunks: Iterable[pa.Table], shape: FileShape, options: ParquetOptions
 ) -> Iterator[pa.Table]:
-    """Bring the rows of a partition together."""
-    from deltasql.engine.duckdb.sort import sorted_stream
+    """Sort the rows by partition with DuckDB, on disk if they do not fit in memory."""
+    from deltasql.engine.duckdb.connection import temporary_database  # late: DuckDB is an extra
+    from deltasql.engine.duckdb.scan import identifier  # late: DuckDB is an extra
 
     source = pa.RecordBatchReader.from_batches(
         shape.table, chain.from_iterable(chunk.to_batches() for chunk in chunks)
     )
-    with sorted_stream(source, shape.partition_columns) as reader:
+    with temporary_database(EngineSettings(memory_limit=_SORT_MEMORY)) as connection:
+        # Pass the C stream: Arrow's threads would read a reader ahead and wait for the GIL, while
+        # the thread that holds it waits for them.
+        connection.register("rows", source.__arrow_c_stream__())
+        order = ", ".join(map(identifier, shape.partition_columns))
+        reader = connection.execute(f"FROM rows ORDER BY {order}").to_arrow_reader(65_536)
         yield from _chunks(reader, shape, options)
 
 
 class _Writer:
-    """The files that are being written, each by one thread at a time."""
+    """The open files, each written by one thread at a time."""
 
     def __init__(self, plan: WritePlan, shape: FileShape, options: ParquetOptions) -> None:
         self._plan, self._shape, self._options = plan, shape, options
         self._files: dict[tuple[Partition, int], OpenFile] = {}
-        self._hands: list[ThreadPoolExecutor] = []
+        self._workers: list[ThreadPoolExecutor] = []
         self._work: list[list[Future[list[AddFile]]]] = []
         self._chunks = 0
         self._added: list[AddFile] = []
@@ -138,20 +148,21 @@ class _Writer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for hand in self._hands:
-            hand.shutdown(cancel_futures=True)
+        for worker in self._workers:
+            worker.shutdown(cancel_futures=True)
         for file in self._files.values():
             file.discard()
 
     def files_with(self, parts: Parts) -> int:
-        """Return how many files would be open if these rows were written too."""
+        """Return how many partitions would have open files with these parts."""
         return len({values for values, _ in self._files} | {values for values, _ in parts})
 
     def write(self, parts: Parts, *, is_small: bool, is_sorted: bool) -> None:
-        """Write rows, while the next ones are being made if they are many."""
-        # Only the last partition of sorted rows, or of rows after which none come, goes on.
+        """Write parts; large ones in worker threads, while the caller prepares the next."""
+        # Of sorted rows, only the last partition continues in the next chunk. Unsorted rows with
+        # more partitions than open files come only in the last chunk.
         ends = is_sorted or len(parts) > _OPEN_FILES
-        keys = [(values, self._lane(values)) for values, _ in parts]
+        keys = [(values, self._file_number(values)) for values, _ in parts]
         files = self._open(keys, others=0 if ends and parts[0][0] else _OPEN_FILES - len(parts))
         if ends:
             for key in keys[:-1]:
@@ -167,13 +178,14 @@ class _Writer:
             for work, rows in jobs:
                 self._added += work(rows)
             return
-        if not self._hands:
-            self._hands = [ThreadPoolExecutor(1) for _ in range(_HANDS)]
-        self._wait(at_most=0 if self._shape.partition_columns else _HANDS - 1)
-        # Two threads never write to one file: its lane is its thread, or all earlier work is done.
+        if not self._workers:
+            self._workers = [ThreadPoolExecutor(1) for _ in range(_WORKERS)]
+        self._wait(at_most=0 if self._shape.partition_columns else _WORKERS - 1)
+        # Two threads never write to one file: a file without partitions always has the same
+        # worker, and with partitions all earlier work is done.
         self._work.append(
             [
-                self._hands[(keys[number][1] + number) % _HANDS].submit(work, rows)
+                self._workers[(keys[number][1] + number) % _WORKERS].submit(work, rows)
                 for number, (work, rows) in enumerate(jobs)
             ]
         )
@@ -182,10 +194,10 @@ class _Writer:
         """Complete all files and return their actions."""
         self._wait(at_most=0)
         files = list(self._files.values())
-        if self._hands and len(files) > 1:
-            # Side by side, since each of them waits for the disk.
-            with ThreadPoolExecutor(_CLOSED_AT_ONCE) as hands:
-                for done in hands.map(OpenFile.close, files):
+        if self._workers and len(files) > 1:
+            # Concurrently, since each close waits for the disk.
+            with ThreadPoolExecutor(_CLOSED_AT_ONCE) as pool:
+                for done in pool.map(OpenFile.close, files):
                     self._added += done
         else:
             for file in files:
@@ -194,11 +206,14 @@ class _Writer:
         return self._added
 
     def _open(self, keys: list[tuple[Partition, int]], *, others: int) -> list[OpenFile]:
-        """Return the file of each partition; names of new ones are told before they are made."""
-        unneeded = self._files.keys() - set(keys)
-        if len(unneeded) > others:
+        """Return the file of each partition; record intents for new ones.
+
+        If more than `others` other files are open, they are closed first.
+        """
+        unused = self._files.keys() - set(keys)
+        if len(unused) > others:
             self._wait(at_most=0)
-            for key in unneeded:
+            for key in unused:
                 self._added += self._files.pop(key).close()
         new = []
         for key in keys:
@@ -210,12 +225,15 @@ class _Writer:
             self._plan.intend(new)
         return [self._files[key] for key in keys]
 
-    def _lane(self, values: Partition) -> int:
-        """Without partitions, rows that fill more than a file go to several at once."""
+    def _file_number(self, values: Partition) -> int:
+        """Return which of several files takes the rows.
+
+        Without partitions, once a file was filled, chunks alternate between several files.
+        """
         if self._plan.options.keeps_order:
             return 0
         first = None if values else self._files.get((values, 0))
-        return self._chunks % _HANDS if first is not None and first.is_full_once else 0
+        return self._chunks % _WORKERS if first is not None and first.has_filled_one else 0
 
     def _wait(self, *, at_most: int) -> None:
         while len(self._work) > at_most:

@@ -40,13 +40,13 @@ import scala.collection.immutable.ArraySeq;
 import scala.collection.immutable.Seq;
 
 /**
- * The files of one snapshot as Spark's planner asks for them.
+ * A FileIndex of the files of one snapshot.
  *
- * Spark compiles this text when a table is first read (see spark_index.py, which packs what is
- * unpacked here), by the compiler that it has for its own queries: no lambdas, no inference.
+ * Spark compiles this source when a table is first read, with Janino, the compiler that it uses
+ * for its own queries: no lambdas, no type inference. file_index.py packs the data that is unpacked here.
  */
 public final class SnapshotFiles implements FileIndex {
-    /** Files that are worth more than one core. */
+    /** Number of files from which unpacking in parallel is faster. */
     private static final int MANY = 5000;
 
     private String name;
@@ -61,16 +61,17 @@ public final class SnapshotFiles implements FileIndex {
     private int start;
     private FileStatus[] files;
 
-    /** Take partitions and files as they are packed. */
+    /** Receive the packed partitions and files. */
     public void take(byte[] content) {
         packed = content;
     }
 
+    /** Receive the packed partitions and files in a file. */
     public void takeFile(String name) throws IOException {
         packed = Files.readAllBytes(new File(name).toPath());
     }
 
-    /** Take what else the log has; `prune`, which may be null, returns a byte for each file. */
+    /** Unpack the data; `prune`, which may be null, returns a byte for each file. */
     public FileIndex open(
             String name, String root, String schemaJson, String prefix, long bytes,
             Function prune) {
@@ -107,18 +108,18 @@ public final class SnapshotFiles implements FileIndex {
         FileStatus[][] groups = new FileStatus[values.length][];
         for (int i = 0; i < count; i++) {
             if (listed[i]) {
-                int place = partitions[i];
-                if (groups[place] == null) {
-                    groups[place] = new FileStatus[counts[place]];
+                int index = partitions[i];
+                if (groups[index] == null) {
+                    groups[index] = new FileStatus[counts[index]];
                 }
-                groups[place][groups[place].length - counts[place]--] = files[i];
+                groups[index][groups[index].length - counts[index]--] = files[i];
             }
         }
         ArrayList found = new ArrayList();
-        for (int place = 0; place < groups.length; place++) {
-            if (groups[place] != null) {
-                InternalRow row = new GenericInternalRow(values[place]);
-                found.add(PartitionDirectory.apply(row, groups[place]));
+        for (int index = 0; index < groups.length; index++) {
+            if (groups[index] != null) {
+                InternalRow row = new GenericInternalRow(values[index]);
+                found.add(PartitionDirectory.apply(row, groups[index]));
             }
         }
         return ArraySeq.unsafeWrapArray(found.toArray());
@@ -157,40 +158,40 @@ public final class SnapshotFiles implements FileIndex {
         return name;
     }
 
-    /** Tell for which partitions all filters are true: Spark does not ask again. */
+    /** Return for which partitions all filters are true: Spark does not evaluate them again. */
     private boolean[] matching(Seq filters) {
         boolean[] kept = new boolean[values.length];
         Arrays.fill(kept, true);
         for (int number = 0; number < filters.size(); number++) {
             Expression filter = (Expression) filters.apply(number);
             Seq attributes = filter.references().toSeq();
-            int[] places = new int[attributes.size()];
-            for (int i = 0; i < places.length; i++) {
-                places[i] = schema.fieldIndex(((Attribute) attributes.apply(i)).name());
+            int[] columns = new int[attributes.size()];
+            for (int i = 0; i < columns.length; i++) {
+                columns[i] = schema.fieldIndex(((Attribute) attributes.apply(i)).name());
             }
             InterpretedMutableProjection condition = new InterpretedMutableProjection(
                 ArraySeq.unsafeWrapArray(new Object[] {filter}), attributes);
-            for (int place = 0; place < kept.length; place++) {
-                if (kept[place]) {
-                    Object[] row = new Object[places.length];
+            for (int index = 0; index < kept.length; index++) {
+                if (kept[index]) {
+                    Object[] row = new Object[columns.length];
                     for (int i = 0; i < row.length; i++) {
-                        row[i] = values[place][places[i]];
+                        row[i] = values[index][columns[i]];
                     }
                     InternalRow answer = condition.apply(new GenericInternalRow(row));
-                    kept[place] = !answer.isNullAt(0) && answer.getBoolean(0);
+                    kept[index] = !answer.isNullAt(0) && answer.getBoolean(0);
                 }
             }
         }
         return kept;
     }
 
-    /** Make those of the files that are listed and were not made before; many on all cores. */
+    /** Create the statuses of listed files that do not exist yet; many files in parallel. */
     private synchronized void unpack(final boolean[] listed) {
         final ByteBuffer buffer = ByteBuffer.wrap(packed).order(ByteOrder.LITTLE_ENDIAN);
         IntFunction made = new IntFunction() {
-            public Object apply(int place) {
-                FileStatus before = files[place];
-                return before == null && listed[place] ? unpacked(buffer, place) : before;
+            public Object apply(int index) {
+                FileStatus before = files[index];
+                return before == null && listed[index] ? unpacked(buffer, index) : before;
             }
         };
         if (count < MANY) {
@@ -200,46 +201,46 @@ public final class SnapshotFiles implements FileIndex {
         }
     }
 
-    /** Sizes, times, partitions and ends of names, then the names. */
-    FileStatus unpacked(ByteBuffer buffer, int place) {
+    /** Unpack one file. The layout is: sizes, times, partitions, ends of names, names. */
+    FileStatus unpacked(ByteBuffer buffer, int index) {
         int times = start + 8 * count;
         int ends = times + 12 * count;
         int names = ends + 4 * count;
-        int first = place == 0 ? 0 : buffer.getInt(ends + 4 * place - 4);
-        int length = buffer.getInt(ends + 4 * place) - first;
+        int first = index == 0 ? 0 : buffer.getInt(ends + 4 * index - 4);
+        int length = buffer.getInt(ends + 4 * index) - first;
         byte[] uri = Arrays.copyOf(prefix, prefix.length + length);
         System.arraycopy(packed, names + first, uri, prefix.length, length);
         Path path = new Path(URI.create(new String(uri, StandardCharsets.UTF_8)));
-        long size = buffer.getLong(start + 8 * place);
-        return new FileStatus(size, false, 1, size, buffer.getLong(times + 8 * place), path);
+        long size = buffer.getLong(start + 8 * index);
+        return new FileStatus(size, false, 1, size, buffer.getLong(times + 8 * index), path);
     }
 
     private int[] partitions() {
         ByteBuffer buffer = ByteBuffer.wrap(packed).order(ByteOrder.LITTLE_ENDIAN);
         int[] found = new int[count];
-        for (int place = 0; place < count; place++) {
-            found[place] = buffer.getInt(start + 16 * count + 4 * place);
+        for (int index = 0; index < count; index++) {
+            found[index] = buffer.getInt(start + 16 * count + 4 * index);
         }
         return found;
     }
 
-    /** Each value with its length, row by row; -1 stands for null. */
+    /** Unpack partition values: each value with its length, row by row; length -1 is null. */
     private Object[][] unpackedValues(ByteBuffer buffer) {
         Object[][] found = new Object[buffer.getInt()][schema.length()];
         for (int row = 0; row < found.length; row++) {
-            for (int place = 0; place < found[row].length; place++) {
+            for (int index = 0; index < found[row].length; index++) {
                 int length = buffer.getInt();
                 if (length >= 0) {
                     byte[] value = new byte[length];
                     buffer.get(value);
-                    found[row][place] = typed(value, schema.apply(place).dataType());
+                    found[row][index] = typed(value, schema.apply(index).dataType());
                 }
             }
         }
         return found;
     }
 
-    /** Return a value as Spark has it inside: days and microseconds are numbers. */
+    /** Return a value in Spark's internal form: dates and timestamps are numbers. */
     private static Object typed(byte[] value, DataType type) {
         if (type instanceof BinaryType) {
             return value;

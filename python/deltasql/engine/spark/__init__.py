@@ -1,1 +1,1 @@
-"""The engine that runs operations on Spark."""
+"""The Spark engine, classic and Connect."""

@@ -1,4 +1,4 @@
-"""Casts of structs by the names of their fields: Spark's own go by their places."""
+"""Cast structs by the names of their fields: Spark's own cast goes by position."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ _STRUCT, _ARRAY, _MAP = exp.DType.STRUCT, exp.DType.ARRAY, exp.DType.MAP
 
 
 def casts_by_name(query: exp.Expr, type_of: Callable[[exp.Column], DataType | None]) -> None:
-    """Replace casts of columns whose structs have fields in another order, or lack some."""
+    """Replace casts of columns whose structs lack fields or have them in another order."""
     for cast in list(query.find_all(exp.Cast)):
         column = cast.this
         if not isinstance(column, exp.Column) or not cast.to.find(exp.ColumnDef):
             continue
         given = type_of(column)
-        if given is not None and not _same_places(given, cast.to):
+        if given is not None and not _same_positions(given, cast.to):
             cast.replace(_by_name(column.copy(), given, cast.to, 0))
 
 
-def _same_places(given: DataType, wanted: exp.DataType) -> bool:
+def _same_positions(given: DataType, wanted: exp.DataType) -> bool:
     if isinstance(given, StructType) and wanted.this == _STRUCT:
         fields = wanted.expressions
         return len(fields) == len(given.fields) and all(
             member.name.casefold() == field.name.casefold()
-            and _same_places(member.type, field.args["kind"])
+            and _same_positions(member.type, field.args["kind"])
             for member, field in zip(given.fields, fields, strict=True)
         )
     if isinstance(given, ArrayType) and wanted.this == _ARRAY:
-        return _same_places(given.element_type, wanted.expressions[0])
+        return _same_positions(given.element_type, wanted.expressions[0])
     if isinstance(given, MapType) and wanted.this == _MAP:
         key, value = wanted.expressions
-        return _same_places(given.key_type, key) and _same_places(given.value_type, value)
+        return _same_positions(given.key_type, key) and _same_positions(given.value_type, value)
     return True
 
 

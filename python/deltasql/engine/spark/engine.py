@@ -1,4 +1,4 @@
-"""The engine that runs operations on Spark: executors do the work, the driver sees file names."""
+"""The engine that runs operations on Spark: executors process rows, the driver only file names."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from deltasql import telemetry
 from deltasql.engine.choose import is_spark_frame
 from deltasql.engine.files.addresses import root_address
 from deltasql.engine.inputs import batches
-from deltasql.engine.parquet.arrow_layouts import cast_rows, has_void
+from deltasql.engine.parquet.arrow_casts import cast_rows, has_void
 from deltasql.engine.parquet.writer import write_batches
-from deltasql.engine.spark.ranks import in_ranges, range_bounds
+from deltasql.engine.spark.errors import is_result_too_large, spark_errors
+from deltasql.engine.spark.ranks import range_bounds, with_ranks
 from deltasql.engine.spark.s3 import bucket_options
 from deltasql.engine.spark.scan import scan
 from deltasql.engine.spark.schema import spark_path, spark_schema
@@ -26,13 +27,11 @@ from deltasql.engine.spark.session import (
     active_session,
     is_connect,
     is_same_session,
-    is_too_large,
     require_pyspark,
-    spark_errors,
 )
-from deltasql.engine.spark.session_copy import MEANING, SessionCopy, copy_session
+from deltasql.engine.spark.session_copy import QUERY_SETTINGS, SessionCopy, copy_session
 from deltasql.engine.spark.sql import spark_query
-from deltasql.engine.spark.write import wanted_files, write_files
+from deltasql.engine.spark.write import target_file_count, write_files
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema.convert import schema_from_any, schema_to_arrow
 
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _LOCAL_BYTES = 1024**3
 _FEW_ROWS = 1_000
-_FEW_WIDE_ROWS = 10  # of values without a bound to their size
+_FEW_WIDE_ROWS = 10  # with values of unlimited size
 _WIDE = ("binary", "array", "map", "struct", "variant")
 _SMALL_BYTES = 64 * 1024**2
 
@@ -62,27 +61,27 @@ class SparkRelation:
     """Rows as a Spark DataFrame."""
 
     frame: DataFrame
-    """Of the user's session, in which it is computed."""
+    """A DataFrame of the user's session, which computes it."""
     columns: tuple[str, ...] = field(init=False)
     view: str | None = None
-    """The name of its view where queries are analysed, once one has used it."""
+    """The name of its view in the session copy, once a query has used it."""
     size: int | None = None
-    """Bytes of the files it comes from, as far as they are known."""
+    """Bytes of the files that the rows come from, if known."""
     is_small: bool = False
-    """Whether the rows are computed, and few enough to be sent to every executor."""
-    in_ranges: Callable[[int], tuple[DataFrame, list[str]]] | None = None
-    """Of sorted rows: returns them in so many ranges, and the columns to sort each of them by."""
+    """Whether the rows are computed, and small enough to broadcast."""
+    sorted_ranges: Callable[[int], tuple[DataFrame, list[str]]] | None = None
+    """For sorted rows: returns them in a number of ranges, and the columns to sort each by."""
 
     def __post_init__(self) -> None:
         self.columns = tuple(self.frame.columns)
 
 
 class SparkEngine:
-    """Runs relational work on a Spark session, classic or Connect; needs no jar."""
+    """Runs queries on a Spark session, classic or Connect; needs no jar."""
 
     name = "spark"
     dialect = "spark"
-    writes_at_once = 8  # a bin of a compaction is one task, and there are more cores
+    writes_at_once = 8  # one write of a compaction is one task, which uses one core
 
     def __init__(self, config: Config, session: SparkSession | None = None) -> None:
         require_pyspark()
@@ -90,8 +89,8 @@ class SparkEngine:
         self.spark: SparkSession = active_session() if session is None else session
         self._connect = is_connect(self.spark)
         self._copy: SessionCopy | None = None
-        self._copying = threading.Lock()  # writes may run in several threads
-        self._cleaning = ExitStack()
+        self._copy_lock = threading.Lock()  # writes may run in several threads
+        self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -102,16 +101,16 @@ class SparkEngine:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._cleaning.close()
+        self._cleanup.close()
 
     def scan(self, files: LiveFiles, *, positions: bool = False) -> SparkRelation:
-        """Return the live rows of files by Spark's own Parquet scan."""
+        """Return the live rows of files, read with Spark's own Parquet scan."""
         with spark_errors(f"read {files.location}"):
             size = sum(file.size or 0 for file in files.files)
             return SparkRelation(scan(self.spark, files, positions=positions), size=size)
 
     def delta_rows(self, location: str, version: int) -> SparkRelation | None:
-        """Return a published table as delta-spark reads it; None in a session without it."""
+        """Return a published table as delta-spark reads it; None without delta-spark."""
         from pyspark.errors import AnalysisException
 
         options = bucket_options(self.spark, location, self._config.storage)
@@ -127,7 +126,7 @@ class SparkEngine:
         return SparkRelation(frame)
 
     def rows(self, data: object) -> SparkRelation:
-        """Return a DataFrame of this session as it is, or Arrow data that the driver can hold."""
+        """Return a DataFrame of this session, or Arrow data that fits the driver, as a relation."""
         if is_spark_frame(data):
             frame: Any = data
             if not is_same_session(frame.sparkSession, self.spark):
@@ -139,22 +138,22 @@ class SparkEngine:
             return SparkRelation(frame)
         import pyarrow as pa
 
-        table = _held(batches(data))
+        table = _read_into_memory(batches(data))
         delta = schema_from_any(table.schema)
         plain = cast_rows(table, schema_to_arrow(delta))
-        with spark_errors("take the rows"):
+        with spark_errors("import the rows"):
             try:
                 frame = self.spark.createDataFrame(plain, spark_schema(delta))
-            except pa.ArrowException as error:  # pyspark's own casts, of lists with nulls inside
+            except pa.ArrowException as error:  # pyspark cannot cast lists with nulls
                 raise TxnLogEngineError(
-                    f"pyspark cannot take these Arrow rows: {error}",
+                    f"pyspark cannot import these Arrow rows: {error}",
                     engine="spark",
-                    help="Hand in a Spark DataFrame.",
+                    help="Pass a Spark DataFrame.",
                 ) from error
             return SparkRelation(frame, is_small=plain.nbytes <= _SMALL_BYTES)
 
     def query(self, sql: exp.Query, /, **relations: Relation) -> SparkRelation:
-        """Return the answer to a query; it means the same whatever the session's settings."""
+        """Return the result of a query, which does not depend on the session's settings."""
         used = {name: cast("SparkRelation", each) for name, each in relations.items()}
 
         def type_of(relation: str, column: str) -> DataType | None:
@@ -162,76 +161,76 @@ class SparkEngine:
             return None if found is None else found.type
 
         small = {name for name, each in used.items() if each.is_small}
-        with spark_errors("understand a query"):
+        with spark_errors("analyse a query"):
             text = spark_query(sql, lambda name: self._view(used[name]), used, type_of, small)
-            found, view = self._meaning.sql(text)
+            found, view = self._analysis_copy.sql(text)
             sizes = [each.size for each in used.values()]
             known = None if None in sizes else sum(size or 0 for size in sizes)
-            in_ranges = None
+            ranges = None
             if isinstance(sql, exp.Select) and sql.args.get("order") is not None:
-                in_ranges = partial(self._in_ranges, sql, relations)
-            return SparkRelation(found, view=view, size=known, in_ranges=in_ranges)
+                ranges = partial(self._sorted_ranges, sql, relations)
+            return SparkRelation(found, view=view, size=known, sorted_ranges=ranges)
 
-    def _in_ranges(
+    def _sorted_ranges(
         self, sql: exp.Select, relations: Mapping[str, Relation], parts: int
     ) -> tuple[DataFrame, list[str]]:
-        """Return the rows of a sorted query in so many ranges, and the columns to sort each by.
+        """Return the rows of a sorted query in `parts` ranges, and the columns to sort each by.
 
-        Spark leaves a sort out whose result is only put into fewer parts.
+        Spark would drop the sort of a query whose result is coalesced.
         """
         order = [
             each.this if isinstance(each, exp.Ordered) else each
             for each in sql.args["order"].expressions
         ]
         names = [f"__deltasql_key_{number}" for number in range(len(order))]
-        bare = sql.select(
+        unsorted = sql.select(
             *(exp.alias_(key.copy(), name) for key, name in zip(order, names, strict=True))
         )
-        bare.set("order", None)
-        frame = self.query(bare, **relations).frame
+        unsorted.set("order", None)
+        frame = self.query(unsorted, **relations).frame
         return frame.repartitionByRange(parts, *names), names
 
     @property
-    def _meaning(self) -> SessionCopy:
-        """The copy of the user's session in which queries of ours are analysed."""
-        with self._copying:
+    def _analysis_copy(self) -> SessionCopy:
+        """The copy of the user's session that analyses our queries."""
+        with self._copy_lock:
             if self._copy is None:
-                self._copy = copy_session(self.spark, MEANING)
-                self._cleaning.callback(self._copy.close)
+                self._copy = copy_session(self.spark, QUERY_SETTINGS)
+                self._cleanup.callback(self._copy.close)
             return self._copy
 
     def _view(self, relation: SparkRelation) -> str:
         if relation.view is None:
-            relation.view = self._meaning.view(relation.frame)
+            relation.view = self._analysis_copy.view(relation.frame)
         return relation.view
 
     def keep(self, relation: Relation) -> SparkRelation:
-        """Compute rows once: even random ones are the same ever after, or the job fails."""
+        """Compute rows once: every read gets the same rows, even random ones, or fails."""
         with spark_errors("compute rows"):
             kept = cast("SparkRelation", relation).frame.localCheckpoint(eager=True)
         is_small = False
         if not self._connect:
-            self._cleaning.callback(_release, kept)
-            is_small = _kept_bytes(kept) <= _SMALL_BYTES
+            self._cleanup.callback(_release, kept)
+            is_small = _checkpointed_bytes(kept) <= _SMALL_BYTES
         return SparkRelation(kept, size=cast("SparkRelation", relation).size, is_small=is_small)
 
     def collect(self, relation: Relation) -> pa.Table:
-        """Return rows as Arrow."""
+        """Return all rows as an Arrow table; for small results."""
         frame = cast("SparkRelation", relation).frame
         schema = _arrow_schema(frame)
         if any(has_void(field.type) for field in schema):
-            return self.stream(relation).read_all()  # pyspark's own casts fail in lists
+            return self.stream(relation).read_all()  # pyspark's own casts fail for void in lists
         with spark_errors("compute rows"):
             table = frame.toArrow()
         return table.cast(schema)
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
-        """Return rows as Arrow, a partition of them in memory at a time."""
+        """Return rows as Arrow batches, with one partition in memory at a time."""
         import pyarrow as pa
 
         def pack(given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            """Put each batch into one value: rows one by one would be slow to send."""
-            # Inside of the method, so that executors need not have this package.
+            """Serialize each batch to one value: single rows would be slow to send."""
+            # A nested function, so that executors do not need this package.
             import pyarrow as pa
 
             for batch in given:
@@ -257,52 +256,53 @@ class SparkEngine:
         return pa.RecordBatchReader.from_batches(schema, unpacked())
 
     def numbered(self, relation: Relation, name: str) -> Relation:
-        """Give every row a number of its own in a new column; the rows are computed once."""
+        """Add a column with a unique number for every row; the rows are computed once."""
         number = exp.Window(this=exp.RowNumber())
         columns = [exp.column(exp.to_identifier(each, quoted=True)) for each in relation.columns]
         query = exp.select(*columns, exp.alias_(number, name, quoted=True)).from_("r")
         return self.keep(self.query(query, r=relation))
 
     def ranked(self, relation: Relation, keys: Mapping[str, exp.Expr], bits: int) -> Relation:
-        """Add the rank of each key, by ranges that a sample of the rows tells."""
+        """Add the rank of each key, estimated from a sample of the rows."""
         columns = [exp.column(exp.to_identifier(each, quoted=True)) for each in relation.columns]
         named = [exp.alias_(key.copy(), name, quoted=True) for name, key in keys.items()]
         keyed = self.query(exp.select(*columns, *named).from_("r"), r=relation)
         frame = keyed.frame
         with spark_errors("compute ranks"):
             bounds = self.keep(SparkRelation(range_bounds(frame, list(keys), bits)))
-            return SparkRelation(in_ranges(frame, bounds.frame, list(keys), bits), size=keyed.size)
+            ranks = with_ranks(frame, bounds.frame, list(keys), bits)
+            return SparkRelation(ranks, size=keyed.size)
 
     def write(self, relation: Relation, plan: WritePlan) -> list[AddFile]:
         """Write rows as Parquet files with statistics.
 
-        A few rows are written here: a job that writes files takes several times as long as one
-        that returns rows.
+        The driver writes a few rows itself: a job that writes files takes several times as long as
+        one that returns rows.
         """
         if self._are_few(relation):
             try:
                 return write_batches(self.collect(relation).to_reader(), plan)
             except TxnLogEngineError as error:
-                if not is_too_large(error.__cause__):  # rows that fail here fail there as well
+                if not is_result_too_large(error.__cause__):  # others would fail on executors too
                     raise
                 telemetry.log(_log, logging.INFO, "rows written by executors", reason=str(error))
         with (
             telemetry.span("write", location=plan.location),
             spark_errors(f"write to {plan.location}"),
         ):
-            ours = cast("SparkRelation", relation)
-            files = wanted_files(plan, ours.size)
-            parted, keys = ours.frame, list[str]()
-            if files is not None and ours.in_ranges is not None:
-                parted, keys = ours.in_ranges(files)
+            own = cast("SparkRelation", relation)
+            files = target_file_count(plan, own.size)
+            frame, keys = own.frame, list[str]()
+            if files is not None and own.sorted_ranges is not None:
+                frame, keys = own.sorted_ranges(files)
             elif files is not None:
-                parted = ours.frame.coalesce(files)
-            return write_files(self.spark, parted, plan, self._config.storage, keys)
+                frame = own.frame.coalesce(files)
+            return write_files(self.spark, frame, plan, self._config.storage, keys)
 
     def _are_few(self, relation: Relation) -> bool:
-        """Tell whether Spark is sure, before it computes any rows, that there are only a few.
+        """Return whether the plan alone guarantees that there are only a few rows.
 
-        Rows that a user repartitioned are written by executors, one file for each partition.
+        An explicit repartition by the user decides the files, so executors write those rows.
         """
         if self._connect:
             return False
@@ -313,46 +313,46 @@ class SparkEngine:
         if not most.isDefined() or int(most.get()) > (_FEW_WIDE_ROWS if wide else _FEW_ROWS):
             return False
         patterns = frame._sc._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-        parted = (patterns.REPARTITION_OPERATION(), patterns.REBALANCE_PARTITIONS())
-        return not any(plan.containsPattern(each) for each in parted)
+        repartitions = (patterns.REPARTITION_OPERATION(), patterns.REBALANCE_PARTITIONS())
+        return not any(plan.containsPattern(each) for each in repartitions)
 
 
-def _held(reader: pa.RecordBatchReader) -> pa.Table:
-    """Read a stream into memory, as long as the driver can hold it."""
+def _read_into_memory(reader: pa.RecordBatchReader) -> pa.Table:
+    """Read a stream into memory, and raise if it is too large for the driver."""
     import pyarrow as pa
 
-    held, size = [], 0
+    found, size = [], 0
     for batch in reader:
-        held.append(batch)
+        found.append(batch)
         size += batch.nbytes
         if size > _LOCAL_BYTES:
             raise TxnLogEngineError(
-                f"more than {_LOCAL_BYTES // 1024**2} MB of rows would go through Spark's driver",
+                f"more than {_LOCAL_BYTES // 1024**2} MB of rows would pass through Spark's driver",
                 engine="spark",
-                help="Let Spark read the rows where they are and hand in a DataFrame.",
+                help="Let Spark read the rows from their source, and pass a DataFrame.",
             )
-    return pa.Table.from_batches(held, reader.schema)
+    return pa.Table.from_batches(found, reader.schema)
 
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:
-    """Return the Arrow types of Delta: Spark labels moments with the session's zone."""
+    """Return the Arrow types of Delta; Spark's own have the session's time zone."""
     return schema_to_arrow(schema_from_any(frame.schema))
 
 
 def _release(frame: Any) -> None:
-    """Free the memory and disk of rows that were kept.
+    """Free the memory and disk of checkpointed rows.
 
-    `unpersist` of the rows does just this after a warning that they cannot be computed again,
-    which is meant for people who might still read them.
+    `RDD.unpersist` does the same after a warning that the rows cannot be computed again, which
+    does not apply here: nobody reads them any more.
     """
-    rows = _kept_rows(frame)
+    rows = _checkpointed_rdd(frame)
     if rows is not None:
         rows.context().unpersistRDD(rows.id(), False)
 
 
-def _kept_bytes(frame: Any) -> float:
-    """Return how much memory and disk kept rows take: Spark itself only guesses it."""
-    rows = _kept_rows(frame)
+def _checkpointed_bytes(frame: Any) -> float:
+    """Return the memory and disk that checkpointed rows use; Spark's plan only has an estimate."""
+    rows = _checkpointed_rdd(frame)
     if rows is not None:
         for info in rows.context().getRDDStorageInfo():
             if info.id() == rows.id():
@@ -360,6 +360,6 @@ def _kept_bytes(frame: Any) -> float:
     return math.inf
 
 
-def _kept_rows(frame: Any) -> Any:
+def _checkpointed_rdd(frame: Any) -> Any:
     plan = frame._jdf.queryExecution().logical()
     return plan.rdd() if hasattr(plan, "rdd") else None

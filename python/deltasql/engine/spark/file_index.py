@@ -1,10 +1,10 @@
-"""The files of a snapshot as classic Spark's planner asks for them.
+"""A `FileIndex` of a snapshot's files for the planner of classic Spark.
 
-Spark plans a scan over a `FileIndex`. Ours answers from the list that the database gave: no
-listing, no status call, partition values typed as the log has them, and filters that come later
-in the query still prune files. It is a class of the JVM (SnapshotFiles.java), which Spark's own
-compiler of queries makes from its text, so no jar is needed; the list is handed over at once, a
-long one in a file.
+Spark plans a scan over a `FileIndex`. Ours returns the files from the database, without listing
+folders or requesting file status. Partition values have the types of the log, and filters that are
+applied later in the query still skip files. It is a JVM class (SnapshotFiles.java), which Janino,
+the compiler that Spark uses for its queries, compiles at run time, so no jar is needed. The whole
+list of files is sent in one call, a long one in a file.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ import pyarrow.compute as pc
 from deltasql import telemetry
 from deltasql.engine.base import FILE
 from deltasql.engine.files.addresses import data_addresses, root_address
+from deltasql.engine.spark.errors import root_message, spark_exceptions
 from deltasql.engine.spark.filters import pruning_sql
 from deltasql.engine.spark.schema import spark_paths, spark_schema
-from deltasql.engine.spark.session import failures, reason
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema.schema import StructField, StructType
 
@@ -49,42 +49,42 @@ _log = logging.getLogger(__name__)
 _COMPILER = "org.codehaus.janino.SimpleCompiler"
 _SOURCE, _CLASS = "SnapshotFiles.java", "deltasql.SnapshotFiles"
 _PARTITION = "__deltasql_p"
-# Paths that are URIs as they are: plain or encoded letters, no scheme, no way up.
+# Relative paths that are valid URIs: plain or encoded characters, no scheme, no `..`.
 _ENCODED = "%(?:[13-9A-Fa-f][0-9A-Fa-f]|2[0-9A-Da-d])"
 _NAME = f"(?:[A-Za-z0-9_=~+,-]|{_ENCODED})(?:[A-Za-z0-9_=~+,.-]|{_ENCODED})*"
 _PLAIN = f"^(?:{_NAME}/)*{_NAME}$"
 _COLON = "%3[Aa][^/]*$"
-_LETTERS = f"{ascii_letters}{digits}_=~+,.-/".encode()
+_PLAIN_BYTES = f"{ascii_letters}{digits}_=~+,.-/".encode()
 _ODD = re.compile(rb"/[/.]")
-# Bytes that the gateway takes as well as a file.
-_SHORT = 1 << 16
-_guard = threading.Lock()
+# Up to this size the py4j gateway is as fast as a file.
+_GATEWAY_BYTES = 1 << 16
+_lock = threading.Lock()
 _classes: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedScan:
-    """What an index has to know of the files it lists."""
+    """The files that an index lists, and how they are read."""
 
     files: LiveFiles
     numbers: pa.Array
-    """Which of them: their places in `LiveFiles.files`."""
+    """Positions in `LiveFiles.files` of the files to list."""
     stored: StructType
-    """The columns that are in the files."""
+    """The columns that the files store."""
     numbered: bool
-    """Whether rows carry the place of their file as the column FILE."""
+    """Whether rows have the position of their file in the column FILE."""
     prune: Callable[[str], pa.ChunkedArray] | None
-    """Returns the paths of files that can match a condition."""
+    """Returns the paths of files that may have rows that match a condition."""
     required: bool = False
-    """Whether Spark is told which partition columns are never null."""
+    """Whether partition columns that may not be null are marked as not nullable."""
 
 
 def indexed_frame(
     spark: SparkSession, scan: IndexedScan, schema: Any, options: Mapping[str, str]
 ) -> DataFrame:
-    """Return the rows of files under physical names, partition columns as `partition_name`.
+    """Return the rows of files under physical names, partition columns under `partition_name`.
 
-    The session is one that `has_index`.
+    Only for a session for which `has_index` is true.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql.utils import to_scala_map
@@ -105,61 +105,61 @@ def indexed_frame(
     return DataFrame(session._jsparkSession.baseRelationToDataFrame(relation), spark)
 
 
-def partition_name(place: int) -> str:
-    """Return the name of a partition column, which no column of a file has."""
-    return f"{_PARTITION}{place}"
+def partition_name(number: int) -> str:
+    """Return a name for a partition column that no column of a file has."""
+    return f"{_PARTITION}{number}"
 
 
 def unreadable(address: str) -> TxnLogEngineError:
-    """Say that Spark takes the name of a file for something else."""
+    """Return the error for a file name that Spark does not read as a data file."""
     return TxnLogEngineError(
-        f"Spark cannot read the file {address!r}: it takes its name for something else",
+        f"Spark cannot read the file {address!r}: it misinterprets its name",
         engine="spark",
-        help="Names that begin with '_' or '.', or hold a ':', are not for Spark; "
-        "rewrite the file or read the table with another engine.",
+        help="Spark does not read files whose names begin with '_' or '.' or contain a ':'. "
+        "Rewrite the file, or read the table with another engine.",
     )
 
 
 def _index(session: Any, scan: IndexedScan) -> Any:
-    """Hand the files to the JVM."""
+    """Create the index in the JVM."""
     listed = scan.files.listed.select(["path", "size", "modification_time"])
     partitions = scan.files.partitions
     if len(scan.numbers) < listed.num_rows:
         listed, partitions = listed.take(scan.numbers), partitions.take(scan.numbers)
-    schema, values, places = _partitions(scan, partitions)
+    schema, values, partition_numbers = _partitions(scan, partitions)
     prefix, uris = _uris(session, scan.files.location, listed["path"])
     root = root_address(scan.files.location)
     index = _classes[session._sc._gateway].newInstance()
-    _hand_over(session, index, [values, *_packed_files(listed, places, uris)])
+    _send(session, index, [values, *_packed_files(listed, partition_numbers, uris)])
     return index.open(
         f"DeltaSqlIndex({scan.files.location}, {uuid.uuid4().hex[:8]})",
-        _encoded(session, [root])[0],
+        _as_uris(session, [root])[0],
         schema.json(),
         prefix,
         int(pc.sum(listed["size"]).as_py() or 0),
-        _pruning(session, scan, listed["path"]),
+        _pruner(session, scan, listed["path"]),
     )
 
 
-def _hand_over(session: Any, index: Any, parts: Sequence[_Part]) -> None:
-    """Give the JVM, which is on this machine, what is packed.
+def _send(session: Any, index: Any, parts: Sequence[_Part]) -> None:
+    """Send packed data to the JVM, which runs on this machine.
 
-    The gateway spells bytes as text, which takes ten times as long as a file. Spark's own folder
-    for what Python hands over is not encrypted where a session wants its data to be.
+    The gateway encodes bytes as text, which takes ten times as long as a file. The file goes to
+    Spark's folder for data from Python, but not if the session demands encryption.
     """
     context = session._sc
     size = sum(memoryview(part).nbytes for part in parts)
-    if size <= _SHORT or context._encryption_enabled:
+    if size <= _GATEWAY_BYTES or context._encryption_enabled:
         index.take(bytearray(b"".join(parts)))
         return
-    if not _handed_in_a_file(index, context._temp_dir, parts):
+    if not _send_as_file(index, context._temp_dir, parts):
         index.take(bytearray(b"".join(parts)))
 
 
-def _handed_in_a_file(index: Any, folder: str, parts: Sequence[_Part]) -> bool:
-    """Tell whether the JVM took a file; the folder may be full, or not the JVM's."""
+def _send_as_file(index: Any, folder: str, parts: Sequence[_Part]) -> bool:
+    """Return whether the JVM read a file; the folder may be full or not visible to the JVM."""
     name = None
-    failed: tuple[type[Exception], ...] = (OSError, *failures())
+    failed: tuple[type[Exception], ...] = (OSError, *spark_exceptions())
     try:
         number, name = tempfile.mkstemp(dir=folder)
         with os.fdopen(number, "wb") as file:
@@ -167,7 +167,10 @@ def _handed_in_a_file(index: Any, folder: str, parts: Sequence[_Part]) -> bool:
         index.takeFile(name)
     except failed as error:
         telemetry.log(
-            _log, logging.WARNING, "the list of files goes by the gateway", reason=reason(error)
+            _log,
+            logging.WARNING,
+            "the list of files is sent through the py4j gateway",
+            reason=root_message(error),
         )
         return False
     finally:
@@ -178,33 +181,35 @@ def _handed_in_a_file(index: Any, folder: str, parts: Sequence[_Part]) -> bool:
 
 
 def _partitions(scan: IndexedScan, partitions: pa.Array) -> tuple[Any, bytes, pa.Array]:
-    """Return the schema of partitions, their packed values, and the partition of each file.
+    """Return the partition schema, the packed values, and the partition number of each file.
 
-    With numbers, each file is a partition of its own.
+    With `numbered`, each file is its own partition.
     """
     distinct = partitions.dictionary_encode()
-    places, count = distinct.indices, len(distinct.dictionary)
+    partition_numbers, count = distinct.indices, len(distinct.dictionary)
     fields: list[StructField] = []
     columns: list[list[bytes | None]] = []
     for field, typed in scan.files.values_of(distinct.dictionary.to_pylist()):
         nullable = field.nullable or typed.null_count > 0
         fields.append(StructField(partition_name(len(fields)), field.type, nullable))
-        columns.append(_spelled(typed))
+        columns.append(_encoded_values(typed))
     if scan.numbered:
-        columns = [[column[place] for place in places.to_pylist()] for column in columns]
+        columns = [
+            [column[number] for number in partition_numbers.to_pylist()] for column in columns
+        ]
         fields.append(StructField(FILE, "long"))
-        columns.append(_spelled(scan.numbers))
-        places, count = pa.array(range(len(partitions)), pa.int32()), len(partitions)
+        columns.append(_encoded_values(scan.numbers))
+        partition_numbers, count = pa.array(range(len(partitions)), pa.int32()), len(partitions)
     schema = spark_schema(StructType(tuple(fields)), required=scan.required)
-    return schema, _packed_values(columns, count), places
+    return schema, _packed_values(columns, count), partition_numbers
 
 
-def _spelled(values: pa.Array) -> list[bytes | None]:
-    """Return values as the JVM reads them: days and microseconds are numbers."""
+def _encoded_values(values: pa.Array) -> list[bytes | None]:
+    """Return values in the encoding that the JVM class reads: dates and timestamps as numbers."""
     kind = values.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         number = pa.int32() if pa.types.is_date(kind) else pa.int64()
-        return _spelled(values.cast(number))
+        return _encoded_values(values.cast(number))
     found: list[bytes | None] = []
     for value in values.to_pylist():
         if value is None or isinstance(value, bytes):
@@ -226,57 +231,57 @@ def _packed_values(columns: Sequence[Sequence[bytes | None]], rows: int) -> byte
     return b"".join(parts)
 
 
-def _packed_files(listed: pa.Table, places: pa.Array, uris: pa.Array) -> list[_Part]:
+def _packed_files(listed: pa.Table, partition_numbers: pa.Array, uris: pa.Array) -> list[_Part]:
     times = pc.fill_null(listed["modification_time"], 0)
     ends = pc.cumulative_sum(pc.binary_length(uris).cast(pa.int32()))
     return [
         struct.pack("<i", listed.num_rows),
         _content(listed["size"].cast(pa.int64())),
         _content(times.cast(pa.int64())),
-        _content(places.cast(pa.int32())),
+        _content(partition_numbers.cast(pa.int32())),
         _content(ends),
-        _letters(uris),
+        _characters(uris),
     ]
 
 
 def _content(numbers: pa.Array | pa.ChunkedArray) -> _Part:
-    """Return numbers as they lie in memory; none is null."""
+    """Return the bytes of an array of numbers without nulls, not copied."""
     whole = numbers.combine_chunks() if isinstance(numbers, pa.ChunkedArray) else numbers
     content, width = whole.buffers()[1], whole.type.bit_width // 8
     return memoryview(content)[whole.offset * width : (whole.offset + len(whole)) * width]
 
 
-def _letters(texts: pa.Array) -> _Part:
-    """Return texts as they lie in memory, one after the other; none is null."""
-    _, offsets, letters = texts.buffers()
-    if letters is None:
+def _characters(texts: pa.Array) -> _Part:
+    """Return the concatenated bytes of an array of strings without nulls, not copied."""
+    _, offsets, characters = texts.buffers()
+    if characters is None:
         return b""
     first, last = (
-        struct.unpack_from("<i", offsets, 4 * place)[0]
-        for place in (texts.offset, texts.offset + len(texts))
+        struct.unpack_from("<i", offsets, 4 * index)[0]
+        for index in (texts.offset, texts.offset + len(texts))
     )
-    return memoryview(letters)[first:last]
+    return memoryview(characters)[first:last]
 
 
 def _uris(session: Any, location: str, paths: pa.ChunkedArray) -> tuple[str, pa.Array]:
-    """Return what all URIs of files begin with, and the rest of each."""
+    """Return the common prefix of all URIs of files, and the rest of each."""
     texts = paths.cast(pa.string()).combine_chunks()
     if _are_plain(texts) or _are_uris(texts):
-        return f"{_encoded(session, [root_address(location).rstrip('/')])[0]}/", texts
+        return f"{_as_uris(session, [root_address(location).rstrip('/')])[0]}/", texts
     addresses = data_addresses(location, texts.to_pylist())
     for address in addresses:
         if address.startswith("/") and ":" in address.rpartition("/")[2]:
             raise unreadable(address)
-    return "", pa.array(_encoded(session, addresses), pa.string())
+    return "", pa.array(_as_uris(session, addresses), pa.string())
 
 
 def _are_plain(paths: pa.Array) -> bool:
-    """Tell whether paths have plain letters only, at a look at all of them at once.
+    """Return whether paths have only plain characters, with one check of all of them.
 
-    It says no too often: what ends one path and what begins the next stand side by side.
+    It may return False for plain paths, since the check sees them concatenated.
     """
-    letters = bytes(_letters(paths))
-    if letters.translate(None, _LETTERS) or _ODD.search(letters):
+    content = bytes(_characters(paths))
+    if content.translate(None, _PLAIN_BYTES) or _ODD.search(content):
         return False
     odd = (
         pc.starts_with(paths, "."),
@@ -288,32 +293,32 @@ def _are_plain(paths: pa.Array) -> bool:
 
 
 def _are_uris(paths: pa.Array) -> bool:
-    """Tell whether each path is a URI as it is, and its file has no colon in its name."""
+    """Return whether each path is a valid URI, and no file name has a colon."""
     found = pc.match_substring_regex(paths, _PLAIN)
     colons = pc.match_substring_regex(paths, _COLON)
     return pc.all(found).as_py() is not False and pc.any(colons).as_py() is not True
 
 
-def _encoded(session: Any, addresses: Sequence[str]) -> list[str]:
-    """Return addresses as URIs; who serves a bucket, and as whom, stays as it is."""
+def _as_uris(session: Any, addresses: Sequence[str]) -> list[str]:
+    """Return addresses as URIs; host and user of a bucket are not encoded."""
     found = []
     for path in spark_paths(session, addresses):
         scheme, _, rest = path.partition("://")
-        server, slash, name = rest.partition("/")
-        start = "file:" if scheme == "file" else f"{scheme}://{server}"
+        host, slash, name = rest.partition("/")
+        start = "file:" if scheme == "file" else f"{scheme}://{host}"
         found.append(f"{start}{slash}{quote(name, safe='/=')}")
     return found
 
 
 def has_index(session: Any) -> bool:
-    """Tell whether this JVM can have an index of ours; its class is compiled once.
+    """Return whether this JVM supports our index; compiles its class on the first call.
 
-    A distribution of Spark may keep the compiler elsewhere, or have another form of an index.
+    A distribution of Spark may relocate the compiler or change the `FileIndex` interface.
     """
     gateway = session._sc._gateway
-    # What is no class cannot be called.
-    failed: tuple[type[Exception], ...] = (*failures(), TypeError)
-    with _guard:
+    # py4j returns a package for a class that does not exist; calling it is a TypeError.
+    failed: tuple[type[Exception], ...] = (*spark_exceptions(), TypeError)
+    with _lock:
         if gateway not in _classes:
             try:
                 _classes[gateway] = _compiled(session)
@@ -322,8 +327,8 @@ def has_index(session: Any) -> bool:
                 telemetry.log(
                     _log,
                     logging.WARNING,
-                    "files are listed by name, filters on rows prune none",
-                    reason=reason(error),
+                    "files are listed by name, filters on rows skip no files",
+                    reason=root_message(error),
                 )
         return _classes[gateway] is not None
 
@@ -333,22 +338,22 @@ def _compiled(session: Any) -> Any:
     compiler.setParentClassLoader(session._jsparkSession.getClass().getClassLoader())
     compiler.cook(resources(__package__).joinpath(_SOURCE).read_text("utf-8"))
     found = compiler.getClassLoader().loadClass(_CLASS)
-    found.newInstance()  # what it refers to is looked for only now
+    found.newInstance()  # the JVM resolves referenced classes only now
     return found
 
 
-def _pruning(session: Any, scan: IndexedScan, paths: pa.ChunkedArray) -> _Pruning | None:
+def _pruner(session: Any, scan: IndexedScan, paths: pa.ChunkedArray) -> _Pruner | None:
     if scan.prune is None:
         return None
     from pyspark.java_gateway import ensure_callback_server_started
 
     start: Any = ensure_callback_server_started
     start(session._sc._gateway)
-    return _Pruning(scan, paths)
+    return _Pruner(scan, paths)
 
 
-class _Pruning:
-    """Called by the JVM when a query that has filters is planned."""
+class _Pruner:
+    """A callback that the JVM calls when it plans a query with filters."""
 
     class Java:
         implements = ("java.util.function.Function",)
@@ -357,20 +362,20 @@ class _Pruning:
         self._scan, self._paths = scan, paths
 
     def apply(self, filters: Any) -> bytearray | None:
-        """Return a byte for each file: 1 where it can match; None when filters tell nothing.
+        """Return a byte per file, 1 if it may match; None to read all files.
 
-        A query goes on whatever happens here, since all files are right as well: the catalog may
-        be closed by now, or its database away.
+        An error here does not fail the query, which may read all files instead: the catalog may
+        be closed by now, or its database unreachable.
         """
         try:
             return self._matching(filters)
         except Exception as error:
-            telemetry.log(_log, logging.INFO, "filters prune no files", reason=str(error))
+            telemetry.log(_log, logging.INFO, "filters skip no files", reason=str(error))
             return None
 
     def _matching(self, filters: Any) -> bytearray | None:
         prune, mode = self._scan.prune, self._scan.files.column_mapping_mode
-        given = [filters.apply(place) for place in range(filters.size())]
+        given = [filters.apply(number) for number in range(filters.size())]
         text = pruning_sql(given, self._scan.stored, mode)
         if text is None or prune is None:
             return None

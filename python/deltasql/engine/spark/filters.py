@@ -1,7 +1,7 @@
-"""Conditions that Spark's planner hands to a scan, as SQL that files can be pruned by.
+"""Translate the filters that Spark pushes down to a scan into SQL for data skipping.
 
-Spark prints moments in the zone of the session, so its own text cannot be taken: the tree is read
-node by node, through py4j. A condition that is not understood prunes nothing.
+Spark prints timestamps in the session's time zone, so its own text is ambiguous. The expression
+tree is read node by node through py4j. A filter that cannot be translated skips no file.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from deltasql.model.schema.schema import StructType
@@ -25,8 +26,8 @@ _COMPARISONS = {
 }
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOST_VALUES = 1_000
-# Spark makes plain columns of `_metadata.file_name` and the like; only these notes tell them from
-# columns of the files that have the same names.
+# Spark turns `_metadata.file_name` and the like into plain columns; only these metadata keys
+# distinguish them from columns of the files that have the same names.
 _HIDDEN = frozenset(
     {
         "__metadata_col",
@@ -39,21 +40,21 @@ _NUMBERS = ("byte", "short", "integer", "long", "float", "double")
 
 
 def pruning_sql(filters: Iterable[Any], schema: StructType, mode: str | None) -> str | None:
-    """Return what is known of all rows that filters let through; None when nothing is.
+    """Return a condition that all rows that pass the filters satisfy; None if there is none.
 
-    `schema` has the columns of the files; Spark knows them by their physical names.
+    `schema` has the columns of the files; Spark uses their physical names.
     """
-    reading = _Reading(schema, mode)
-    parts = [part for each in filters if (part := reading.condition(each)) is not None]
+    translator = _Translator(schema, mode)
+    parts = [part for each in filters if (part := translator.condition(each)) is not None]
     return " AND ".join(f"({part})" for part in parts) if parts else None
 
 
-class _Reading:
+class _Translator:
     def __init__(self, schema: StructType, mode: str | None) -> None:
         self._schema, self._mode = schema, mode
 
     def condition(self, node: Any) -> str | None:
-        """Return a condition that holds wherever this one does."""
+        """Return a condition that is true for every row for which the node is true."""
         kind = _kind(node)
         if kind == "And":
             sides = [self.condition(node.left()), self.condition(node.right())]
@@ -110,14 +111,14 @@ def _kind(node: Any) -> str:
 def _items(sequence: Any) -> list[Any]:
     if sequence.size() > _MOST_VALUES:
         return [None]
-    return [sequence.apply(place) for place in range(sequence.size())]
+    return [sequence.apply(number) for number in range(sequence.size())]
 
 
 def _physical_path(node: Any) -> list[str] | None:
     kind = _kind(node)
     if kind == "AttributeReference":
-        notes = json.loads(node.metadata().json())
-        return None if _HIDDEN.intersection(notes) else [str(node.name())]
+        metadata = json.loads(node.metadata().json())
+        return None if _HIDDEN.intersection(metadata) else [str(node.name())]
     if kind == "GetStructField":
         outer = _physical_path(node.child())
         return None if outer is None else [*outer, str(node.extractFieldName())]
@@ -131,7 +132,7 @@ def _literal(node: Any) -> str | None:
 
 
 def _text(value: Any, type_name: str) -> str | None:
-    """Return a value of Spark's own form as SQL; None for one that has no sure spelling."""
+    """Return a value in Spark's internal form as SQL; None if it has no unambiguous literal."""
     if value is None:
         return None
     if type_name in _NUMBERS:
@@ -147,14 +148,12 @@ def _text(value: Any, type_name: str) -> str | None:
         if type_name == "date":
             return f"DATE '{date(1970, 1, 1) + timedelta(days=value)}'"
         if type_name in ("timestamp", "timestamp_ntz"):
-            moment = datetime(1970, 1, 1) + timedelta(microseconds=value)
-            return f"'{moment.isoformat()}{'Z' if type_name == 'timestamp' else ''}'"
+            timestamp = datetime(1970, 1, 1) + timedelta(microseconds=value)
+            return f"'{timestamp.isoformat()}{'Z' if type_name == 'timestamp' else ''}'"
     except OverflowError:
         return None
     return None
 
 
 def _decimal(text: str) -> str:
-    from decimal import Decimal
-
     return format(Decimal(text), "f")

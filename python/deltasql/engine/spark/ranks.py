@@ -1,9 +1,9 @@
-"""Ranks of values without a window, which would bring all rows to one task.
+"""Rank values without a window function, which would send all rows to one task.
 
-A sample of the rows gives the bounds of ranges with about as many rows each; the rank of a value is
-the number of its range, found by halving. Bounds travel as one row that is broadcast, so they have
-exactly the types and the order that Spark itself gives the values. Of texts and bytes the beginning
-is taken, so that a sample has a bound in bytes.
+A sample of the rows gives the bounds of ranges with about the same number of rows. The rank of a
+value is the number of its range, found by binary search. The bounds are one row that is broadcast,
+so they keep Spark's own types and sort order. Only a prefix of strings and binary values is
+compared, which limits the size of the sample.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_BITS = 10
 _PER_RANGE = 40
 _SEED = 20
 _BOUNDS = "__deltasql_bounds_"
-_BEGINNING = 64
+_PREFIX = 64
 
 
 def range_bounds(frame: DataFrame, names: Sequence[str], bits: int) -> DataFrame:
@@ -33,7 +33,7 @@ def range_bounds(frame: DataFrame, names: Sequence[str], bits: int) -> DataFrame
     keys = frame.selectExpr(*(f"{_compared(frame, each)} AS {quoted(each)}" for each in names))
     sample = keys if count <= wanted else keys.sample(wanted / count, seed=_SEED)
     found = [F.sort_array(F.collect_list(quoted(each))).alias(each) for each in names]
-    # Without a value other than null there is no bound, and every row is in the first range.
+    # If all values are null, there are no bounds and every row is in the first range.
     bounds = (
         f"transform(sequence(1, {ranges - 1}), i -> "
         f"get({{0}}, CAST(i * CAST(size({{0}}) AS BIGINT) DIV {ranges} AS INT))) AS {{1}}"
@@ -43,8 +43,8 @@ def range_bounds(frame: DataFrame, names: Sequence[str], bits: int) -> DataFrame
     )
 
 
-def in_ranges(frame: DataFrame, bounds: DataFrame, names: Sequence[str], bits: int) -> DataFrame:
-    """Put the ranks of these columns in their place."""
+def with_ranks(frame: DataFrame, bounds: DataFrame, names: Sequence[str], bits: int) -> DataFrame:
+    """Replace these columns with their ranks."""
     from pyspark.sql import functions as F
 
     others = [quoted(name) for name in frame.columns if name not in names]
@@ -56,11 +56,11 @@ def in_ranges(frame: DataFrame, bounds: DataFrame, names: Sequence[str], bits: i
 
 
 def _compared(frame: DataFrame, name: str) -> str:
-    """Return what is compared of a key: a beginning keeps the order."""
+    """Return SQL for the part of a key that is compared; a prefix keeps the order."""
     from pyspark.sql.types import BinaryType, StringType
 
     is_long = isinstance(frame.schema[name].dataType, BinaryType | StringType)
-    return f"substring({quoted(name)}, 1, {_BEGINNING})" if is_long else quoted(name)
+    return f"substring({quoted(name)}, 1, {_PREFIX})" if is_long else quoted(name)
 
 
 def _ranges(bits: int) -> int:
@@ -68,12 +68,12 @@ def _ranges(bits: int) -> int:
 
 
 def _range_of(value: str, bounds: str, bits: int) -> str:
-    """Return the SQL that finds the range of a value; nulls are in the first.
+    """Return SQL for the range number of a value; nulls are in the first range.
 
     >>> _range_of("v", "b", 2)
     'aggregate(array(2, 1), 0, (r, s) -> CASE WHEN v > b[r + s - 1] THEN r + s ELSE r END)'
     """
     steps = ", ".join(str(2**bit) for bit in reversed(range(min(bits, _MOST_BITS))))
-    # One tree of all comparisons would be too much code for a method of the JVM.
+    # A decision tree of all comparisons would exceed the size limit of a JVM method.
     step = f"CASE WHEN {value} > {bounds}[r + s - 1] THEN r + s ELSE r END"
     return f"aggregate(array({steps}), 0, (r, s) -> {step})"

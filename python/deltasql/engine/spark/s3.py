@@ -1,9 +1,9 @@
-"""Options by which Spark reaches the buckets of tables as this process does.
+"""Options with which Spark accesses the S3 buckets of tables like this process does.
 
-Hadoop's S3 client takes options for a bucket alone. They are options of one read or write, never
-settings of the session. Options that the session has for a bucket (`fs.s3a.bucket.…`, also with
-`spark.hadoop.` in front) win. A bucket has one set of credentials in a process: Hadoop keeps the
-client that it opened with the first.
+Hadoop's S3 client supports options per bucket. They are passed to one read or write and never set
+on the session. Options that the session has for a bucket (`fs.s3a.bucket.…`, also with the prefix
+`spark.hadoop.`) take precedence. A bucket has one set of credentials per process: Hadoop caches the
+client that it created first.
 """
 
 from __future__ import annotations
@@ -40,50 +40,51 @@ _CREDENTIALS = ("access.key", "secret.key", "session.token", _PROVIDER)
 _SECRETS = ("access.key", "secret.key", "session.token")
 _PROVIDERS = "org.apache.hadoop.fs.s3a"
 _TRUE = ("1", "true", "on", "yes", "y")
-_first: dict[str, int] = {}
-"""The hash of the credentials that a bucket was first reached with."""
+_first_credentials: dict[str, int] = {}
+"""For each bucket, the hash of the credentials that were used first."""
 _warned: set[str] = set()
-"""Buckets of which a warning about other credentials was logged."""
+"""Buckets for which a warning about other credentials was logged."""
 
 
 def bucket_options(spark: SparkSession, location: str, storage: StorageSettings) -> dict[str, str]:
-    """Return the options of a read or write at a location; none elsewhere than in S3."""
-    wanted = {}
+    """Return the options of a read or write at a location; empty if it is not in S3."""
+    options = {}
     if location.startswith(_SCHEMES):
-        wanted = hadoop_settings(storage.plain_options(location))
-    if not wanted:
+        options = hadoop_settings(storage.plain_options(location))
+    if not options:
         return {}
     prefix = f"fs.s3a.bucket.{_bucket(location)}"
-    known = spark.conf.getAll
-    own = {
+    settings = spark.conf.getAll
+    in_session = {
         name
-        for name in (*_CREDENTIALS, *wanted)
-        if not known.keys().isdisjoint((f"{prefix}.{name}", f"spark.hadoop.{prefix}.{name}"))
+        for name in (*_CREDENTIALS, *options)
+        if not settings.keys().isdisjoint((f"{prefix}.{name}", f"spark.hadoop.{prefix}.{name}"))
     }
-    # Half of one key and half of another open nothing.
-    kept = own.union(_CREDENTIALS) if own.intersection(_CREDENTIALS) else own
-    ours = {name: value for name, value in wanted.items() if name not in kept}
-    secrets = hash(tuple(ours.get(name) for name in _SECRETS))
-    if _first.setdefault(_bucket(location), secrets) != secrets:
+    # Parts of two sets of credentials must not be combined.
+    if in_session.intersection(_CREDENTIALS):
+        in_session.update(_CREDENTIALS)
+    passed = {name: value for name, value in options.items() if name not in in_session}
+    secrets = hash(tuple(passed.get(name) for name in _SECRETS))
+    if _first_credentials.setdefault(_bucket(location), secrets) != secrets:
         _warn(_bucket(location))
-    return {f"{prefix}.{name}": value for name, value in ours.items()}
+    return {f"{prefix}.{name}": value for name, value in passed.items()}
 
 
 def files_options(spark: SparkSession, files: LiveFiles) -> dict[str, str]:
-    """Return the options of a read from all buckets that files of a table are in."""
+    """Return the options of a read from all buckets that hold files of a table."""
     paths = files.listed["path"]
-    # The others are below the table's own location.
+    # All other files are below the table's own location.
     elsewhere = paths.filter(pc.match_substring_regex(paths, "^s3a?://")).to_pylist()
-    places = {path[: path.find("/", path.find("//") + 2)] for path in elsewhere}
+    roots = {path[: path.find("/", path.find("//") + 2)] for path in elsewhere}
     found: dict[str, str] = {}
-    for bucket, place in {_bucket(each): each for each in (*places, files.location)}.items():
+    for bucket, location in {_bucket(each): each for each in (*roots, files.location)}.items():
         if bucket:
-            found.update(bucket_options(spark, place, files.settings))
+            found.update(bucket_options(spark, location, files.settings))
     return found
 
 
 def hadoop_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options of deltalake's as Hadoop's S3 client names them.
+    """Translate deltalake's storage options to the names of Hadoop's S3 client.
 
     >>> hadoop_settings({"AWS_REGION": "eu-west-1", "aws_endpoint_url": "http://[::1]:9000"})
     {'endpoint': 'http://[::1]:9000', 'endpoint.region': 'eu-west-1', 'path.style.access': 'true'}
@@ -105,7 +106,7 @@ def hadoop_settings(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _warn(bucket: str) -> None:
-    """Log once that a bucket is reached with other credentials than before."""
+    """Log once per bucket that it is accessed with other credentials than before."""
     if bucket in _warned:
         return
     _warned.add(bucket)

@@ -1,11 +1,12 @@
 """Read the live files of a table with Spark's own Parquet scan.
 
 The schema and the partition values come from the log, never from files or folders. Exactly the
-files of the snapshot are read: a name that Spark would leave out or take for a pattern is found
-before it could cost rows. Only the driver sees the list of files; executors do the reading.
-Classic Spark asks an index of ours for the files, so that it lists nothing and filters that are
-applied later still prune; Spark Connect, which has no py4j, gets the names of the files, and so
-does a Spark that cannot compile the index.
+files of the snapshot are read: a name that Spark would skip or expand as a glob pattern raises an
+error, since rows would be missing. Only the driver has the list of files; executors read them.
+
+Classic Spark gets the files from our own `FileIndex`, so it lists no folders, and filters that are
+applied later still skip files. Spark Connect, which has no py4j, gets the file names, and so does a
+Spark that cannot compile the index.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ _BROADCAST_ROWS = 5_000_000
 _PATH = "__deltasql_path"
 _OPTIONS = {
     "mergeSchema": "false",
-    # Days and moments are those of today's calendar, whatever a session says of old files.
+    # Dates and timestamps are in the Gregorian calendar, whatever the session's rebase mode.
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
-    # Rows must not go missing because a session forgives missing files.
+    # A session that ignores missing files must not lose rows of a table.
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
 }
@@ -72,9 +73,9 @@ def scan(
 ) -> DataFrame:
     """Return the rows of these files, with the columns of the table in their order.
 
-    With `positions`, FILE and ROW say where each of them is. `prune` returns the paths of files
-    that can match a condition: classic Spark asks it about filters that are applied later. With
-    `required`, classic Spark is told which columns are never null.
+    With `positions`, the columns FILE and ROW follow. `prune` returns the paths of files that may
+    match a condition; classic Spark calls it with filters that are applied later. With `required`,
+    classic Spark knows which columns are not nullable.
     """
     require_pyspark()
     options = {**_OPTIONS, **files_options(spark, files)}
@@ -90,22 +91,22 @@ def scan(
 
 
 def _groups(files: LiveFiles) -> list[tuple[StructType, pa.Array]]:
-    """Return the places of files that are read alike, and the schema to read them by.
+    """Return groups of files that are read in the same way: a schema and the files' positions.
 
-    Files without a deletion vector are apart from those that have one.
+    Files with a deletion vector and files without one are in different groups.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     vectors = files.have_vectors
     found = [pc.indices_nonzero(each).cast(pa.int64()) for each in (pc.invert(vectors), vectors)]
-    alike = [each for each in found if len(each)]
+    groups = [each for each in found if len(each)]
     if files.column_mapping_mode != "id":
-        return [(files.schema, each) for each in alike]
-    places = {id(file): place for place, file in enumerate(files.files)}
+        return [(files.schema, each) for each in groups]
+    positions = {id(file): number for number, file in enumerate(files.files)}
     return [
-        (schema, pa.array([places[id(file)] for file in group], pa.int64()))
-        for numbers in alike
+        (schema, pa.array([positions[id(file)] for file in group], pa.int64()))
+        for numbers in groups
         for schema, group in files.by_names([files.files[n] for n in numbers.to_pylist()])
     ]
 
@@ -120,10 +121,10 @@ def _rows(
     prune: Prune | None,
     required: bool,
 ) -> DataFrame:
-    """Read files that all have a deletion vector, or none of which has."""
+    """Read files of which all have a deletion vector, or none has."""
     if is_connect(spark) or not _sizes_are_known(files) or not has_index(spark):
         group = [(number, files.files[number]) for number in numbers.to_pylist()]
-        return _read(spark, files, schema, group, options, positions)
+        return _read_by_name(spark, files, schema, group, options, positions)
     return _read_indexed(spark, files, schema, numbers, options, positions, prune, required)
 
 
@@ -142,11 +143,11 @@ def _read_indexed(
     prune: Prune | None,
     required: bool,
 ) -> DataFrame:
-    """Read files through an index of our own; places and partition values come with it."""
+    """Read files through our own index, which provides positions and partition values."""
     from pyspark.sql import functions as F
 
     mode, vectors = files.column_mapping_mode, bool(files.have_vectors[numbers[0].as_py()].as_py())
-    partitions = {f.name: place for place, f in enumerate(files.partition_fields())}
+    partitions = {f.name: number for number, f in enumerate(files.partition_fields())}
     stored = stored_columns(schema, partitions)
     indexed = IndexedScan(files, numbers, stored, positions or vectors, prune, required)
     frame = indexed_frame(spark, indexed, spark_schema(stored, mode, required=required), options)
@@ -156,8 +157,8 @@ def _read_indexed(
         for f in schema.fields
         if f.name not in partitions
     }
-    for name, place in partitions.items():
-        columns[name] = F.col(partition_name(place)).alias(name)
+    for name, number in partitions.items():
+        columns[name] = F.col(partition_name(number)).alias(name)
     if positions or vectors:
         columns[FILE] = FILE
         columns[ROW] = frame.metadataColumn("_metadata").getField("row_index").alias(ROW)
@@ -170,7 +171,7 @@ def _read_indexed(
     return left.select([F.col(quoted(name)) for name in shown])
 
 
-def _read(
+def _read_by_name(
     spark: SparkSession,
     files: LiveFiles,
     schema: StructType,
@@ -178,14 +179,14 @@ def _read(
     options: Mapping[str, str],
     positions: bool,
 ) -> DataFrame:
-    """Read files by their names; places and partition values are joined to them."""
+    """Read files by their names, and join positions and partition values to the rows."""
     from pyspark.sql import functions as F
 
     mode = files.column_mapping_mode
     listed = [file for _, file in group]
     partitions = {field.name for field in files.partition_fields()}
     stored = stored_columns(schema, partitions)
-    # Folders named day=… would give columns of their own.
+    # Without recursive lookup, Spark would add columns for folders such as day=….
     reader = spark.read.schema(spark_schema(stored, mode))
     reader = reader.options(recursiveFileLookup="true", **options)
     frames = [reader.parquet(*paths) for paths in _listings(spark, _patterns(spark, listed))]
@@ -203,10 +204,10 @@ def _read(
     if constant and not listed[0].vector and not positions:
         return _union(f.select([columns[name].alias(name) for name in shown]) for f in frames)
     named = [column.alias(name) for name, column in columns.items()]
-    rows = _union(frame.select([*named, *_places(frame)]) for frame in frames)
-    known = _known_files(spark, files, group, _spelled(rows, listed), with_values=not constant)
+    rows = _union(frame.select([*named, *_row_positions(frame)]) for frame in frames)
+    known = _known_files(spark, files, group, _spark_names(rows, listed), with_values=not constant)
     found = rows.join(F.broadcast(known), _PATH, "left").where(
-        # Spelled in another way than Spark does, a file would lose its rows in silence.
+        # A path that differs from Spark's must raise an error, and never lose rows silently.
         F.when(F.col(FILE).isNotNull(), F.lit(True)).otherwise(
             F.raise_error(F.concat(F.lit("deltasql does not know the file "), F.col(_PATH)))
         )
@@ -220,17 +221,17 @@ def _union(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionAll(other), frames)
 
 
-def _places(frame: DataFrame) -> list[Column]:
-    """Return where each row of a Parquet scan is: its file and its number there."""
+def _row_positions(frame: DataFrame) -> list[Column]:
+    """Return columns with the path of each row's file and the row's position in it."""
     hidden = frame.metadataColumn("_metadata")
     return [hidden.getField("file_path").alias(_PATH), hidden.getField("row_index").alias(ROW)]
 
 
 def _listings(spark: SparkSession, paths: list[str]) -> list[list[str]]:
-    """Split the paths of local files into lists that the driver looks at itself.
+    """Split the paths of local files into lists that the driver can list itself.
 
-    For a longer list Spark starts a job with a task for each file, which takes far longer. On an
-    object store the job is worth it.
+    For a longer list Spark starts a job with a task per file, which takes much longer. On an object
+    store the job is faster.
     """
     if not paths[0].startswith("file:"):
         return [paths]
@@ -239,7 +240,7 @@ def _listings(spark: SparkSession, paths: list[str]) -> list[list[str]]:
 
 
 def _patterns(spark: SparkSession, listed: Sequence[LiveFile]) -> list[str]:
-    """Return patterns that name exactly one file each, since Spark takes names for patterns."""
+    """Return glob patterns that match exactly one file each, since Spark expands file names."""
     addresses = [file.address for file in listed]
     for address in addresses:
         name = address.rpartition("/")[2]
@@ -251,26 +252,26 @@ def _patterns(spark: SparkSession, listed: Sequence[LiveFile]) -> list[str]:
     ]
 
 
-def _spelled(frame: DataFrame, group: Sequence[LiveFile]) -> list[str]:
-    """Return the files as Spark spells them in `_metadata.file_path`.
+def _spark_names(frame: DataFrame, group: Sequence[LiveFile]) -> list[str]:
+    """Return the files as Spark encodes them in `_metadata.file_path`.
 
-    Spark's own list is asked for: no rule of encoding has to be repeated, and a file that Spark
-    left out is noticed.
+    They come from Spark's own list of files, so its encoding rules are not repeated here, and
+    files that Spark skips are detected.
     """
-    spelled = {_address(name): name for name in frame.inputFiles()}
-    amiss = spelled.keys() ^ {file.address for file in group}
-    if amiss:
+    names = {_address(name): name for name in frame.inputFiles()}
+    different = names.keys() ^ {file.address for file in group}
+    if different:
         raise TxnLogEngineError(
-            f"Spark would read {len(spelled)} files, not {len(group)}: {min(amiss)!r} is amiss",
+            f"Spark would read {len(names)} files, not {len(group)}: {min(different)!r} differs",
             engine="spark",
-            help="A file has a name that Spark cannot take as it is; rewrite it.",
+            help="Spark misinterprets the name of a file; rewrite the file under another name.",
         )
     # The list has three slashes where the column has one.
-    return [spelled[file.address].replace("file:///", "file:/", 1) for file in group]
+    return [names[file.address].replace("file:///", "file:/", 1) for file in group]
 
 
 def _address(name: str) -> str:
-    """Undo what Spark does to an address."""
+    """Return the address that Spark encoded as this name."""
     scheme, _, rest = name.partition(":")
     if scheme == "file":
         return unquote("/" + rest.lstrip("/"))
@@ -281,16 +282,16 @@ def _known_files(
     spark: SparkSession,
     files: LiveFiles,
     group: _Group,
-    spelled: list[str],
+    names: list[str],
     *,
     with_values: bool,
 ) -> DataFrame:
-    """Return a row for each file: its number, and the partition values of the log."""
+    """Return a row per file: its path, its position and its partition values."""
     import pyarrow as pa
 
     fields = [StructField(_PATH, "string"), StructField(FILE, "long")]
     numbers = [number for number, _ in group]
-    columns: list[Any] = [pa.array(spelled, pa.string()), pa.array(numbers, pa.int64())]
+    columns: list[Any] = [pa.array(names, pa.string()), pa.array(numbers, pa.int64())]
     if with_values:
         for field, values in files.partition_values([file for _, file in group]):
             fields.append(StructField(field.name, field.type))
@@ -312,7 +313,7 @@ def _deleted_rows(spark: SparkSession, files: LiveFiles, group: _Group) -> DataF
 
 
 def _named(field: StructField, mode: str | None) -> Column | str:
-    """Return a column under its logical name; each call of the session costs more than a name."""
+    """Return a column under its logical name; as a string if possible, which saves py4j calls."""
     is_mapped = field.physical_name(mode) != field.name or _has_mapped_members(field.type, mode)
     if not is_mapped and not has_void(field.type):
         return quoted(field.name)
@@ -320,7 +321,7 @@ def _named(field: StructField, mode: str | None) -> Column | str:
 
 
 def _renamed(field: StructField, mode: str | None) -> Column:
-    """Read a column under its logical name; a cast of a struct renames its members by position."""
+    """Return a column under its logical name; a cast renames members of structs by position."""
     from pyspark.sql import functions as F
 
     column = F.col(quoted(field.physical_name(mode)))
@@ -346,10 +347,10 @@ def _has_mapped_members(data_type: DataType, mode: str | None) -> bool:
 
 
 def _literal(value: Any, data_type: DataType) -> Column:
-    """A constant of exactly this type; text is cast, since Python's types lose zones."""
+    """Return a literal of exactly this type, cast from a string: Python types lose zones."""
     from pyspark.sql import functions as F
 
-    # The name of a type would mean another one where the session says so.
+    # A type object, since settings of the session change the meaning of some type names.
     kind = spark_type(data_type)
     if value is None or isinstance(value, bytes):
         return F.lit(value).cast(kind)

@@ -1,4 +1,4 @@
-"""Schemas, names and addresses as Spark has them."""
+"""Translate schemas, names and addresses to Spark's."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
 def spark_schema(
     schema: StructType, column_mapping_mode: str | None = None, *, required: bool = False
 ) -> Any:
-    """Return a schema as Spark has it; with a mapping mode, under its physical names.
+    """Return a schema as a Spark `StructType`; with a mapping mode, under physical names.
 
-    With `required`, columns that may not be null are told to Spark as such.
+    With `required`, columns that may not be null are marked as not nullable.
     """
     refuse_nanoseconds(schema)
-    plain = [_plain_field(f, column_mapping_mode) for f in schema.fields]
+    plain = [_plain_field(field, column_mapping_mode) for field in schema.fields]
     try:
         found = _parsed(*plain)
-    except ValueError as error:  # pyspark's own kind of it
-        for spark_field, field in zip(plain, schema.fields, strict=True):
-            _check_known(spark_field, field.name)
-        raise TxnLogSchemaError(f"Spark does not take the schema: {error}") from error
-    for told, field in zip(found.fields, schema.fields, strict=True):
-        told.nullable = field.nullable or not required
+    except ValueError as error:  # pyspark raises subclasses of it
+        for plain_field, field in zip(plain, schema.fields, strict=True):
+            _check_known(plain_field, field.name)
+        raise TxnLogSchemaError(f"Spark does not accept the schema: {error}") from error
+    for spark_field, field in zip(found.fields, schema.fields, strict=True):
+        spark_field.nullable = field.nullable or not required
     return found
 
 
 def _check_known(field: StructField, name: str) -> None:
-    """Refuse a column whose type Spark does not know."""
+    """Raise for a column whose type Spark does not support."""
     try:
         _parsed(field)
     except ValueError as error:
         raise UnsupportedFeatureError(
-            f"column {name!r}: Spark does not know its type: {error}",
+            f"column {name!r}: Spark does not support its type: {error}",
             features=(field.type if isinstance(field.type, str) else type_name(field.type),),
-            help="Read this table with another engine, or leave it out by tables=[…].",
+            help="Read this table with another engine, or exclude it with tables=[…].",
         ) from error
 
 
@@ -60,38 +60,38 @@ def _parsed(*fields: StructField) -> Any:
 
 
 def exact_type(data_type: DataType) -> Any:
-    """Return a type as Spark has it, with the metadata of its members."""
+    """Return a type as Spark's `DataType`, with the metadata of its members."""
     field = StructField("x", data_type)
     refuse_nanoseconds(StructType((field,)))
     return _parsed(field).fields[0].dataType
 
 
 def refuse_nanoseconds(schema: StructType) -> None:
-    """Refuse a schema that Spark could hold only with its timestamps cut."""
+    """Raise for timestamps with nanoseconds, which Spark would truncate."""
     for field in schema.fields:
         if has_nanoseconds(field.type):
             raise UnsupportedFeatureError(
-                f"column {field.name!r} has timestamps with nanoseconds, which Spark does not have",
+                f"column {field.name!r} has timestamps with nanoseconds, which Spark lacks",
                 features=("timestampNanos",),
                 help="Read and write this table with DuckDB: engine='duckdb'.",
             )
 
 
 def spark_type(data_type: DataType) -> Any:
-    """Return a type as Spark has it."""
+    """Return a type as Spark's `DataType`."""
     return spark_schema(StructType((StructField("x", data_type),))).fields[0].dataType
 
 
 def spark_path(spark: SparkSession, address: str) -> str:
-    """Return an address with the scheme by which Spark finds it."""
+    """Return an address with the URL scheme that Spark uses for it."""
     return spark_paths(spark, [address])[0]
 
 
 def spark_paths(spark: SparkSession, addresses: Sequence[str]) -> list[str]:
-    """Return addresses with the schemes by which Spark finds them; it is asked once at most."""
+    """Return addresses with the URL schemes that Spark uses; reads a setting at most once."""
     s3 = "s3"
     if any(address.startswith("s3://") for address in addresses):
-        # The name of Hadoop's own S3 client.
+        # Hadoop's own S3 client is registered for s3a.
         s3 = "s3a" if spark.conf.get("spark.hadoop.fs.s3.impl", None) is None else "s3"
     return [
         f"file://{address}"
@@ -113,6 +113,6 @@ def quoted(name: str) -> str:
 
 
 def _plain_field(field: StructField, mode: str | None) -> StructField:
-    """A field that any file can be read with: nullable, without the metadata of the log."""
+    """Return a field that can read any file: nullable, without the metadata of the log."""
     kind = with_members(field.type, lambda member: _plain_field(member, mode))
     return StructField(field.physical_name(mode), kind)

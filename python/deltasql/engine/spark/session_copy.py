@@ -1,12 +1,13 @@
-"""Copies of a user's Spark session with settings of our own.
+"""Private copies of the user's Spark session, with settings of our own.
 
-Settings of the user's session are never changed: other threads run queries in it at the same time.
-A copy shares the Spark context, its executors and cached data, and starts with the user's settings,
-functions and temporary views; what is set or created in it is invisible to the user.
+Settings of the user's session (`session.py`) are never changed: other threads run queries in it at
+the same time. A copy shares the Spark context, its executors and cached data, and starts with the
+user's settings, functions and temporary views. Settings and views of the copy are invisible to the
+user.
 
-Spark decides what a query means (time zone, ANSI mode, case of names) when it analyses it, and an
-analysed plan keeps its meaning in every session. So a query of ours is analysed in a copy and run
-in the user's session, and a user's DataFrame means here what it means there.
+Spark applies settings such as the time zone, ANSI mode and case sensitivity when it analyses a
+query. An analysed plan keeps them in every session. So our queries are analysed in a copy and run
+in the user's session, and a user's DataFrame keeps the settings of the user's session.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-MEANING = {
-    # A value that does not fit is an error, never a null.
+QUERY_SETTINGS = {
+    # A value that overflows is an error, never a null.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "false",
@@ -32,20 +33,20 @@ MEANING = {
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
-"""Settings by which a query of ours means the same for every user."""
+"""Settings that give our queries the same result in every session."""
 
-WRITING = {
-    # INT96 has neither an order nor statistics.
+WRITE_SETTINGS = {
+    # INT96 has neither a sort order nor statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.fieldId.write.enabled": "true",
 }
-"""Settings by which files are written as Delta wants them."""
+"""Settings that write files as Delta requires them."""
 
 
 class SessionCopy(Protocol):
-    """A session with settings of ours, beside the user's session."""
+    """A copy of the user's session with other settings."""
 
     def view(self, frame: DataFrame) -> str:
         """Create a view of a user's DataFrame in the copy and return its name as SQL."""
@@ -59,23 +60,23 @@ class SessionCopy(Protocol):
         ...
 
     def bring(self, frame: DataFrame) -> DataFrame:
-        """Return a user's DataFrame as one that runs in the copy."""
+        """Return a DataFrame of the user's session as one that runs in the copy."""
         ...
 
     def close(self) -> None:
-        """Remove the copy; DataFrames that came out of a classic one can still be used."""
+        """Remove the copy; DataFrames from a classic copy remain usable."""
         ...
 
 
 def copy_session(spark: SparkSession, settings: Mapping[str, str]) -> SessionCopy:
-    """Copy a user's session, classic or Connect, and change settings of the copy."""
+    """Copy a session, classic or Connect, and apply settings to the copy."""
     return _ConnectCopy(spark, settings) if is_connect(spark) else _ClassicCopy(spark, settings)
 
 
 class _ClassicCopy:
-    """A copy in the JVM: analysed plans are handed from session to session.
+    """A copy in the JVM; analysed plans move between the sessions.
 
-    The copy has no SparkSession in Python, whose constructor would change what `RDD.toDF` does.
+    There is no Python SparkSession for the copy: its constructor would change `RDD.toDF`.
     """
 
     def __init__(self, spark: Any, settings: Mapping[str, str]) -> None:
@@ -85,7 +86,7 @@ class _ClassicCopy:
             self._copy.conf().set(name, value)
 
     def view(self, frame: Any) -> str:
-        # It stays until the copy goes: dropping it would also drop the cache of the user's rows.
+        # Not dropped before the copy: dropping it would also uncache the user's DataFrame.
         name = _new_name()
         self._moved(frame._jdf, self._copy).createTempView(name)
         return name
@@ -110,24 +111,24 @@ class _ClassicCopy:
 
 
 class _ConnectCopy:
-    """A copy on the server: plans go from session to session as global temporary views.
+    """A copy on the server; plans move between the sessions as global temporary views.
 
-    A view holds the plan as the session that created it has analysed it.
+    A view holds the plan that was analysed by the session that created it.
     """
 
     def __init__(self, spark: Any, settings: Mapping[str, str]) -> None:
         if not hasattr(spark, "cloneSession"):
             raise TxnLogEngineError(
-                "this client of Spark Connect cannot copy a session",
+                "this Spark Connect client cannot copy a session",
                 engine="spark",
                 help="Use PySpark 4.1 or newer with Spark Connect, or classic Spark.",
             )
         self._spark = spark
         self._database = spark.conf.get("spark.sql.globalTempDatabase")
         self._copy = spark.cloneSession()
-        self._cleaning = ExitStack()
-        self._cleaning.callback(self._copy.client.close)
-        self._cleaning.callback(self._copy.client.release_session)
+        self._cleanup = ExitStack()
+        self._cleanup.callback(self._copy.client.close)
+        self._cleanup.callback(self._copy.client.release_session)
         for name, value in settings.items():
             self._copy.conf.set(name, value)
 
@@ -135,8 +136,8 @@ class _ConnectCopy:
         name = _new_name()
         frame.createGlobalTempView(name)
         full_name = f"{self._database}.{name}"
-        # Not by the catalog's method, which would also drop the cache of the user's rows.
-        self._cleaning.callback(lambda: self._spark.sql(f"DROP VIEW IF EXISTS {full_name}"))
+        # Not with the catalog's method, which would also uncache the user's DataFrame.
+        self._cleanup.callback(lambda: self._spark.sql(f"DROP VIEW IF EXISTS {full_name}"))
         return full_name
 
     def sql(self, text: str) -> tuple[DataFrame, str | None]:
@@ -148,7 +149,7 @@ class _ConnectCopy:
         return found
 
     def close(self) -> None:
-        self._cleaning.close()
+        self._cleanup.close()
 
 
 def _new_name() -> str:

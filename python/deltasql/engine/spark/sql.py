@@ -1,4 +1,4 @@
-"""Queries of operations in Spark's SQL."""
+"""Generate Spark SQL from the queries of operations."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from deltasql.model.schema.schema import DataType
 
-# Spark's TIMESTAMP is what a session says it is; these two are not.
-_MOMENTS = {
+# The meaning of TIMESTAMP is a setting of the session; these two types are fixed.
+_TIMESTAMPS = {
     exp.DType.TIMESTAMPTZ: exp.DType.TIMESTAMPLTZ,
     exp.DType.TIMESTAMP: exp.DType.TIMESTAMPNTZ,
 }
@@ -29,8 +29,8 @@ def spark_query(
 ) -> str:
     """Return the text of a query for `SparkSession.sql`.
 
-    `view_of` returns the view that has the rows of a relation, `type_of` the type of a relation's
-    column. `small` relations are sent to every executor when they are joined to others.
+    `view_of` returns the name of a relation's view, `type_of` the type of a relation's column.
+    `small` relations are broadcast when they are joined to others.
 
     >>> from sqlglot import parse_one
     >>> query, views = parse_one("SELECT a.x FROM a, b AS c"), {"a": "v", "b": "g.w"}
@@ -42,12 +42,12 @@ def spark_query(
     """
     tree = query.copy()
     if type_of is not None:
-        _name_casts(tree, relations, type_of)
+        _cast_by_name(tree, relations, type_of)
     for window in list(tree.find_all(exp.Window)):
-        if _numbers_in_no_order(window):
-            # Spark would bring all rows to one place for it.
+        if _is_unordered_row_number(window):
+            # Spark would send all rows to one task for this window.
             window.replace(exp.Anonymous(this="monotonically_increasing_id"))
-    _send_small(tree, small)
+    _broadcast_small(tree, small)
     for table in list(tree.find_all(exp.Table)):
         if table.name not in relations or table.db:
             continue
@@ -57,11 +57,11 @@ def spark_query(
         table.set("this", view.this)
         table.set("db", view.args.get("db"))
     for kind in tree.find_all(exp.DataType):
-        kind.set("this", _MOMENTS.get(kind.this, kind.this))
+        kind.set("this", _TIMESTAMPS.get(kind.this, kind.this))
     return tree.sql(dialect="spark", identify=True)
 
 
-def _name_casts(
+def _cast_by_name(
     tree: exp.Query, relations: Collection[str], type_of: Callable[[str, str], DataType | None]
 ) -> None:
     names = {t.alias_or_name: t.name for t in tree.find_all(exp.Table) if t.name in relations}
@@ -74,21 +74,21 @@ def _name_casts(
     casts_by_name(tree, source)
 
 
-def _send_small(tree: exp.Query, small: Collection[str]) -> None:
-    """Say what Spark cannot know: else it would sort a large side for the sake of a small one.
+def _broadcast_small(tree: exp.Query, small: Collection[str]) -> None:
+    """Add a broadcast hint for small relations, without which Spark would sort the large side.
 
-    What is made of small relations was never measured: a join of two may have any size.
+    A subquery over small relations gets no hint: a join of two may have any size.
     """
     for select in tree.find_all(exp.Select):
-        sent = []
+        broadcast = []
         for join in select.args.get("joins") or ():
             if isinstance(join.this, exp.Table) and join.this.name in small:
-                sent.append(exp.column(join.this.alias_or_name))
-        if sent:
-            hint = exp.Anonymous(this="BROADCAST", expressions=sent)
+                broadcast.append(exp.column(join.this.alias_or_name))
+        if broadcast:
+            hint = exp.Anonymous(this="BROADCAST", expressions=broadcast)
             select.set("hint", exp.Hint(expressions=[hint]))
 
 
-def _numbers_in_no_order(window: exp.Window) -> bool:
+def _is_unordered_row_number(window: exp.Window) -> bool:
     parts = ("partition_by", "order", "spec")
     return isinstance(window.this, exp.RowNumber) and not any(window.args.get(p) for p in parts)

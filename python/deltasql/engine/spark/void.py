@@ -1,7 +1,7 @@
 """Void columns on Spark: rows have them, files do not.
 
-Spark does not read a void column from a file in which it is stored as integers, as deltasql 0.1.0
-stored it. So void columns are never read: they are added as null literals.
+Spark cannot read a void column that a file stores as integers, as deltasql 0.1.0 wrote it. So void
+columns are never read: they are added as null literals.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def stored_columns(schema: StructType, partitions: Collection[str]) -> StructType:
     """Return the columns to read from files: neither partition columns nor void ones.
 
-    What is void in an array, in a map or alone in a struct is read as integers.
+    A void type in an array, in a map or as the only field of a struct is read as integers.
     """
     kept = without_void(schema, tuple(partitions)).fields
     return StructType(
@@ -43,7 +43,7 @@ def stored_columns(schema: StructType, partitions: Collection[str]) -> StructTyp
 
 
 def with_void(column: Column, data_type: DataType, mode: str | None) -> Column:
-    """Return a column of a file as a table has it: with void members, under logical names."""
+    """Return a column of a file with the void members and the logical names of the table."""
     from pyspark.sql import functions as F
 
     if data_type == "void":
@@ -70,18 +70,21 @@ def with_void(column: Column, data_type: DataType, mode: str | None) -> Column:
 def without_void_columns(
     frame: DataFrame, schema: StructType, partitions: Sequence[str]
 ) -> tuple[StructType, DataFrame]:
-    """Return the columns that files have, and rows with them; a value in a void one is an error."""
+    """Return the columns that files store, and the rows with only these columns.
+
+    A value other than null in a void column fails the query.
+    """
     from pyspark.sql import functions as F
 
     kept = without_void(schema, partitions)
     for left in kept.fields:
         if has_void(left.type) and left.name not in partitions:
-            # It would be written as booleans, which other readers do not take for nulls.
+            # Spark would write booleans, which other readers do not accept as void.
             raise UnsupportedFeatureError(
-                f"column {left.name!r} is void where a file must hold something: in an array, in "
+                f"column {left.name!r} is void where a file must store values: in an array, in "
                 "a map, or in a struct or a table with no other columns",
                 features=("void",),
-                help="Spark has no form for this: use engine='duckdb', or give it a type.",
+                help="Spark cannot store this: use engine='duckdb', or give the column a type.",
             )
     changed = {
         field.name.casefold(): field
@@ -124,7 +127,7 @@ def _without_void(column: Column, data_type: DataType) -> Column:
 
 
 def _has_value(column: Column, data_type: DataType) -> Column:
-    """Tell whether a row has a value where its type is void."""
+    """Return whether a row has a value where its type is void."""
     from pyspark.sql import functions as F
 
     if isinstance(data_type, StructType):

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from deltasql._core import FileList, parse_commit
-from deltasql.engine.spark.session import active_session, spark_errors
+from deltasql.engine.spark.errors import spark_errors
+from deltasql.engine.spark.session import active_session
 from deltasql.exceptions import TxnLogError
 from deltasql.migrate.importing.read_ahead import read_ahead
 from deltasql.mirror.log.read import stream_state

@@ -17,7 +17,7 @@ from sqlglot import exp
 from deltasql import _core
 from deltasql.engine.base import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, FILE, ROW
 from deltasql.engine.files.live_files import LiveFiles
-from deltasql.engine.parquet.arrow_layouts import cast_rows
+from deltasql.engine.parquet.arrow_casts import cast_rows
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.predicates.predicate import parse_predicate
 from deltasql.model.schema.convert import schema_to_arrow

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.engine.parquet.arrow_layouts import as_void, has_void
+from deltasql.engine.parquet.arrow_casts import as_void, has_void
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.exceptions.prefixes import ARROW_ERROR
 from deltasql.model.schema.convert import nanoseconds_enabled, schema_to_arrow

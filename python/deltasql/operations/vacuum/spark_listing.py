@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltasql import telemetry
-from deltasql.engine.spark.session import active_session, spark_errors
+from deltasql.engine.spark.errors import spark_errors
+from deltasql.engine.spark.session import active_session
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError
 from deltasql.operations.vacuum.unreferenced import Strays, find_strays, list_range, ranges_of
 from deltasql.storage import open_storage

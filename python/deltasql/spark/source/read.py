@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from deltasql.engine.duckdb.engine import DuckDbEngine
 from deltasql.engine.files.live_files import LiveFiles
-from deltasql.engine.parquet.arrow_layouts import cast_rows
+from deltasql.engine.parquet.arrow_casts import cast_rows
 from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.schema.schema import StructType, nearest
 from deltasql.operations.changes.feed import FEED_FIELDS, ChangeFeed

@@ -76,7 +76,7 @@ class CdfSide(RawBase):
         def batches() -> Iterator[pa.RecordBatch]:
             if first > last:
                 return
-            from deltasql.engine.parquet.arrow_layouts import (
+            from deltasql.engine.parquet.arrow_casts import (
                 cast_rows,  # late: it imports pyarrow.compute
             )
 

@@ -13,7 +13,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.table import SUPPORTED_READER_FEATURES
 from sqlglot import exp
 
-from deltasql.engine.parquet.file_errors import missing_file, reading
+from deltasql.engine.parquet.file_errors import missing_file, read_errors
 from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
 from deltasql.model.predicates.filters import filters_to_condition
 from deltasql.model.predicates.predicate import DataFusionDialect
@@ -124,7 +124,7 @@ def dataset_rows(
     except (pa.ArrowInvalid, OSError):
         # It may be about the filter as well: the files themselves tell.
         for fragment in dataset.get_fragments():
-            with reading(fragment.path, raw.snapshot.table.location):
+            with read_errors(fragment.path, raw.snapshot.table.location):
                 for _ in fragment.to_batches(schema=dataset.schema):
                     pass
         raise

@@ -1,7 +1,7 @@
-"""Rows of files that an engine cannot open itself, as an Arrow stream that can be read again.
+"""Read files with Arrow that DuckDB cannot read itself, as a stream that can be read repeatedly.
 
-DuckDB needs an extension for object stores, which would have to be downloaded and to be told the
-credentials; our storage has them already. It also cuts nanoseconds that Arrow reads.
+DuckDB needs an extension for object stores, which would have to be downloaded and configured with
+the credentials that our storage already has. It also truncates nanoseconds, which Arrow reads.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from deltasql.engine.base import FILE, ROW
 from deltasql.engine.duckdb.types import duckdb_types
 from deltasql.engine.files.addresses import storage_of
-from deltasql.engine.files.side_by_side import side_by_side
-from deltasql.engine.parquet.arrow_layouts import as_void, list_offsets
-from deltasql.engine.parquet.file_errors import reading
+from deltasql.engine.files.concurrent_reads import read_concurrently
+from deltasql.engine.parquet.arrow_casts import as_void, list_offsets
+from deltasql.engine.parquet.file_errors import read_errors
 from deltasql.engine.parquet.footers import named_as_in_file
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.schema.convert import schema_to_arrow
@@ -40,8 +40,8 @@ _BATCH_ROWS = 65_536
 _FILES_AT_ONCE = 4
 
 
-class StoredFiles:
-    """The live rows of files, with the columns of their table."""
+class ArrowScan:
+    """The live rows of files, with the columns of their table, as an Arrow C stream."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class StoredFiles:
         only: Collection[str] | None = None,
         also_local: bool = False,
     ) -> None:
-        """`only` names the columns that are wanted, by which less is fetched.
+        """`only` names the columns to read; None is all of them.
 
-        Without `also_local` files on this machine are left out.
+        Without `also_local`, files on the local disk are skipped.
         """
         self._files, self._settings = files, settings
         self._also_local = also_local
@@ -73,9 +73,9 @@ class StoredFiles:
             if also_local or not file.address.startswith("/")
         ]
 
-    def narrowed(self, names: Collection[str]) -> StoredFiles:
+    def narrowed(self, names: Collection[str]) -> ArrowScan:
         """Return the same rows with fewer columns."""
-        return StoredFiles(
+        return ArrowScan(
             self._files,
             self._settings,
             positions=self._positions,
@@ -91,10 +91,10 @@ class StoredFiles:
         values = self._files.partition_values([file for _, file in self._numbered])
         constants = {field.name: array for field, array in values}
         reads = [
-            (number, file, {name: array[place] for name, array in constants.items()})
-            for place, (number, file) in enumerate(self._numbered)
+            (number, file, {name: array[position] for name, array in constants.items()})
+            for position, (number, file) in enumerate(self._numbered)
         ]
-        return side_by_side(lambda read: self._file(*read), reads, at_once=_FILES_AT_ONCE)
+        return read_concurrently(lambda read: self._file(*read), reads, threads=_FILES_AT_ONCE)
 
     def _file(
         self, number: int, file: LiveFile, constants: dict[str, pa.Scalar]
@@ -103,10 +103,10 @@ class StoredFiles:
         deleted = self._files.deleted([file])["row_number"] if file.vector else None
         storage, name = storage_of(self._files.location, file.path, self._settings)
         start = 0
-        # Old timestamps are nanoseconds, which have no room for Delta's first and last years.
+        # INT96 timestamps default to nanoseconds, which overflow for Delta's first and last years.
         unit = "ns" if has_nanoseconds(self._files.schema) else "us"
         with (
-            reading(file.path, self._files.location),
+            read_errors(file.path, self._files.location),
             storage.open_input(name) as opened,
             pq.ParquetFile(opened, coerce_int96_timestamp_unit=unit, pre_buffer=True) as parquet,
         ):
@@ -118,10 +118,9 @@ class StoredFiles:
             stored = (f.physical_name(mode) for f in fields if f.name not in constants)
             wanted = [name for name in stored if name in names]
             if not wanted:
-                wanted = [parquet.schema_arrow.names[0]]  # the rows themselves have to be seen
+                wanted = [parquet.schema_arrow.names[0]]  # any column, to count the rows
             for batch in parquet.iter_batches(_BATCH_ROWS, columns=wanted):
-                rows = pa.int64()
-                numbers = pa.array(range(start, start + batch.num_rows), rows)
+                numbers = pa.array(range(start, start + batch.num_rows), pa.int64())
                 start += batch.num_rows
                 columns = [
                     pa.repeat(constants[field.name], batch.num_rows)
@@ -130,7 +129,7 @@ class StoredFiles:
                     for field in fields
                 ]
                 if self._positions:
-                    columns += [pa.repeat(pa.scalar(number, rows), batch.num_rows), numbers]
+                    columns += [pa.repeat(pa.scalar(number, pa.int64()), batch.num_rows), numbers]
                 found = pa.RecordBatch.from_arrays(columns, schema=self._read)
                 if self.schema != self._read:
                     found = found.cast(self.schema)
@@ -152,26 +151,26 @@ def _logical(array: pa.Array, field: StructField, mode: str | None) -> pa.Array:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TxnLogEngineError(
             f"column {field.name!r} of a file cannot be read as {field.type}: {error}",
-            help="The file does not fit the table's schema; rewrite it.",
+            help="The file does not match the table's schema; rewrite the file.",
         ) from error
 
 
 def _converted(array: pa.Array, data_type: DataType, kind: pa.DataType, mode: str | None) -> Any:
-    """Give an array of a file the names and types of the table."""
+    """Convert an array of a file to the names and types of the table."""
     if pa.types.is_null(kind):
         return as_void(array, kind)
     if pa.types.is_null(array.type) or not isinstance(data_type, StructType | ArrayType | MapType):
         if array.type == kind:
             return array
-        # Microseconds of the first and last years are beyond what nanoseconds can count.
+        # Nanoseconds overflow for the first and last years of microseconds.
         is_finer = pa.types.is_timestamp(kind) and kind.unit == "ns"
         return array.cast(kind, safe=is_finer)
     if isinstance(data_type, StructType):
-        parts = {member.name: place for place, member in enumerate(array.type)}
+        positions = {member.name: number for number, member in enumerate(array.type)}
         members = []
         for member, wanted in zip(data_type.fields, kind, strict=True):
-            place = parts.get(member.physical_name(mode))
-            part = pa.nulls(len(array)) if place is None else array.field(place)
+            position = positions.get(member.physical_name(mode))
+            part = pa.nulls(len(array)) if position is None else array.field(position)
             members.append(_converted(part, member.type, wanted.type, mode))
         return pa.StructArray.from_arrays(members, fields=list(kind), mask=array.is_null())
     if isinstance(data_type, MapType):

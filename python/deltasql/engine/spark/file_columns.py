@@ -1,4 +1,4 @@
-"""The columns of a table as Spark writes them into files and folders."""
+"""Convert rows to the columns and partition folders that Spark writes."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _SAFE = "^[A-Za-z0-9_.~:/%=-]+$"
 
 
 def stored_frame(frame: DataFrame, plan: WritePlan, keys: Sequence[str] = ()) -> DataFrame:
-    """Return rows as files have them: physical names and ids, partition values as text.
+    """Return rows as files store them: physical names and field ids, partition values as strings.
 
-    `keys` are columns to sort by, which stay until that is done.
+    `keys` are additional columns that the caller sorts by and then drops.
     """
     from pyspark.sql import functions as F
 
@@ -55,7 +55,7 @@ def stored_frame(frame: DataFrame, plan: WritePlan, keys: Sequence[str] = ()) ->
                 _check_members(known.type, field.type, field.name)
         schema, frame = without_void_columns(frame, schema, plan.partition_columns)
         given = schema_from_any(frame.schema)
-    if not (mode or plan.partition_columns or keys) and _are_alike(given, schema):
+    if not (mode or plan.partition_columns or keys) and _is_stored_form(given, schema):
         return frame
     columns = []
     for field in schema.fields:
@@ -80,7 +80,7 @@ def stored_frame(frame: DataFrame, plan: WritePlan, keys: Sequence[str] = ()) ->
 
 
 def partition_of(folders: list[str], plan: WritePlan) -> dict[str, str | None]:
-    """Return the partition values that Spark's folders stand for, as the log has them."""
+    """Return the partition values that Spark's folder names encode, as strings for the log."""
     mode = column_mapping_mode(plan.configuration)
     values = {}
     for folder, name in zip(folders, plan.partition_columns, strict=True):
@@ -95,16 +95,16 @@ def partition_of(folders: list[str], plan: WritePlan) -> dict[str, str | None]:
     return values
 
 
-def has_stand_in(folder: str) -> bool:
-    """Tell whether a folder got a name for the time being, since its value was no safe one."""
+def has_encoded_value(folder: str) -> bool:
+    """Return whether a folder name has an encoded value, so that the folder must be renamed."""
     return f"={_ENCODED}" in folder
 
 
 def _folder_text(column: Column, data_type: DataType) -> Column:
-    """Return a partition value as text that is the same in every session and file system.
+    """Return a partition value as a folder name that is the same in every session and file system.
 
-    Spark would put other letters than ASCII into names as they are, and a JVM that has no locale
-    makes question marks of them: such a value is encoded, and its folder renamed afterwards.
+    Spark does not escape letters outside ASCII in folder names, and a JVM without a locale replaces
+    them by question marks. Such a value is encoded here, and its folder is renamed afterwards.
     """
     from pyspark.sql import functions as F
 
@@ -123,18 +123,20 @@ def _folder_text(column: Column, data_type: DataType) -> Column:
     )
 
 
-def _utc(moment: Column) -> Column:
-    """Return the clock of UTC at a moment: a cast would show that of the session's zone."""
+def _utc(timestamp: Column) -> Column:
+    """Return a timestamp as UTC without a zone: a cast would use the session's time zone."""
     from pyspark.sql import functions as F
 
-    seconds = F.unix_micros(moment).cast("decimal(20,0)") * F.lit("0.000001").cast("decimal(7,6)")
+    seconds = F.unix_micros(timestamp).cast("decimal(20,0)") * F.lit("0.000001").cast(
+        "decimal(7,6)"
+    )
     zero = F.lit(0)
     epoch = F.lit("1970-01-01T00:00:00").cast(spark_type("timestamp_ntz"))
     return epoch + F.make_dt_interval(zero, zero, zero, seconds.cast("decimal(18,6)"))
 
 
-def _are_alike(given: StructType, wanted: StructType) -> bool:
-    """Tell whether rows are already what files are to have."""
+def _is_stored_form(given: StructType, wanted: StructType) -> bool:
+    """Return whether rows already have the columns of files."""
     plain = [_stored_field(field, None) for field in wanted.fields]
     return not any(f.metadata for f in given.fields) and plain == [
         _stored_field(field, None) for field in given.fields
@@ -149,7 +151,7 @@ def _stored_field(field: StructField, mode: str | None) -> StructField:
 
 
 def _check_members(given: DataType, wanted: DataType, path: str) -> None:
-    """Refuse structs with other members: Spark would take them by their places."""
+    """Raise if structs have other members: Spark would match them by position."""
     if isinstance(given, StructType) and isinstance(wanted, StructType):
         if [name.casefold() for name in given.names] != [n.casefold() for n in wanted.names]:
             raise TxnLogSchemaError(

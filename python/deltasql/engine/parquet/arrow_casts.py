@@ -1,4 +1,4 @@
-"""Arrow's other ways to lay values out, as the plain ones that casts and files know."""
+"""Casts of Arrow values that Arrow's own cast does not support or gets wrong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 
 def plain_layout(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values without extension types, run-end encoding and list views.
+    """Return a column without extension types, run-end encoding and list views.
 
     >>> plain_layout(pa.chunked_array([pa.array([[1], None], pa.list_view(pa.int64()))])).type
     ListType(list<item: int64>)
@@ -25,20 +25,19 @@ def plain_layout(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def has_void(kind: pa.DataType) -> bool:
-    """Tell whether a type is null, or has it in a struct, a list or a map."""
+    """Return whether a type is null, or has a null type in a struct, a list or a map."""
     return pa.types.is_null(kind) or any(
-        has_void(kind.field(place).type) for place in range(kind.num_fields)
+        has_void(kind.field(number).type) for number in range(kind.num_fields)
     )
 
 
 def as_void(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return values of type null where a type has it; all others stay as they are.
+    """Cast the parts of an array to null where `kind` is null; other parts are unchanged.
 
-    Engines have no type for what is always null and make integers of it, which Arrow does not cast
-    to its type null.
+    Engines have no null type and return integers for it, which Arrow does not cast to null.
 
     Raises:
-        pa.ArrowNotImplementedError: There is a value where only nulls may be.
+        pa.ArrowNotImplementedError: A value is not null where its type is null.
 
     >>> as_void(pa.array([[None, None]], pa.list_(pa.int32())), pa.list_(pa.null())).type
     ListType(list<item: null>)
@@ -70,23 +69,23 @@ def as_void(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def cast_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows in the types of a schema, which may have void columns."""
+    """Cast rows to a schema, which may have void columns."""
     columns = []
     for column, field in zip(rows.columns, schema, strict=True):
         found = void_column(column, field.type) if has_void(field.type) else column
-        # Arrow's cast of a list with nulls inside to its own type makes arrays that are not valid.
+        # Arrow returns an invalid array when it casts a list of null type to the same type.
         columns.append(found if found.type == field.type else found.cast(field.type))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def void_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Return a column of type null where a type has it."""
+    """Apply `as_void` to a column."""
     chunks = [as_void(chunk, kind) for chunk in column.chunks]
     return pa.chunked_array(chunks, chunks[0].type if chunks else kind)
 
 
 def list_offsets(array: Any) -> pa.Array:
-    """Return the offsets of a list or map, null where the list is."""
+    """Return the offsets of a list or map array, null where the list is null."""
     if not array.null_count:
         return array.offsets
     ends = pa.concat_arrays([array.is_null(), pa.array([False])])
@@ -104,7 +103,7 @@ def _list_type(kind: Any) -> pa.DataType:
 
 
 def _list(array: Any) -> pa.Array:
-    # Arrow's own cast of list views makes arrays that are not valid.
+    # Arrow's own cast of list views returns invalid arrays.
     if not _is_list_view(array.type):
         return array
     lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int32())
