@@ -294,7 +294,7 @@ def test_lag_is_a_metric_and_an_alert(quiet: Catalog, caplog: pytest.LogCaptureF
         release(quiet.store, quiet.resolve("a"))
         with caplog.at_level(logging.INFO, logger="deltasql"):
             assert worker.run_once() == 2
-        assert "mirror is well again" in caplog.text
+        assert "mirror is healthy again" in caplog.text
         assert registry.get_sample_value("mirror_lag_seconds", label) == 0
     finally:
         telemetry.disable()

@@ -346,7 +346,7 @@ def test_wrong_totals_of_a_checksum_are_found(published: Catalog) -> None:
 
 def test_many_differences_are_counted_and_some_are_kept(tmp_path: Path) -> None:
     from deltasql.mirror.log.file_tables import FILES
-    from deltasql.mirror.verify.compare import Differences, compare_files
+    from deltasql.mirror.verify.differences import Differences, compare_files
 
     count = 100_000
     paths = pa.array([f"f{n}" for n in range(count)])
