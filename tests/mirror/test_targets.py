@@ -184,5 +184,5 @@ def test_targets_that_make_no_sense_are_refused(mirrored: Catalog, tmp_path: Pat
         mirror.remove_target("t", "table")
     with pytest.raises(TxnLogMirrorError, match="no target 'third'"):
         mirror.remove_target("t", "third")
-    with pytest.raises(TxnLogMirrorError, match="There are: table, second"):
+    with pytest.raises(TxnLogMirrorError, match="Choose one of: table, second"):
         mirror.versions("t", target="third")

@@ -152,7 +152,7 @@ class Mirror:
                     current, current.head_version, stop=reporter, converge=True
                 )
                 published, error = published + outcome.published, outcome.error
-                current = targets.moved(current, outcome.published)
+                current = targets.advanced(current, outcome.published)
                 if reporter and not reporter.error:
                     reporter.report(published)
                 if reporter and reporter.error:
@@ -389,7 +389,7 @@ class Mirror:
         store = self._catalog.store
         if table is None:
             if with_row:
-                status.add_missing(store)
+                status.add_own_targets(store)
             return targets.all_targets(store)
         row = self._catalog.resolve(table, fresh=True)
         return status.targets_with_own(store, row) if with_row else targets.targets_of(store, row)

@@ -212,14 +212,16 @@ def contents_or_none(storage: Storage, names: list[str]) -> Iterator[bytes | Non
         except FileNotFoundError:
             return None
 
-    return _ahead(storage, read, names)
+    return _read_in_parallel(storage, read, names)
 
 
 def _contents(storage: Storage, names: list[str]) -> Iterator[bytes]:
-    return _ahead(storage, storage.read, names)
+    return _read_in_parallel(storage, storage.read, names)
 
 
-def _ahead(storage: Storage, read: Callable[[str], _Found], names: list[str]) -> Iterator[_Found]:
+def _read_in_parallel(
+    storage: Storage, read: Callable[[str], _Found], names: list[str]
+) -> Iterator[_Found]:
     """Yield what `read` returns for each file; on object stores, read several in parallel."""
     if parse_location(storage.location).is_local or len(names) == 1:
         yield from map(read, names)

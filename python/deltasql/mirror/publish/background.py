@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from deltasql import telemetry
 from deltasql.mirror.publish.after_publish import DEFAULT_POST_COMMIT, PostCommit
-from deltasql.mirror.publish.publisher import Reached
+from deltasql.mirror.publish.publisher import PublishResult
 from deltasql.mirror.publish.status import backoff_ms
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class BackgroundPublisher:
                     return
                 # A copy: other threads may submit more while this version is published.
                 version, flush, post_commits = work.version, self._flushes, dict(work.post_commits)
-            result = Reached.FAILED
+            result = PublishResult.FAILED
             try:
                 result = self._publisher.publish(work.table, version, post_commits=post_commits)
             finally:
@@ -136,15 +136,15 @@ class BackgroundPublisher:
             later = min((each.due_s for each in self._queue.values()), default=None)
             self._changed.wait(None if later is None else later - now_s)
 
-    def _finish(self, work: _QueuedTable, version: int, flush: int, result: Reached) -> None:
+    def _finish(self, work: _QueuedTable, version: int, flush: int, result: PublishResult) -> None:
         """Remove a published table from the queue, or move it to the end."""
         del self._queue[work.table.table_id]
-        if result is Reached.DONE:
+        if result is PublishResult.DONE:
             if work.version == version:
                 return
             work.post_commits = {k: v for k, v in work.post_commits.items() if k > version}
         self._queue[work.table.table_id] = work
-        if result is not Reached.FAILED:
+        if result is not PublishResult.FAILED:
             work.failures, work.due_s = 0, 0.0
             return
         wait_s = backoff_ms(self._settings, work.failures) / 1000

@@ -54,7 +54,7 @@ class _Progress:
     other_targets: int
 
 
-class Reached(enum.Enum):
+class PublishResult(enum.Enum):
     """The result of publishing a table up to a version."""
 
     DONE = "the version is published at every target"
@@ -94,7 +94,7 @@ class Publisher:
         commit: Commit | None = None,
         *,
         post_commits: Mapping[int, PostCommit] = NO_POST_COMMITS,
-    ) -> Reached:
+    ) -> PublishResult:
         """Publish a table up to a version to every target; a failure is recorded, not raised.
 
         `commit` is that version if the caller has it in memory. `post_commits` maps versions to
@@ -110,12 +110,12 @@ class Publisher:
                 failure = error
             if other_targets == 0:
                 self._store.tell_table("mirror_lag_seconds", 0, table.full_name)
-                return Reached.DONE
+                return PublishResult.DONE
             try:
                 own, *others = status.targets_with_own(self._store, table)
             except self.failures as error:
                 self._log_failure(table, version, failure or error)
-                return Reached.FAILED
+                return PublishResult.FAILED
             if failure is not None:
                 self._fail(own, version, failure)
             elif other_targets is None:
@@ -125,9 +125,9 @@ class Publisher:
                 for each in others
             ]
         if failure is not None or any(outcome.error for _, outcome in outcomes):
-            return Reached.FAILED
+            return PublishResult.FAILED
         is_there = all(t.published_version + o.published >= version for t, o in outcomes)
-        return Reached.DONE if is_there else Reached.BEHIND
+        return PublishResult.DONE if is_there else PublishResult.BEHIND
 
     def advance(
         self,

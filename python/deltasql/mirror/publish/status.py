@@ -121,10 +121,9 @@ def targets_with_own(store: Store, table: TableRow) -> list[PublishTarget]:
     return targets_of(store, table)
 
 
-def add_missing(store: Store) -> None:
+def add_own_targets(store: Store) -> None:
     """Add the target row of the own location to every table that has none."""
     with store.relaxed() as session:
-        session.execute("add_missing_targets")
         add_new_tables_to_catalog_files(session)
 
 

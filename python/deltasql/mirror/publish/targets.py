@@ -92,7 +92,7 @@ def named(targets: Iterable[PublishTarget], name: str) -> PublishTarget:
     )
 
 
-def moved(target: PublishTarget, versions: int) -> PublishTarget:
+def advanced(target: PublishTarget, versions: int) -> PublishTarget:
     """Return a copy of a target with a later published version."""
     return replace(target, published_version=target.published_version + versions)
 

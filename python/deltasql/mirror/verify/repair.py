@@ -197,15 +197,15 @@ class _Repair:
 
     def quarantine(self) -> None:
         """Stop publishing during the repair, because it removes versions after SQL's head."""
-        own = self._own_target()
-        if own is None:
+        target = self._current_target()
+        if target is None:
             return
-        if not own.is_quarantined:
+        if not target.is_quarantined:
             being_repaired = TxnLogMirrorError(
                 f"the log of {self._table.full_name} is being repaired",
                 help="Repeat the repair if it was interrupted.",
             )
-            status.quarantine(self._store, own, own.published_version + 1, being_repaired)
+            status.quarantine(self._store, target, target.published_version + 1, being_repaired)
         self.before = self._verify()
 
     def replace_damaged(self) -> None:
@@ -235,8 +235,8 @@ class _Repair:
     def publish_missing(self) -> None:
         """Publish versions that are missing from the log, except those that clean-up deleted."""
         low, _ = self._store.query("version_bounds", table_id=self._table.table_id)[0]
-        own = self._own_target()
-        published = -1 if own is None else own.published_version
+        target = self._current_target()
+        published = -1 if target is None else target.published_version
         listing = find_log(self._storage)
         missing = missing_versions(listing, low, published)
         if listing is not None and self._were_cleaned(missing, listing):
@@ -292,8 +292,8 @@ class _Repair:
         report = self._report
         report.aside = self._backup.names
         report.after = self._verify()
-        own = self._own_target()
-        if report.after.ok and own is not None and own.is_quarantined:
+        target = self._current_target()
+        if report.after.ok and target is not None and target.is_quarantined:
             status.release(self._store, self._table, self._target)
             report.released = True
         return report
@@ -312,7 +312,7 @@ class _Repair:
         if version not in self._report.checkpoints:
             self._report.checkpoints.append(version)
 
-    def _own_target(self) -> PublishTarget | None:
+    def _current_target(self) -> PublishTarget | None:
         found = targets_of(self._store, self._table)
         return next((each for each in found if each.name == self._target), None)
 
