@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from deltasql import telemetry
 from deltasql.config import Config
 from deltasql.mirror.publish.reconcile import Reconciler, Step
-from deltasql.mirror.publish.status import add_own_targets, backoff_ms, release
+from deltasql.mirror.publish.status import add_missing_targets, backoff_ms, release
 from deltasql.model.clock import now_ms
 from deltasql.phases import hooked
 from tests.commit.support import file, run, values
@@ -49,7 +49,7 @@ def fill(catalog: Catalog, tables: dict[str, int]) -> None:
         for number in range(count):
             with catalog.begin() as tx:
                 tx.stage_table(name, [file(str(number))])
-    add_own_targets(catalog.store)
+    add_missing_targets(catalog.store)
 
 
 def versions(catalog: Catalog, table: str) -> list[int]:

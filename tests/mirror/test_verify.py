@@ -207,7 +207,7 @@ def test_a_cleaned_log_is_sound_from_its_checkpoint_on(published: Catalog) -> No
     assert report.ok, report.summary()
     assert report.checked_from == CHECKPOINT
     assert report.versions == [6, 7, 8]
-    assert "from version 6 on" in report.summary()
+    assert "from version 6, where the log starts" in report.summary()
 
 
 def test_a_log_that_is_gone_is_found(published: Catalog) -> None:

@@ -389,7 +389,7 @@ class Mirror:
         store = self._catalog.store
         if table is None:
             if with_row:
-                status.add_own_targets(store)
+                status.add_missing_targets(store)
             return targets.all_targets(store)
         row = self._catalog.resolve(table, fresh=True)
         return status.targets_with_own(store, row) if with_row else targets.targets_of(store, row)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from deltasql import telemetry
 from deltasql.mirror.publish.publisher import Publisher
-from deltasql.mirror.publish.status import MirrorStatus, add_own_targets, status_of
+from deltasql.mirror.publish.status import MirrorStatus, add_missing_targets, status_of
 from deltasql.mirror.publish.stop_signal import StopAtDeadline
 from deltasql.mirror.publish.targets import PublishTarget, all_targets
 from deltasql.model.clock import now_ms
@@ -96,7 +96,7 @@ class Reconciler:
         stop = stop or threading.Event()
         failed: set[tuple[int, str]] = set()
         published = 0
-        add_own_targets(self._store)
+        add_missing_targets(self._store)
         while not stop.is_set():
             targets = self._claim()
             # Without a backoff, a target that failed would be due again immediately.

@@ -18,7 +18,7 @@ from deltasql.mirror.publish.targets import (
     OWN,
     QUARANTINED,
     PublishTarget,
-    add_new_tables_to_catalog_files,
+    insert_missing_targets,
     insert_target,
     targets_of,
 )
@@ -117,14 +117,14 @@ def targets_with_own(store: Store, table: TableRow) -> list[PublishTarget]:
         return found
     with store.relaxed() as session:
         insert_target(session, table, OWN)
-        add_new_tables_to_catalog_files(session)
+        insert_missing_targets(session)
     return targets_of(store, table)
 
 
-def add_own_targets(store: Store) -> None:
-    """Add the target row of the own location to every table that has none."""
+def add_missing_targets(store: Store) -> None:
+    """Insert the targets that tables lack: own locations, DuckDB files that show all tables."""
     with store.relaxed() as session:
-        add_new_tables_to_catalog_files(session)
+        insert_missing_targets(session)
 
 
 def versions_of(store: Store, target: PublishTarget, limit: int) -> list[VersionStatus]:

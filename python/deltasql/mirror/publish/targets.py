@@ -187,7 +187,7 @@ def add_catalog_file(
         session.execute("delete_view_targets", location=location)
         if tables is None:
             session.insert("insert_catalog_target", [(catalog_key(location), location)])
-            add_new_tables_to_catalog_files(session)
+            insert_missing_targets(session)
         for table in tables or ():
             insert_target(session, table, OWN)
             insert_target(session, table, name, DUCKDB, location)
@@ -198,8 +198,8 @@ def add_catalog_file(
         session.execute("count_all_further_targets")
 
 
-def add_new_tables_to_catalog_files(session: Session) -> None:
-    """Add new tables to the DuckDB catalog files that show all tables."""
+def insert_missing_targets(session: Session) -> None:
+    """Insert the targets that tables lack: own locations, DuckDB files that show all tables."""
     # The row of the own location comes first: without it, a view would be taken for it.
     session.execute("add_missing_targets")
     if session.execute("add_missing_views", prefix=catalog_key(""), now_ms=now_ms()):
