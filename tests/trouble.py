@@ -259,7 +259,7 @@ MADE: dict[str, Callable[[Trouble], object]] = {
     "Unsupported table features required: [InCommitTimestamp]": lambda t: deltalake.write_deltalake(
         t.catalog.table("sales").location, ROWS, mode="append"
     ),
-    "the mirror … is shut since its log was changed by others": Trouble.shut_the_mirror,
+    "the mirror … is quarantined: another program changed its log": Trouble.shut_the_mirror,
     "Generic S3 error": Trouble.write_to_a_shut_store,
     "object stores cannot be used in this process": Trouble.fork_after_use,
     "Invalid retention period": lambda t: t.catalog.vacuum(

@@ -98,7 +98,7 @@ def test_commits_of_one_table_are_one_entry(behind: Catalog) -> None:
 
     with hooked(hold):
         append(behind, *map(str, range(30)))
-        assert len(behind.mirror._background._waiting) == 1
+        assert len(behind.mirror._background._queue) == 1
         go_on.set()
         assert behind.mirror.flush(60)
     # What came while the first was held is recorded in one go.
@@ -131,7 +131,7 @@ def test_a_failing_table_is_left_by_close_within_the_limit(
         commit = place / "_delta_log" / f"{1:020d}.json"
         commit.mkdir()
         append(catalog, "a")
-    assert "closed before all was published" in caplog.text
+    assert "closed before everything was published" in caplog.text
 
 
 def test_the_uri_chooses_the_mode(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:

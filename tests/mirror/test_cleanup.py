@@ -11,10 +11,10 @@ import pytest
 import deltasql
 from deltasql.mirror.checkpoint.checksum import checksum_file
 from deltasql.mirror.checkpoint.due import checkpoint_file
+from deltasql.mirror.log import cleanup
+from deltasql.mirror.log.cleanup import clean_log
 from deltasql.mirror.log.encode import commit_file
-from deltasql.mirror.log.last_checkpoint import LAST_CHECKPOINT
-from deltasql.mirror.publish import cleanup
-from deltasql.mirror.publish.cleanup import clean_log
+from deltasql.mirror.log.listing import LAST_CHECKPOINT
 from tests.mirror.checkpoint_support import checkpoint, table_row, table_storage
 from tests.mirror.support import checkpoint_versions, log_names, published_versions
 
@@ -124,7 +124,7 @@ def test_the_history_in_sql_stays(table: Catalog, monkeypatch: pytest.MonkeyPatc
 def test_a_long_log_is_worked_off_in_pieces_oldest_first(
     table: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleanup, "MOST_FILES", 5)
+    monkeypatch.setattr(cleanup, "MAX_DELETED_FILES", 5)
     assert clean(table, monkeypatch, needed=VERSIONS) == 5
     assert not table_storage(table).exists(checksum_file(2))
     assert table_storage(table).exists(commit_file(2))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from deltasql.api.inspect.doctor import doctor
-from deltasql.mirror.log import faults as log_faults
+from deltasql.mirror.verify import quick_check
 from tests.migrate.hand_made import PROTOCOL, HandMade, column, metadata
 from tests.mirror.published import CHECKPOINT, HEAD, append, storage_of
 from tests.mirror.support import LOG, commit_path, open_mirrored
@@ -106,7 +106,7 @@ def test_a_commit_that_was_imported_empty_is_no_damage(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However old it is; another commit that became empty is."""
-    monkeypatch.setattr(log_faults, "NEWEST_COMMITS", 2)
+    monkeypatch.setattr(quick_check, "NEWEST_COMMITS", 2)
     made = HandMade(tmp_path / "t")
     made.commit(PROTOCOL, metadata(column("id")))
     made.commit()
@@ -131,7 +131,7 @@ def test_a_truncated_checkpoint_is_found_and_mended(published: Catalog, size: in
     log = Path(published.table("t").location) / LOG
     path = log / f"{CHECKPOINT:020d}.checkpoint.parquet"
     path.write_bytes(path.read_bytes()[:size])
-    check_found_and_mended(published, f"the checkpoint of version {CHECKPOINT} is cut off")
+    check_found_and_mended(published, f"the checkpoint of version {CHECKPOINT} is truncated")
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ import pytest
 
 import deltasql
 from deltasql.exceptions import MissingDriverError, TxnLogConfigError, TxnLogMirrorError
-from deltasql.mirror.duckdb import catalog as duckdb_catalog
-from deltasql.mirror.duckdb import file as duckdb_file
+from deltasql.mirror.duckdb import catalog_file
+from deltasql.mirror.duckdb import refresh as duckdb_refresh
 from tests.conftest import new_catalog_uri
 from tests.mirror.duckdb_support import IDS, append, elsewhere, view_rows, views
 from tests.mirror.support import open_mirrored
@@ -60,7 +60,7 @@ def test_a_commit_over_two_tables_is_shown_whole(lake: Catalog, path: Path) -> N
             )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duckdb_catalog.os, "replace", noted)
+        patch.setattr(duckdb_refresh.os, "replace", noted)
         with lake.begin() as tx:
             tx.write("a", pa.table({"id": [1]}))
             tx.write("b", pa.table({"id": [1]}))
@@ -148,8 +148,8 @@ def test_processes_that_update_it_at_once_lose_nothing(
     deltasql.mirror_duckdb(lake, path)
     code = (
         "import deltasql, pyarrow as pa, sys\n"
-        "from deltasql.mirror import duckdb_catalog\n"
-        "duckdb_catalog._WAIT_S = 200\n"  # three processes take turns on a busy machine
+        "from deltasql.mirror.duckdb import refresh\n"
+        "refresh._LOCK_TIMEOUT_S = 200\n"  # three processes take turns on a busy machine
         "with deltasql.connect(sys.argv[1]) as catalog:\n"
         "    for number in range(4):\n"
         "        with catalog.begin() as tx: tx.write(sys.argv[2], pa.table({'id': [number]}))"
@@ -167,7 +167,7 @@ def test_an_update_that_hangs_is_a_failure_that_is_tried_again(
 ) -> None:
     lake.create_table("t", IDS)
     deltasql.mirror_duckdb(lake, path)
-    monkeypatch.setattr(duckdb_catalog, "_WAIT_S", 0.05)
+    monkeypatch.setattr(duckdb_refresh, "_LOCK_TIMEOUT_S", 0.05)
     with path.with_name(f".{path.name}.lock").open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         append(lake, "t", 1)
@@ -225,7 +225,7 @@ def test_a_table_that_cannot_be_shown_does_not_hold_the_others_back(
     assert "columns of type variant" in error
     states = {each.table: each.state for each in lake.mirror.status() if each.kind == "duckdb"}
     assert states == {"default.t": "ACTIVE", "default.odd": "FAILED"}
-    with pytest.raises(TxnLogMirrorError, match=r"default\.odd could not be made"):
+    with pytest.raises(TxnLogMirrorError, match=r"default\.odd could not be created"):
         deltasql.mirror_duckdb(lake, path)
 
 
@@ -269,7 +269,7 @@ def test_a_database_that_is_not_ours_is_left_alone(lake: Catalog, path: Path) ->
         db.execute("CREATE TABLE mine AS SELECT 1 AS x")
     text = path.with_name("notes.txt")
     text.write_text("not a database")
-    with pytest.raises(TxnLogMirrorError, match="did not make"):
+    with pytest.raises(TxnLogMirrorError, match="did not create"):
         deltasql.mirror_duckdb(lake, path)
     with pytest.raises(TxnLogMirrorError, match="cannot be opened"):
         deltasql.mirror_duckdb(lake, text)
@@ -297,7 +297,7 @@ def test_duckdb_missing_is_told_with_the_command(
 ) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(MissingDriverError, match=r"pip install '\.\[duckdb\]'"):
-        duckdb_file.CatalogFile.open(path)
+        catalog_file.CatalogFile.open(path)
 
 
 def test_nothing_of_a_damaged_vector_is_shown(lake: Catalog, path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from deltasql.mirror.log.encode import commit_bytes
-from deltasql.mirror.publish.status import add_missing, forget_published
+from deltasql.mirror.publish.status import add_missing_targets, forget_published
 from deltasql.phases import hooked
 from tests.commit.support import SCHEMA, file, run
 from tests.mirror.support import LOG, commit_name, log_bytes, open_mirrored
@@ -94,7 +94,7 @@ def fill(catalog: Catalog) -> None:
         (place / f"{number}.parquet").write_text(str(number))
         with catalog.begin() as tx:
             tx.stage_table("t", [file(f"{number}.parquet", size=1)])
-    add_missing(catalog.store)
+    add_missing_targets(catalog.store)
 
 
 def let_leases_end(catalog: Catalog) -> None:

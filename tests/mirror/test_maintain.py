@@ -13,8 +13,8 @@ import pytest
 
 import deltasql
 from deltasql.api.catalog.connect import close_all
+from deltasql.mirror.log import cleanup
 from deltasql.mirror.log.last_checkpoint import last_checkpoint_version
-from deltasql.mirror.publish import cleanup
 from deltasql.mirror.publish.after_publish import maintain
 from deltasql.mirror.publish.reconcile import Reconciler
 from deltasql.phases import hooked

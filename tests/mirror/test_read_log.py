@@ -19,7 +19,8 @@ from deltasql.exceptions import (
     TxnLogTableNotFoundError,
     VersionNotFoundError,
 )
-from deltasql.mirror.log.listing import list_log, read_last_checkpoint
+from deltasql.mirror.log.last_checkpoint import read_last_checkpoint
+from deltasql.mirror.log.listing import list_log
 from deltasql.mirror.log.read import read_state, read_states
 from deltasql.mirror.log.read_checkpoint import read_files
 from deltasql.storage import open_storage

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from deltasql import telemetry
 from deltasql.config import Config
 from deltasql.mirror.publish.reconcile import Reconciler, Step
-from deltasql.mirror.publish.status import add_missing, backoff_ms, release
+from deltasql.mirror.publish.status import add_missing_targets, backoff_ms, release
 from deltasql.model.clock import now_ms
 from deltasql.phases import hooked
 from tests.commit.support import file, run, values
@@ -49,7 +49,7 @@ def fill(catalog: Catalog, tables: dict[str, int]) -> None:
         for number in range(count):
             with catalog.begin() as tx:
                 tx.stage_table(name, [file(str(number))])
-    add_missing(catalog.store)
+    add_missing_targets(catalog.store)
 
 
 def versions(catalog: Catalog, table: str) -> list[int]:
@@ -166,7 +166,7 @@ def test_two_reconcilers_share_the_tables(quiet: Catalog) -> None:
     both = [target.table.name for target in mine + theirs]
     assert len(both) == len(set(both))
     for worker, claimed in ((first, mine), (second, theirs)):
-        worker._give_back(claimed, [])
+        worker._release(claimed, [])
     assert first.run_once() + second.run_once() == 40
 
 
@@ -294,7 +294,7 @@ def test_lag_is_a_metric_and_an_alert(quiet: Catalog, caplog: pytest.LogCaptureF
         release(quiet.store, quiet.resolve("a"))
         with caplog.at_level(logging.INFO, logger="deltasql"):
             assert worker.run_once() == 2
-        assert "mirror is well again" in caplog.text
+        assert "mirror is healthy again" in caplog.text
         assert registry.get_sample_value("mirror_lag_seconds", label) == 0
     finally:
         telemetry.disable()

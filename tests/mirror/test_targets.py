@@ -171,12 +171,12 @@ def test_a_view_is_brought_to_the_newest_version_at_once(
 def test_targets_that_make_no_sense_are_refused(mirrored: Catalog, tmp_path: Path) -> None:
     mirror = mirrored.mirror
     mirror.add_target("t", "second", str(tmp_path / "replica"))
-    with pytest.raises(TxnLogMirrorError, match="the name is taken"):
+    with pytest.raises(TxnLogMirrorError, match="the name is already in use"):
         mirror.add_target("t", "second", str(tmp_path / "other"))
     mirrored.create_table("u", SCHEMA)
     for table in ("t", "u"):
         for place in (tmp_path / "replica", mirrored.table("t").location):
-            with pytest.raises(TxnLogMirrorError, match="the place is taken"):
+            with pytest.raises(TxnLogMirrorError, match="the location is already in use"):
                 mirror.add_target(table, "third", f"{place}/")
     with pytest.raises(TxnLogConfigError, match="iceberg"):
         mirror.add_target("t", "third", str(tmp_path / "x"), kind="iceberg")
@@ -184,5 +184,5 @@ def test_targets_that_make_no_sense_are_refused(mirrored: Catalog, tmp_path: Pat
         mirror.remove_target("t", "table")
     with pytest.raises(TxnLogMirrorError, match="no target 'third'"):
         mirror.remove_target("t", "third")
-    with pytest.raises(TxnLogMirrorError, match="There are: table, second"):
+    with pytest.raises(TxnLogMirrorError, match="Choose one of: table, second"):
         mirror.versions("t", target="third")

@@ -207,7 +207,7 @@ def test_a_cleaned_log_is_sound_from_its_checkpoint_on(published: Catalog) -> No
     assert report.ok, report.summary()
     assert report.checked_from == CHECKPOINT
     assert report.versions == [6, 7, 8]
-    assert "from version 6 on" in report.summary()
+    assert "from version 6, where the log starts" in report.summary()
 
 
 def test_a_log_that_is_gone_is_found(published: Catalog) -> None:
@@ -346,7 +346,7 @@ def test_wrong_totals_of_a_checksum_are_found(published: Catalog) -> None:
 
 def test_many_differences_are_counted_and_some_are_kept(tmp_path: Path) -> None:
     from deltasql.mirror.log.file_tables import FILES
-    from deltasql.mirror.verify.compare import Differences, compare_files
+    from deltasql.mirror.verify.differences import Differences, compare_files
 
     count = 100_000
     paths = pa.array([f"f{n}" for n in range(count)])

@@ -34,11 +34,11 @@ CALLERS = {
     "engine/duckdb/connection.py::temporary_database": "a temporary folder of DuckDB",
     "engine/duckdb/instance.py::_start": "a temporary folder of DuckDB",
     "engine/duckdb/instance.py::_close": "a temporary folder of DuckDB",
-    "mirror/verify/quarantine.py::Aside.move": "log files of others, which get another name",
-    "mirror/publish/cleanup.py::clean_log": "expired files of `_delta_log`",
+    "mirror/verify/log_backup.py": "log files that are moved to the backup folder",
+    "mirror/log/cleanup.py::clean_log": "expired files of `_delta_log`",
     "mirror/verify/repair.py": "damaged files of `_delta_log`",
-    "mirror/publish/manifest.py::write_manifests": "files of `_symlink_format_manifest`",
-    "mirror/duckdb/catalog.py::refresh": "a database of views that was replaced",
+    "mirror/publish/symlink_manifest.py::write_manifests": "files of `_symlink_format_manifest`",
+    "mirror/duckdb/refresh.py::refresh": "a database of views that was replaced",
     "migrate/exporting/export.py::_Export.run": "the note of an export in its target",
 }
 

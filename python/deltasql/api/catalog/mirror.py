@@ -9,12 +9,12 @@ from deltasql.commit.stale import follows_another_log
 from deltasql.engine.choose import open_engine
 from deltasql.exceptions import MirrorDivergedError, TxnLogMirrorError, VersionNotFoundError
 from deltasql.exceptions.prefixes import KERNEL_ERROR
+from deltasql.mirror.log.cleanup import clean_log
 from deltasql.mirror.publish import status, targets
-from deltasql.mirror.publish.after_publish import DEFAULT
+from deltasql.mirror.publish.after_publish import DEFAULT_POST_COMMIT
 from deltasql.mirror.publish.background import BackgroundPublisher
-from deltasql.mirror.publish.cleanup import clean_log
-from deltasql.mirror.publish.publisher import NO_WISHES, Publisher
-from deltasql.mirror.publish.span_progress import SpanProgress
+from deltasql.mirror.publish.publisher import NO_POST_COMMITS, Publisher
+from deltasql.mirror.publish.stop_signal import ProgressReporter
 from deltasql.model.progress import Meter
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
@@ -59,22 +59,28 @@ class Mirror:
         self, ratified: Sequence[Ratified], post_commit: PostCommit | None = None
     ) -> None:
         """Publish what was just ratified, now or behind the commit's back."""
-        wish = post_commit or DEFAULT
+        options = post_commit or DEFAULT_POST_COMMIT
         for each in ratified:
-            wishes = NO_WISHES if wish == DEFAULT else {each.version: wish}
+            by_version = (
+                NO_POST_COMMITS if options == DEFAULT_POST_COMMIT else {each.version: options}
+            )
             if self.mode == "sync":
-                self.publisher.publish(each.table, each.version, each.commit, wishes=wishes)
+                self.publisher.publish(
+                    each.table, each.version, each.commit, post_commits=by_version
+                )
             elif self.mode == "async":
                 try:
-                    self._background.submit(each.table, each.version, wish)
+                    self._background.submit(each.table, each.version, options)
                 except RuntimeError:  # no thread can be started: the interpreter is going down
-                    self.publisher.publish(each.table, each.version, each.commit, wishes=wishes)
+                    self.publisher.publish(
+                        each.table, each.version, each.commit, post_commits=by_version
+                    )
 
     def names_changed(self) -> None:
         """Show tables under the names they have now, where views of them are kept."""
         if self.mode != "off":
             # late: few catalogs have views
-            from deltasql.mirror.duckdb.catalog import refresh_catalogs
+            from deltasql.mirror.duckdb.refresh import refresh_catalogs
 
             refresh_catalogs(self._catalog.store, self._catalog.config)
 
@@ -102,7 +108,7 @@ class Mirror:
 
     def faults(self, target: PublishTarget) -> list[LogFault]:
         """Say what is wrong with the files of one published log, as `status` looks at them."""
-        from deltasql.mirror.log.faults import log_faults  # late: it reads logs
+        from deltasql.mirror.verify.quick_check import log_faults  # late: it reads logs
 
         return log_faults(self._catalog.store, target, self._storage(target))
 
@@ -141,16 +147,16 @@ class Mirror:
         for each in chosen:
             current, error = each, None
             while current.pending and error is None:
-                told = on_progress and SpanProgress(on_progress, published, total)
+                reporter = on_progress and ProgressReporter(on_progress, published, total)
                 outcome = self.publisher.advance(
-                    current, current.head_version, stop=told, converge=True
+                    current, current.head_version, stop=reporter, converge=True
                 )
                 published, error = published + outcome.published, outcome.error
-                current = targets.moved(current, outcome.published)
-                if told and not told.error:
-                    told.tell(published)
-                if told and told.error:
-                    raise told.error
+                current = targets.advanced(current, outcome.published)
+                if reporter and not reporter.error:
+                    reporter.report(published)
+                if reporter and reporter.error:
+                    raise reporter.error
                 if not outcome.published:
                     break
             failure = failure or error
@@ -303,7 +309,7 @@ class Mirror:
 
     def compact_log(self, table: str, first: int, last: int) -> None:
         """Publish what is missing, then write the versions first..last as one file, too."""
-        from deltasql.mirror.publish.compact import compact_log  # late: few logs are compacted
+        from deltasql.mirror.log.compact import compact_log  # late: few logs are compacted
 
         self.publish(table)
         own = self._writable_log(table, targets.OWN)
@@ -326,7 +332,7 @@ class Mirror:
 
     def write_manifests(self, snapshot: Snapshot) -> list[str]:
         """List a version's data files in `_symlink_format_manifest`, for engines without Delta."""
-        from deltasql.mirror.publish.manifest import (
+        from deltasql.mirror.publish.symlink_manifest import (
             write_manifests,  # late: few tables have manifests
         )
 
@@ -383,7 +389,7 @@ class Mirror:
         store = self._catalog.store
         if table is None:
             if with_row:
-                status.add_missing(store)
+                status.add_missing_targets(store)
             return targets.all_targets(store)
         row = self._catalog.resolve(table, fresh=True)
         return status.targets_with_own(store, row) if with_row else targets.targets_of(store, row)

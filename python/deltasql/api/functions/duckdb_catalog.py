@@ -8,8 +8,8 @@ from deltasql.api.catalog.catalog import Catalog
 from deltasql.api.catalog.connect import shared
 from deltasql.config import Config
 from deltasql.exceptions import TxnLogMirrorError
-from deltasql.mirror.duckdb.catalog import Choice, refresh
-from deltasql.mirror.duckdb.targets import add_catalog_target
+from deltasql.mirror.duckdb.refresh import Choice, refresh
+from deltasql.mirror.publish.targets import add_catalog_file
 from deltasql.storage import absolute_location
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def mirror_duckdb(
     chosen = None if rows is None else frozenset(row.table_id for row in rows)
     shown = refresh(opened.store, location, opened.config, Choice(chosen))
     # Told to the catalog last: a place that cannot be written is not tried after every commit.
-    add_catalog_target(opened.store, location, rows, shown.versions)
+    add_catalog_file(opened.store, location, rows, shown.versions)
     if shown.errors:
         names = ", ".join(sorted(str(error.table) for error in shown.errors.values()))
         first = next(iter(shown.errors.values()))

@@ -13,7 +13,7 @@ from deltasql.mirror.publish.targets import OWN, PublishTarget
 from deltasql.store.records import TableRow, VersionRow
 
 if TYPE_CHECKING:
-    from deltasql.mirror.verify.compare import Difference
+    from deltasql.mirror.verify.differences import Difference
     from deltasql.mirror.verify.verify import VerifyReport
     from deltasql.model.actions import Metadata
     from deltasql.storage import Storage

@@ -27,8 +27,7 @@ from deltasql.mirror.log.read import read_commits
 from deltasql.mirror.log.same_content import same_content
 from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, named, targets_of
-from deltasql.mirror.verify.quarantine import Aside
-from deltasql.mirror.verify.repair import set_aside_from
+from deltasql.mirror.verify.log_backup import LogBackup
 from deltasql.model.actions import CommitInfo
 from deltasql.model.counts import many
 from deltasql.model.properties import TableProperties
@@ -253,10 +252,10 @@ def _clear(
     listing = find_log(storage)
     if listing is None:
         return []
-    aside = Aside(storage)
+    backup = LogBackup(storage)
     chosen = listing if last is None else listing.up_to(last)
-    moved = set_aside_from(storage, chosen, first, aside)
-    report.aside = aside.names
+    moved = backup.move_versions(chosen, first)
+    report.aside = backup.names
     return sorted(moved)
 
 

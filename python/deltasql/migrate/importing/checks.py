@@ -15,7 +15,8 @@ from deltasql.exceptions import (
 from deltasql.migrate.authority.foreign_commits import first_foreign
 from deltasql.migrate.importing.load_log import check_metadata
 from deltasql.migrate.importing.load_table import is_same
-from deltasql.mirror.log.listing import list_log, read_last_checkpoint
+from deltasql.mirror.log.last_checkpoint import read_last_checkpoint
+from deltasql.mirror.log.listing import list_log
 from deltasql.mirror.log.read import read_commits
 from deltasql.mirror.publish.targets import OWN, named, targets_of
 from deltasql.model.protocol import check_readable

@@ -9,12 +9,12 @@ import pyarrow as pa
 from deltasql._core import FileList, LiveFiles
 from deltasql.exceptions import ImportMismatchError, TxnLogProtocolError
 from deltasql.migrate.importing.files import check_files, live_pages
+from deltasql.migrate.importing.fingerprint import fingerprint, sql_pages
 from deltasql.migrate.importing.load_log import check_metadata
 from deltasql.migrate.importing.load_table import Loaded, pieces
 from deltasql.mirror.log.read import read_commits, stream_state
 from deltasql.mirror.publish.targets import targets_of
-from deltasql.mirror.verify.checks import check_commits, compare_facts
-from deltasql.mirror.verify.fingerprint import fingerprint, sql_pages
+from deltasql.mirror.verify.check_log import check_commits, compare_facts
 from deltasql.mirror.verify.sql_state import SqlState
 from deltasql.mirror.verify.verify import VerifyReport, missing_versions, verify_table
 from deltasql.model.protocol import check_readable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from deltasql.migrate.importing.run import ImportRun
     from deltasql.mirror.log.listing import LogListing
     from deltasql.mirror.log.read import LogCommit
-    from deltasql.mirror.verify.compare import Difference
+    from deltasql.mirror.verify.differences import Difference
     from deltasql.model.progress import Meter
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow

@@ -1,7 +1,7 @@
-"""Version checksums: `<v>.crc` tells what a version adds up to, so that a reader can check itself.
+"""Version checksums: `<version>.crc` has the totals of a version, so that readers can check them.
 
-The totals of a table are remembered and moved on by what a commit changed. SQL is asked for the
-sum over all files only when neither this process nor the log knows the version before.
+The totals of a table are cached and updated with each commit. SQL sums up all files only if
+neither this process nor the log has the totals of the previous version.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
-# A longer list of transactions or domains would make every checksum long: it is left out then.
+# Longer lists of transactions or domains are left out, to keep checksums small.
 LONGEST_LIST = 100
-# Of a longer commit file, the files are counted by SQL instead of being parsed.
+# In larger commit files, SQL counts the files instead of parsing them.
 LONGEST_PARSE = 1_000_000
 _FILES = re.compile(rb'\n\{"(?:add|remove|cdc)":')
 _FACTS = re.compile(rb'\n\{"(?:commitInfo|protocol|metaData|txn|domainMetadata)":')
-FileTotals = tuple[int, int]  # how many files, of how many bytes
+FileTotals = tuple[int, int]  # number of files, bytes
 Body = dict[str, Any]
 Bodies = dict[str, Body]
 
 
 def checksum_file(version: int) -> str:
-    """Return the name of a version's checksum.
+    """Return the name of the checksum file of a version.
 
     >>> checksum_file(7)
     '_delta_log/00000000000000000007.crc'
@@ -55,34 +55,34 @@ def write_checksum(
     *,
     replaces_nothing: bool = False,
 ) -> Totals:
-    """Write the checksum of a published version; `data` are the bytes of its commit file.
+    """Write the checksum file of a published version; `data` is the content of its commit file.
 
-    `replaces_nothing` says that the commit adds no file which was there already; otherwise SQL
-    is asked.
+    With `replaces_nothing` the caller knows that the commit adds no file that is already live;
+    otherwise SQL is queried for it.
     """
     key = (table.table_id, storage.location)
-    before = _recall(store, key)
+    before = _cached(store, key)
     if before is not None and before.version == version:
         totals = before
     else:
         commit, added = _read(store, table, version, data or storage.read(commit_file(version)))
         if before is None or before.version != version - 1:
             before = _totals_before(store, table, storage, version)
-        ended = (0, 0)
+        removed = (0, 0)
         if not replaces_nothing or commit.removes:
-            ended = _ended(store, table, version)
-        totals = before.after(commit, added, ended)
+            removed = _removed_totals(store, table, version)
+        totals = before.after(commit, added, removed)
     name, text = checksum_file(version), totals.to_json()
-    # A new name costs less than a replacement; what is there may be of a rejected commit.
-    # Readers do without a checksum: its name need not survive a power loss by itself.
+    # Creating is cheaper than replacing; an existing file may be that of a rejected commit.
+    # No flush of the folder: readers work without a checksum.
     if not storage.put_if_absent(name, text, flush_folder=False):
         storage.put(name, text, flush_folder=False)
-    _remember(store, key, totals)
+    _cache(store, key, totals)
     return totals
 
 
 def totals_at(store: Store, table: TableRow, version: int) -> Totals:
-    """Return what a version adds up to, by all that SQL has of it."""
+    """Return the totals of a version, computed by SQL."""
     rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
     row = VersionRow.from_row(rows[0])
     totals = _from_sql(store, table, row)
@@ -90,15 +90,15 @@ def totals_at(store: Store, table: TableRow, version: int) -> Totals:
 
 
 def totals_after(store: Store, table: TableRow, before: Totals, data: bytes) -> Totals:
-    """Return what the next version adds up to, by the bytes of its commit file."""
+    """Return the totals of the next version, from the content of its commit file."""
     version = before.version + 1
     commit, added = _read(store, table, version, data)
-    return before.after(commit, added, _ended(store, table, version))
+    return before.after(commit, added, _removed_totals(store, table, version))
 
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What seldom changes from one version to the next; a list that is None is not told."""
+    """The parts of a checksum that rarely change; a list that is None is left out."""
 
     metadata: Body = field(default_factory=dict)
     protocol: Body = field(default_factory=dict)
@@ -112,15 +112,15 @@ class TableFacts:
 
     @cached_property
     def json(self) -> str:
-        """The members of the checksum, without the braces."""
+        """The JSON members of the checksum, without braces."""
         expires = TableProperties(self.configuration).set_transaction_retention is not None
-        # Whether a transaction has expired depends on the clock of who looks: not told then.
+        # Expiry depends on the reader's clock, so transactions that can expire are left out.
         lists = {"setTransactions": None if expires else self.txns, "domainMetadata": self.domains}
-        told = {k: list(v.values()) for k, v in lists.items() if v is not None}
-        return _dumps({**told, "metadata": self.metadata, "protocol": self.protocol})[1:-1]
+        known = {k: list(v.values()) for k, v in lists.items() if v is not None}
+        return _dumps({**known, "metadata": self.metadata, "protocol": self.protocol})[1:-1]
 
     def after(self, commit: _core.Commit) -> TableFacts:
-        """Return the facts that hold after a commit, the same object when it changes none."""
+        """Return the facts after a commit; the same object if the commit changes none."""
         txns, domains = commit.txns, commit.domain_metadata
         metadata, protocol = commit.metadata, commit.protocol
         if not (txns or domains or metadata or protocol):
@@ -137,7 +137,7 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What one version adds up to."""
+    """The totals of one version."""
 
     version: int
     txn_id: str | None
@@ -149,36 +149,36 @@ class Totals:
     def to_json(self) -> bytes:
         """Return the content of the checksum file."""
         txn_id = "" if self.txn_id is None else f'"txnId":{json.dumps(self.txn_id)},'
-        moment = self.in_commit_timestamp
-        timestamp = "" if moment is None else f'"inCommitTimestampOpt":{moment},'
+        time_ms = self.in_commit_timestamp
+        timestamp = "" if time_ms is None else f'"inCommitTimestampOpt":{time_ms},'
         return (
             f'{{{txn_id}"tableSizeBytes":{self.size_bytes},"numFiles":{self.num_files},'
             f'"numMetadata":1,"numProtocol":1,{timestamp}{self.facts.json}}}'
         ).encode()
 
-    def after(self, commit: _core.Commit, added: FileTotals, ended: FileTotals) -> Totals:
-        """Return the totals of the next version: its commit, and the files it added and ended."""
+    def after(self, commit: _core.Commit, added: FileTotals, removed: FileTotals) -> Totals:
+        """Return the totals after a commit that adds and removes files with these totals."""
         info = commit.commit_info
         return Totals(
             version=self.version + 1,
             txn_id=info.txn_id if info else None,
             in_commit_timestamp=info.in_commit_timestamp if info else None,
-            num_files=self.num_files + added[0] - ended[0],
-            size_bytes=self.size_bytes + added[1] - ended[1],
+            num_files=self.num_files + added[0] - removed[0],
+            size_bytes=self.size_bytes + added[1] - removed[1],
             facts=self.facts.after(commit),
         )
 
 
-# Without a lock, which a fork could leave locked: whoever forgets a version asks the log for it.
-_known: WeakKeyDictionary[Store, dict[tuple[int, str], Totals]] = WeakKeyDictionary()
+# No lock, which a fork could leave locked: a lost update is only read from the log again.
+_totals: WeakKeyDictionary[Store, dict[tuple[int, str], Totals]] = WeakKeyDictionary()
 
 
-def _recall(store: Store, key: tuple[int, str]) -> Totals | None:
-    return _known.setdefault(store, {}).get(key)
+def _cached(store: Store, key: tuple[int, str]) -> Totals | None:
+    return _totals.setdefault(store, {}).get(key)
 
 
-def _remember(store: Store, key: tuple[int, str], totals: Totals) -> None:
-    of_store = _known.setdefault(store, {})
+def _cache(store: Store, key: tuple[int, str], totals: Totals) -> None:
+    of_store = _totals.setdefault(store, {})
     before = of_store.get(key)
     if before is None or before.version < totals.version:
         of_store[key] = totals
@@ -187,7 +187,7 @@ def _remember(store: Store, key: tuple[int, str], totals: Totals) -> None:
 def _read(
     store: Store, table: TableRow, version: int, data: bytes
 ) -> tuple[_core.Commit, FileTotals]:
-    """Return a commit and what it adds; a long one only as far as it tells of no files."""
+    """Parse a commit and total the files it adds; of a large commit, parse only other actions."""
     files = _FILES.search(data) if len(data) > LONGEST_PARSE else None
     if files is not None and _FACTS.search(data, files.end()) is None:
         rows = store.query("added_totals", table_id=table.table_id, version=version)
@@ -198,25 +198,25 @@ def _read(
     return commit, (len(adds), sum(add.size for add in adds))
 
 
-def _ended(store: Store, table: TableRow, version: int) -> FileTotals:
-    """Ask what a version took out, which includes a file that it adds once more."""
+def _removed_totals(store: Store, table: TableRow, version: int) -> FileTotals:
+    """Query the files that a version removes, including those that it adds again."""
     rows = store.query("ended_totals", table_id=table.table_id, version=version)
     return int(rows[0][0]), int(rows[0][1])
 
 
 def _totals_before(store: Store, table: TableRow, storage: Storage, version: int) -> Totals:
-    """Find out the totals of the version before, which this process does not remember."""
+    """Return the totals of the previous version, from the log or from SQL."""
     rows = store.query(
         "history", table_id=table.table_id, first=version - 1, last=version - 1, limit=1
     )
-    if not rows:  # this version is the first that SQL has
+    if not rows:  # this is the first version in SQL
         return Totals(version - 1, None, None, 0, 0, TableFacts())
     before = VersionRow.from_row(rows[0])
     return _from_log(storage, before) or _from_sql(store, table, before)
 
 
 def _from_log(storage: Storage, row: VersionRow) -> Totals | None:
-    """Take over the checksum in the log, if it is one of the commit that SQL knows."""
+    """Return the checksum in the log, if it belongs to the same commit as in SQL."""
     try:
         body = load_json(storage.read(checksum_file(row.version)))
         if body["txnId"] != row.txn_id:
@@ -235,7 +235,7 @@ def _from_log(storage: Storage, row: VersionRow) -> Totals | None:
 
 
 def _from_sql(store: Store, table: TableRow, row: VersionRow) -> Totals:
-    """Add up every live file: once, when nobody knows."""
+    """Compute the totals from all live files in SQL."""
     at = {"table_id": table.table_id, "version": row.version}
     files, size = store.query("size_totals", **at)[0]
     head = Head(*store.query("head_at_version", **at)[0])
@@ -255,7 +255,7 @@ def _by_name(bodies: list[Body] | None, key: str) -> Bodies | None:
 
 
 def _merged(known: Bodies | None, new: Mapping[str, Body | None]) -> Bodies | None:
-    """Put new bodies in the place of old ones; None takes one away."""
+    """Replace old bodies by new ones; None removes a body. Return None for a long result."""
     if known is None or not new:
         return known
     merged = {name: body for name, body in {**known, **new}.items() if body is not None}

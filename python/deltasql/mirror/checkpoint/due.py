@@ -1,4 +1,4 @@
-"""Which versions get a checkpoint, and what its file is called; `checkpoint` writes it."""
+"""Decide which versions get a checkpoint; `write` writes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.storage import Storage
 
-_COMMITS = 100  # from checkpoint to checkpoint, where deltalake would write them
+_DELTALAKE_INTERVAL = 100  # deltalake's default number of commits between checkpoints
 
 
 def checkpoint_file(version: int) -> str:
@@ -33,13 +33,14 @@ def is_due(
     last: int | None = None,
     counts_commits: bool = False,
 ) -> bool:
-    """Tell whether a version is one that gets a checkpoint, by the table's properties or ours.
+    """Return whether a version gets a checkpoint, by the table's properties or our settings.
 
-    With `last`, only the newest such version up to that one does. Spark counts versions, from
-    zero, and by ten; deltalake counts commits, from one, and by a hundred.
+    With `last`, only the newest due version up to that one does. Spark counts versions from zero,
+    with a default interval of 10; deltalake counts commits from one, with a default of 100
+    (`counts_commits`).
     """
-    interval, ahead = _interval(configuration, config, counts_commits=counts_commits)
-    if version <= 0 or (version + ahead) % interval:
+    interval, offset = _interval(configuration, config, counts_commits=counts_commits)
+    if version <= 0 or (version + offset) % interval:
         return False
     return last is None or version + interval > last
 
@@ -47,14 +48,14 @@ def is_due(
 def unnamed_checkpoint(
     storage: Storage, version: int, *, configuration: Mapping[str, str], config: Config
 ) -> int | None:
-    """Return the newest checkpoint up to a version, if `_last_checkpoint` names none so new.
+    """Return the newest checkpoint up to a version if `_last_checkpoint` names an older one.
 
-    Somebody wrote that checkpoint, and failed before the hint.
+    Its writer failed between the checkpoint and the hint.
     """
     due = set()
     for counts_commits in (False, True):
-        interval, ahead = _interval(configuration, config, counts_commits=counts_commits)
-        due.add((version + ahead) // interval * interval - ahead)
+        interval, offset = _interval(configuration, config, counts_commits=counts_commits)
+        due.add((version + offset) // interval * interval - offset)
     named = last_checkpoint_version(storage) or 0
     for newest in sorted(due, reverse=True):
         if newest > named and storage.exists(checkpoint_file(newest)):
@@ -65,10 +66,10 @@ def unnamed_checkpoint(
 def _interval(
     configuration: Mapping[str, str], config: Config, *, counts_commits: bool
 ) -> tuple[int, int]:
-    """Return how far apart checkpoints are, and how far a version is behind what is counted."""
+    """Return the checkpoint interval, and what to add to a version before counting."""
     if "delta.checkpointInterval" in configuration:
         return TableProperties(configuration).checkpoint_interval, int(counts_commits)
     is_chosen = "checkpoint_interval" in config.mirror.model_fields_set
     if counts_commits and not is_chosen:
-        return _COMMITS, 1
+        return _DELTALAKE_INTERVAL, 1
     return config.mirror.checkpoint_interval, 0

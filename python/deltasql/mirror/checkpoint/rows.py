@@ -1,4 +1,4 @@
-"""Rows of SQL as rows of a checkpoint, whole columns at a time."""
+"""Convert rows from SQL to rows of a checkpoint, column by column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointRows:
-    """Builds the rows of one checkpoint; the table's few partitions are converted once."""
+    """Builds the rows of one checkpoint; partition values are converted once per partition."""
 
     def __init__(self, schema: pa.Schema, partitions: pa.Table) -> None:
         self.schema = schema
@@ -35,11 +35,11 @@ class CheckpointRows:
         )
 
     def actions(self, actions: Iterable[Action]) -> pa.Table:
-        """Return the rows of the few actions that are not files."""
+        """Return the rows of actions that are not files."""
         return pa.Table.from_pylist([each.to_dict() for each in actions], self.schema)
 
     def adds(self, files: pa.Table) -> pa.Table:
-        """Return the rows of live files, as `files_all` reads them."""
+        """Return the rows of live files, from the result of `files_all`."""
         count = files.num_rows
         partition = pc.index_in(_column(files, "partition_id"), value_set=self._partition_ids)
         stats = _or_null(_column(files, "stats"))
@@ -48,7 +48,7 @@ class CheckpointRows:
             "partitionValues": self._partitions.take(partition),
             "size": _column(files, "size"),
             "modificationTime": _column(files, "modification_time"),
-            # A checkpoint tells what is there, not what changed.
+            # Actions of a checkpoint never change data.
             "dataChange": _constant(False, count),
             "stats": stats,
             "tags": _from_json(_column(files, "tags"), TEXT_MAP),
@@ -64,7 +64,7 @@ class CheckpointRows:
         return self._rows("add", columns)
 
     def removes(self, removes: pa.Table) -> pa.Table:
-        """Return the rows of tombstones, as `removes_page` reads them."""
+        """Return the rows of tombstones, from the result of `removes_page`."""
         columns = {
             "path": _column(removes, "path"),
             "deletionTimestamp": _column(removes, "deletion_timestamp"),
@@ -96,7 +96,7 @@ class CheckpointRows:
             return None
         fields = self._add.field("partitionValues_parsed").type.fields
         rows = [
-            # Delta writes a partition value that is null also as the empty string.
+            # In Delta an empty string is also a null partition value.
             {f.name: typed_value(each.get(f.name) or None, f.type) for f in fields}
             for each in partitions
         ]
@@ -131,7 +131,7 @@ def _constant(value: bool, count: int) -> pa.Array:
 
 
 def _or_null(texts: pa.Array) -> pa.Array:
-    """Undo what a bulk read does to a text that is NULL."""
+    """Replace empty texts by null: a bulk read returns NULL as an empty text."""
     empty = pc.equal(texts, "")
     if not pc.any(empty).as_py():
         return texts
@@ -139,7 +139,7 @@ def _or_null(texts: pa.Array) -> pa.Array:
 
 
 def _from_json(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Convert JSON objects, each different one once; most files have none at all."""
+    """Convert JSON objects, each distinct text once."""
     if not pc.any(pc.not_equal(texts, "")).as_py():
         return pa.nulls(len(texts), data_type)
     encoded = texts.dictionary_encode()

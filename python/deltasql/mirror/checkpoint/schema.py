@@ -89,7 +89,7 @@ DOMAIN = pa.struct(
 
 
 def checkpoint_schema(metadata: Metadata) -> pa.Schema:
-    """Return the schema of a table's checkpoint; statistics are there in the forms it asks for."""
+    """Return the schema of a table's checkpoint; its properties choose the form of statistics."""
     return pa.schema(
         [
             ("txn", TXN),
@@ -103,7 +103,7 @@ def checkpoint_schema(metadata: Metadata) -> pa.Schema:
 
 
 def stats_type(metadata: Metadata) -> pa.StructType:
-    """Return the type of `stats_parsed`: bounds typed by the table's schema, physical names."""
+    """Return the type of `stats_parsed`: bounds with the table's types and physical names."""
     schema = StructType.from_json(metadata.schema_string)
     leaves = indexed_columns(schema, metadata.partition_columns, metadata.configuration)
     bounds = {
@@ -112,7 +112,7 @@ def stats_type(metadata: Metadata) -> pa.StructType:
         if has_order(leaf.type) and (arrow_type := primitive_type(leaf.type)) is not None
     }
     fields = [("numRecords", pa.int64())]
-    if bounds:  # Parquet has no struct without members
+    if bounds:  # Parquet has no empty structs
         fields += [("minValues", nested_struct(bounds)), ("maxValues", nested_struct(bounds))]
     if leaves:
         nulls = {leaf.physical_path: pa.int64() for leaf in leaves}
@@ -121,7 +121,7 @@ def stats_type(metadata: Metadata) -> pa.StructType:
 
 
 def partition_type(metadata: Metadata) -> pa.StructType | None:
-    """Return the type of `partitionValues_parsed`; None when no partition column can be typed."""
+    """Return the type of `partitionValues_parsed`; None if no partition column has a type."""
     schema = StructType.from_json(metadata.schema_string)
     mode = column_mapping_mode(metadata.configuration)
     fields = []
@@ -134,7 +134,7 @@ def partition_type(metadata: Metadata) -> pa.StructType | None:
 
 
 def primitive_type(data_type: DataType) -> pa.DataType | None:
-    """Return the Arrow type of a primitive Delta type, None for any other.
+    """Return the Arrow type of a primitive Delta type; None for other types.
 
     >>> primitive_type("decimal(10,2)")
     Decimal128Type(decimal128(10, 2))
@@ -172,7 +172,7 @@ def _add_type(metadata: Metadata) -> pa.StructType:
 
 
 def nested_struct(leaves: Mapping[tuple[str, ...], pa.DataType]) -> pa.StructType:
-    """Build structs of structs from paths."""
+    """Build nested structs from the paths and types of their leaves."""
     members: dict[str, pa.DataType | dict[tuple[str, ...], pa.DataType]] = {}
     for (first, *rest), data_type in leaves.items():
         if rest:

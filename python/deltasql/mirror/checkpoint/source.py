@@ -1,4 +1,4 @@
-"""What SQL says a table is at one version, read in pieces of bounded size."""
+"""Read the content of a checkpoint from SQL, in pieces of bounded size."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
-# So many ids, or rows, are read with one statement and held in memory at once.
+# The number of file ids or rows that one statement reads into memory.
 FILES_PER_READ = 20_000
-_FEW = 100
+_FIRST_PAGE = 100
 _ENABLED_AT = "delta.inCommitTimestampEnablementVersion"
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 class CheckpointSource:
-    """One version of one table, as its checkpoint has to tell it."""
+    """The content of the checkpoint of one version of a table."""
 
     def __init__(self, store: Store, table: TableRow, version: int) -> None:
         rows = store.query("head_at_version", table_id=table.table_id, version=version)
@@ -46,7 +46,7 @@ class CheckpointSource:
         self._properties = TableProperties(self.metadata.configuration)
 
     def actions(self) -> list[Action]:
-        """Return everything that is not a file: protocol, metadata, transactions, domains."""
+        """Return the protocol, metadata, application transactions and domain metadata."""
         at = {"table_id": self.table_id, "version": self.version}
         txns = [txn_from_row(row) for row in self.store.query("txn_versions", **at)]
         domains = [domain_from_row(row) for row in self.store.query("domains_at", **at)]
@@ -58,13 +58,13 @@ class CheckpointSource:
         ]
 
     def partitions(self) -> pa.Table:
-        """Return the table's partitions: id and values as JSON."""
+        """Return the partitions of the table: ids, and values as JSON."""
         values = self.store.partition_values(self.table_id)
         columns = [pa.array(values.keys(), pa.int64()), pa.array(values.values(), pa.string())]
         return pa.table(columns, ["partition_id", "partition_values"])
 
     def live_files(self) -> Iterator[pa.Table]:
-        """Yield the live files by ranges of their ids."""
+        """Yield the live files in ranges of their ids."""
         end = self._head.next_file_id
         at = {"table_id": self.table_id, "version": self.version}
         for first in range(1, end, FILES_PER_READ):
@@ -76,29 +76,31 @@ class CheckpointSource:
                 if pc.max(found["has_more"]).as_py():
                     found = read_files(self.store, "files_all", **at, **span)
                 elif found.num_rows:
-                    found = _with_nothing_more(found.cast(_PLAIN))
+                    found = _with_empty_columns(found.cast(_PLAIN))
             if found.num_rows:
                 yield found
 
     def _timestamps_since(self) -> int:
-        """Return the version from which on the times of commits are theirs, not those of files."""
+        """Return the first version with an in-commit timestamp."""
         if not self._properties.in_commit_timestamps:
             return self.version + 1
         return int(self.metadata.configuration.get(_ENABLED_AT, 0))
 
     def tombstones(self) -> Iterator[pa.Table]:
-        """Yield the removals that vacuum must still respect, unless the file was added again."""
+        """Yield remove actions within the deleted-file retention, except files added again."""
         since_ms = self._now_ms - self._properties.deleted_file_retention // _MILLISECOND
         rows = self.store.query("head_at_time", table_id=self.table_id, timestamp_ms=since_ms)
         before = Head(*rows[0]) if rows else None
         if before is not None and before.version < self._timestamps_since():
-            before = None  # its time is that of a file, which deletions may be later than
+            before = None  # the time is that of the log file, and deletions may be later
         after, ordinal = before.version if before else -1, _LAST_ORDINAL
         readded = _Readded(self, before.next_file_id if before else 1)
         at = {"table_id": self.table_id, "version": self.version, "deleted_after_ms": since_ms}
-        # Most tables have few, and a bulk read takes long to begin.
-        rows = self.store.query("removes_page", **at, after=after, ordinal=ordinal, limit=_FEW)
-        removes, limit = _removes(rows), _FEW
+        # Most tables have few tombstones, and a bulk read is slow to start.
+        rows = self.store.query(
+            "removes_page", **at, after=after, ordinal=ordinal, limit=_FIRST_PAGE
+        )
+        removes, limit = _removes(rows), _FIRST_PAGE
         while removes.num_rows:
             yield readded.drop(removes)
             if removes.num_rows < limit:
@@ -109,7 +111,7 @@ class CheckpointSource:
             removes = page.cast(REMOVES_PAGE)
 
     def added_keys(self, first_file_id: int) -> pa.Table:
-        """Return key and version of the files added since, also of those gone again."""
+        """Return key and version of all files added from an id on, also of removed ones."""
         found = self.store.arrow(
             "added_keys",
             table_id=self.table_id,
@@ -130,7 +132,7 @@ def _removes(rows: list[Row]) -> pa.Table:
     return pa.table(columns, REMOVES_PAGE.names).cast(REMOVES_PAGE)
 
 
-def _with_nothing_more(files: pa.Table) -> pa.Table:
+def _with_empty_columns(files: pa.Table) -> pa.Table:
     for name in ("tags", "deletion_vector", "clustering_provider"):
         files = files.append_column(name, pa.repeat(pa.scalar(""), files.num_rows))
     for name in ("base_row_id", "default_row_commit_version"):
@@ -153,7 +155,7 @@ _ADDED_KEYS = pa.schema([("path_key", pa.binary()), ("added_version", pa.int64()
 
 
 class _Readded:
-    """Removals that no longer count, since the same logical file was added later."""
+    """Drops remove actions of logical files that were added again later."""
 
     def __init__(self, source: CheckpointSource, first_file_id: int) -> None:
         self._source, self._first_file_id = source, first_file_id
@@ -177,7 +179,7 @@ class _Readded:
         last_added = dict(
             zip(again["path_key"].to_pylist(), again["added_version"].to_pylist(), strict=True)
         )
-        # A file that is removed and added by one commit is there afterwards.
+        # A file that one commit removes and adds is live afterwards.
         kept = [
             last_added.get(key, -1) < version
             for key, version in zip(keys, removes["version"].to_pylist(), strict=True)

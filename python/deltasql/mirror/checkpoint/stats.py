@@ -1,4 +1,4 @@
-"""Statistics and partition values as typed columns: the JSON and text of Delta, read by type."""
+"""Parse Delta statistics and partition values, which are JSON and text, into typed columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltasql.model.partition_values import nanoseconds
 
 
 class StatsParser:
-    """Reads `stats` texts into the struct `stats_parsed`.
+    """Parses `stats` texts into the struct `stats_parsed`.
 
     >>> parser = StatsParser(pa.struct([("numRecords", pa.int64())]))
     >>> parser.parse(pa.array(['{"numRecords":3}', None, "no json"])).to_pylist()
@@ -25,20 +25,20 @@ class StatsParser:
     def __init__(self, data_type: pa.StructType) -> None:
         self.type = data_type
         self._options = pj.ParseOptions(
-            # Arrow's reader knows no dates: they come as text and are cast.
+            # Arrow's JSON reader does not parse dates: they are read as text and cast.
             explicit_schema=pa.schema(_dates_as_text(data_type).fields),
             unexpected_field_behavior="ignore",
         )
 
     def parse(self, texts: pa.Array) -> pa.Array:
-        """Return one struct per text; a value that is not of its type becomes null."""
+        """Return one struct per text; a value that does not fit its type becomes null."""
         if texts.null_count == len(texts):
             return pa.nulls(len(texts), self.type)
         parsed = self._parse_at_once(texts)
         return self._parse_each(texts) if parsed is None else parsed
 
     def _parse_at_once(self, texts: pa.Array) -> pa.Array | None:
-        """Read all texts as lines of one document; None when one of them does not fit."""
+        """Parse all texts as lines of one document; return None if one of them does not fit."""
         lines = pa.ListArray.from_arrays([0, len(texts)], pc.fill_null(texts, "{}"))
         document = pc.binary_join(lines, "\n")[0].as_buffer()
         try:
@@ -73,7 +73,7 @@ class StatsParser:
 
 
 def typed_value(value: Any, data_type: pa.DataType) -> Any:
-    """Return a value of JSON, or a partition's text, as its type has it; None if it does not fit.
+    """Convert a JSON value or a partition value to a type; return None if it does not fit.
 
     >>> typed_value("2024-02-30", pa.date32()), typed_value("7", pa.int8())
     (None, 7)
@@ -97,7 +97,7 @@ def _converted(value: Any, data_type: pa.DataType) -> Any:
     if types.is_boolean(data_type):
         return value if isinstance(value, bool) else _boolean(value)
     if isinstance(value, bool):
-        raise TypeError("a boolean is no number and no text")
+        raise TypeError("a boolean is neither a number nor a text")
     if types.is_integer(data_type):
         return _whole(value)
     if types.is_floating(data_type):
@@ -109,17 +109,17 @@ def _converted(value: Any, data_type: pa.DataType) -> Any:
     if is_nanoseconds(data_type):
         return nanoseconds(value, has_zone=data_type.tz is not None)
     if types.is_timestamp(data_type):
-        moment = datetime.fromisoformat(value)
+        timestamp = datetime.fromisoformat(value)
         if data_type.tz is None:
-            return moment.replace(tzinfo=None)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return timestamp.replace(tzinfo=None)
+        return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
     if not isinstance(value, str):
         raise TypeError("not a text")
     return value.encode() if types.is_binary(data_type) else value
 
 
 def is_nanoseconds(data_type: pa.DataType) -> bool:
-    """Tell whether a type is a timestamp with nanoseconds."""
+    """Return whether a type is a timestamp with nanoseconds."""
     return bool(pa.types.is_timestamp(data_type) and data_type.unit == "ns")
 
 

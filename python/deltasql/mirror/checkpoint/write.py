@@ -1,6 +1,6 @@
-"""Classic checkpoints: all that a version holds in one Parquet file, straight from SQL.
+"""Write classic checkpoints: the state of a version as one Parquet file, read from SQL.
 
-Rows are read and written in pieces, so the memory needed does not grow with the table.
+Rows are read and written in pieces, so memory use does not grow with the table.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
-# Texts that differ from row to row: a dictionary of them, or their bounds, would only cost.
-_LONG_TEXTS = (".path", ".stats", ".schemaString")
+# Texts that differ from row to row: a dictionary would make the file larger.
+_UNIQUE_TEXTS = (".path", ".stats", ".schemaString")
 
 
 def write_checkpoint(
     store: Store, table: TableRow, storage: Storage, version: int
 ) -> CheckpointInfo:
-    """Write the checkpoint of a published version, then let `_last_checkpoint` name it.
+    """Write the checkpoint of a published version, then `_last_checkpoint`.
 
-    Doing it again, or twice at once, is harmless: the same content takes the same place.
+    It may be repeated, also concurrently: the same content gets the same name.
     """
     with telemetry.span("checkpoint", table=table.full_name, version=version):
         info = write_checkpoint_of(CheckpointSource(store, table, version), table, storage)
@@ -47,7 +47,7 @@ def write_checkpoint(
 def write_checkpoint_of(
     source: CheckpointSource, table: TableRow, storage: Storage
 ) -> CheckpointInfo:
-    """Write a checkpoint of what a source tells, then let `_last_checkpoint` name it."""
+    """Write the checkpoint of a source, then `_last_checkpoint`."""
     reached("checkpointing")
     try:
         info = _write(source, storage)
@@ -56,7 +56,7 @@ def write_checkpoint_of(
             f"version {source.version} does not fit into a checkpoint: {error}",
             table=table.full_name,
             version=source.version,
-            help="Look for an action with a number or a text that Delta does not allow.",
+            help="Find the action with a number or text that Delta does not allow.",
         ) from error
     reached("checkpointed")
     move_last_checkpoint(storage, info)
@@ -69,7 +69,7 @@ def _write(source: CheckpointSource, storage: Storage) -> CheckpointInfo:
     actions = adds = 0
     with storage.writer(checkpoint_file(source.version)) as sink:
         with pq.ParquetWriter(sink, schema, **_layout(schema)) as writer:
-            for group in _ahead(_row_groups(_pieces(source, rows))):
+            for group in _read_ahead(_row_groups(_pieces(source, rows))):
                 writer.write_table(group, row_group_size=group.num_rows)
                 actions += group.num_rows
                 adds += group.num_rows - group["add"].null_count
@@ -86,23 +86,23 @@ def _pieces(source: CheckpointSource, rows: CheckpointRows) -> Iterator[pa.Table
 
 
 def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Join small pieces; each group is at most twice as large as a read."""
-    waiting: list[pa.Table] = []
+    """Join small pieces; a group has at most twice the rows of one read."""
+    pending: list[pa.Table] = []
     for piece in pieces:
-        waiting.append(piece)
-        if sum(each.num_rows for each in waiting) >= FILES_PER_READ:
-            yield pa.concat_tables(waiting)
-            waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting)
+        pending.append(piece)
+        if sum(each.num_rows for each in pending) >= FILES_PER_READ:
+            yield pa.concat_tables(pending)
+            pending = []
+    if pending:
+        yield pa.concat_tables(pending)
 
 
-def _ahead(groups: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Read the next group while the one before is being written."""
+def _read_ahead(groups: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Read the next group in a thread while the caller writes the current one."""
     with ThreadPoolExecutor(1, "deltasql-checkpoint") as reader:
-        coming = reader.submit(next, groups, None)
-        while (group := coming.result()) is not None:
-            coming = reader.submit(next, groups, None)
+        upcoming = reader.submit(next, groups, None)
+        while (group := upcoming.result()) is not None:
+            upcoming = reader.submit(next, groups, None)
             yield group
 
 
@@ -110,13 +110,13 @@ def _layout(schema: pa.Schema) -> dict[str, Any]:
     leaves = [name for field in schema for name in _leaf_paths(field)]
     return {
         "compression": "snappy",
-        "use_dictionary": [name for name in leaves if not name.endswith(_LONG_TEXTS)],
+        "use_dictionary": [name for name in leaves if not name.endswith(_UNIQUE_TEXTS)],
         "write_statistics": [name for name in leaves if not name.endswith(".stats")],
     }
 
 
 def _leaf_paths(field: pa.Field, prefix: str = "") -> Iterator[str]:
-    """Name the Parquet columns below a field as the writer's options want them."""
+    """Yield the names of the Parquet columns of a field, for the options of the writer."""
     name, data_type = f"{prefix}{field.name}", field.type
     if pa.types.is_struct(data_type):
         for member in data_type.fields:

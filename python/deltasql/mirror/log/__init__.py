@@ -1,1 +1,1 @@
-"""The format of `_delta_log`: encode, list and read commits and checkpoints."""
+"""The files of a `_delta_log`: encode, list, read, compact and delete them."""

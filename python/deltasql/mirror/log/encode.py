@@ -1,7 +1,7 @@
-"""A ratified commit as the bytes of its `_delta_log` file: the same commit, the same bytes.
+"""Encode ratified commits as `_delta_log` files: the same commit always gives the same bytes.
 
-Whether a commit is encoded from memory or read back from SQL makes no difference: applications,
-domains and added files are put in order by name, partition values in the order of the columns.
+A commit encoded from memory equals the commit read from SQL: transactions, domains and added files
+are sorted by name, and partition values follow the order of the partition columns.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# So many files are held in memory at once when commits are read back.
+# The most add and remove actions held in memory when commits are read from SQL.
 MAX_FILES = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class CommitFile:
-    """A commit file that is to be published."""
+    """The content of a commit file, for publishing."""
 
     version: int
     data: bytes
-    replaces_nothing: bool  # it is known that no file left the table with this version
+    replaces_nothing: bool  # whether it is known that this version removes no file
 
 
 def commit_file(version: int) -> str:
@@ -66,7 +66,7 @@ def commit_file(version: int) -> str:
 
 
 def encode_commit(commit: Commit) -> bytes:
-    """Encode a commit that was just ratified, without reading it back."""
+    """Encode a commit from memory, without reading it from SQL."""
     adds = [_with_ordered_partition(add, commit.partition_columns) for add in commit.adds]
     return _core.encode_commit(
         _in_order(
@@ -83,21 +83,22 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def commit_bytes(session: Session, table_id: int, version: int) -> bytes:
-    """Read a commit back from SQL and encode it canonically."""
+    """Read a commit from SQL and encode it."""
     return _core.encode_commit(commit_actions(session, table_id, version))
 
 
 def commit_actions(session: Session, table_id: int, version: int) -> list[Action]:
-    """Return a commit's actions in canonical order, with a fixed number of statements."""
+    """Read the actions of a commit from SQL, in canonical order."""
     return _actions_between(session, table_id, version, version)[0][1]
 
 
 def commits_between(
     session: Session, table_id: int, first: int, last: int, *, max_files: int = MAX_FILES
 ) -> list[tuple[int, bytes]]:
-    """Read a span of commits back as (version, bytes), with a fixed number of statements.
+    """Read commits from SQL as (version, bytes), with a fixed number of statements.
 
-    At least the first is returned; the span ends early where its files would be too many.
+    The result may end before `last`, to hold at most `max_files` files in memory; it has at least
+    one commit.
     """
     found = _actions_between(session, table_id, first, last, max_files=max_files)
     return [(version, _core.encode_commit(actions)) for version, actions in found]
@@ -106,7 +107,7 @@ def commits_between(
 def actions_between(
     session: Session, table_id: int, first: int, last: int
 ) -> Iterator[tuple[int, list[Action]]]:
-    """Yield the actions of every version of a span, in order."""
+    """Yield the actions of the versions first..last in order."""
     version = first
     while version <= last:
         found = _actions_between(session, table_id, version, last)
@@ -117,14 +118,14 @@ def actions_between(
 def actions_span(
     session: Session, table_id: int, first: int, last: int
 ) -> list[tuple[int, list[Action]]]:
-    """Read a span of commits back as (version, actions); it may end early, as above."""
+    """Read commits from SQL as (version, actions); may end early like `commits_between`."""
     return _actions_between(session, table_id, first, last)
 
 
 def commit_files_between(
     session: Session, table_id: int, first: int, last: int
 ) -> list[CommitFile]:
-    """Read a span of commits back as they are to be published; it may end early, as above."""
+    """Read commit files from SQL for publishing; may end early like `commits_between`."""
     found = commits_between(session, table_id, first, last)
     rows = session.query("ended_versions", table_id=table_id, after=first - 1, last=found[-1][0])
     ended = {row[0] for row in rows}
@@ -133,14 +134,14 @@ def commit_files_between(
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A file that a commit names; the key is that of the added file it belongs to."""
+    """A file that a commit adds; `key` is that of the add action it belongs to, if any."""
 
     path: str
     key: bytes | None = None
 
 
 def files_named(data: bytes) -> list[NamedFile]:
-    """Return the files that a commit brings: data, deletion vectors, changes."""
+    """Return the files that a commit adds: data files, deletion vectors, change data files."""
     commit = _core.parse_commit(data)
     found = []
     for add in commit.adds:
@@ -200,7 +201,7 @@ def _actions_between(
 def _versions(
     session: Session, table_id: int, first: int, last: int, max_files: int
 ) -> tuple[list[VersionRow], int]:
-    """Return as many versions as fit into memory, and the first file id among them."""
+    """Return the versions that fit into memory, and the first file id of them."""
     found = session.query(
         "history", table_id=table_id, first=first - 1, last=last, limit=last - first + 2
     )
@@ -233,7 +234,7 @@ def _in_order(
     adds: Sequence[AddFile],
     cdc: Sequence[AddCdcFile],
 ) -> list[Action]:
-    # Databases sort texts by rules of their own, so names are sorted here.
+    # Sorted here, because databases sort texts by different collations.
     actions: list[Action] = [info]
     actions += [action for action in (protocol, metadata) if action is not None]
     ordered_txns = sorted(txns, key=lambda txn: txn.app_id)

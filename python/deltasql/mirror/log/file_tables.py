@@ -1,4 +1,4 @@
-"""Files of a log as Arrow: the columns, their common spelling, and what names a file."""
+"""Arrow tables of live files and tombstones: their schemas and their canonical values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deltasql._core import Table
 
 _TEXT, _LONG, _FLAG = pa.string(), pa.int64(), pa.bool_()
-# Under the names that the rest of the package uses; tags, vectors and extra fields are JSON.
+# Tags, deletion vectors and extra fields are JSON texts.
 FILES = pa.schema(
     [
         ("path", _TEXT),
@@ -54,12 +54,12 @@ TOMBSTONES = pa.schema(
 
 
 def replayed_files(table: Table) -> pa.Table:
-    """Return the live files of a replay."""
-    return same_spelling(pa.RecordBatchReader.from_stream(table.files).read_all(), FILES)
+    """Return the live files of a replayed table."""
+    return canonical_files(pa.RecordBatchReader.from_stream(table.files).read_all(), FILES)
 
 
 def tombstone_table(removes: Iterable[RemoveFile]) -> pa.Table:
-    """Return removed files as Arrow."""
+    """Return remove actions as a table with the schema TOMBSTONES."""
     rows = [
         {
             "path": each.path,
@@ -82,8 +82,8 @@ def tombstone_table(removes: Iterable[RemoveFile]) -> pa.Table:
     return pa.Table.from_pylist(rows, TOMBSTONES)
 
 
-def same_spelling(files: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Give files the common columns: no text is empty, the same partition has the same text."""
+def canonical_files(files: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Convert files to a schema: empty texts become null, partition texts become canonical."""
     columns = []
     for each in schema:
         if each.name not in files.schema.names:
@@ -99,9 +99,9 @@ def same_spelling(files: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def partition_text(values: Mapping[str, str | None]) -> str:
-    """Write partition values so that the same partition gives the same text.
+    """Return partition values as canonical JSON: equal partitions have equal texts.
 
-    A null is left out: it is the same as no value.
+    Null values are left out: a null is the same as a missing value.
 
     >>> partition_text({"b": "x", "a": None, "A": "1"})
     '{"A":"1","b":"x"}'
@@ -110,8 +110,8 @@ def partition_text(values: Mapping[str, str | None]) -> str:
 
 
 def logical_files(files: pa.Table) -> pa.ChunkedArray:
-    """Return what names each file: its path, with the id of its deletion vector if it has one."""
-    vectors, paths = files["deletion_vector"], _one_spelling(files["path"])
+    """Return the key of each logical file: its path, and the id of its deletion vector if any."""
+    vectors, paths = files["deletion_vector"], _canonical_paths(files["path"])
     if vectors.null_count == len(vectors):
         return paths
     encoded = vectors.combine_chunks().dictionary_encode()
@@ -123,23 +123,23 @@ def logical_files(files: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(paths, pa.chunked_array([suffixes]), "")
 
 
-def _one_spelling(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Spell paths in one way; only absolute local ones have several."""
+def _canonical_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return canonical paths; only absolute local paths can be written in several ways."""
     whole = paths.combine_chunks()
     is_local = is_local_path(whole)
     if not pc.any(is_local).as_py():
         return paths
-    spelled = [canonical_path(path) for path in whole.filter(is_local).to_pylist()]
-    return pa.chunked_array([pc.replace_with_mask(whole, is_local, pa.array(spelled, _TEXT))])
+    canonical = [canonical_path(path) for path in whole.filter(is_local).to_pylist()]
+    return pa.chunked_array([pc.replace_with_mask(whole, is_local, pa.array(canonical, _TEXT))])
 
 
 def is_local_path(paths: pa.Array) -> pa.Array:
-    """Tell which paths are absolute ones of the local disk: only those have several spellings."""
+    """Return which paths are absolute paths of the local file system."""
     return pc.match_substring_regex(paths, r"^(?:/|(?i:file):)")
 
 
 def compact(value: object) -> str:
-    """Write JSON without spaces."""
+    """Return JSON without spaces."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
 
 

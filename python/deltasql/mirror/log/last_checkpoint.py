@@ -1,4 +1,4 @@
-"""`_last_checkpoint`: the hint that saves a reader from listing the whole log."""
+"""Read, check and write `_last_checkpoint`, the hint that saves readers a listing of the log."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from deltasql.exceptions import LogParseError
+from deltasql.mirror.log.listing import LAST_CHECKPOINT, LOG_FOLDER, read_json
 from deltasql.model.json_text import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from deltasql.mirror.log.listing import LogListing
     from deltasql.storage import Storage
-
-LAST_CHECKPOINT = "_delta_log/_last_checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """A checkpoint that was written: its version, actions, bytes and live files."""
+    """A written checkpoint: its version, number of actions, bytes and live files."""
 
     version: int
     size: int
@@ -39,7 +40,7 @@ class CheckpointInfo:
 
 
 def last_checkpoint_version(storage: Storage) -> int | None:
-    """Return the version the hint names; None when there is none, or none that can be read."""
+    """Return the version that the hint names; None if it is missing or unreadable."""
     try:
         body = load_json(storage.read(LAST_CHECKPOINT))
     except (FileNotFoundError, ValueError):
@@ -49,22 +50,53 @@ def last_checkpoint_version(storage: Storage) -> int | None:
 
 
 def move_last_checkpoint(storage: Storage, info: CheckpointInfo) -> None:
-    """Let the hint name a checkpoint, unless it names a later one."""
+    """Write the hint to a checkpoint, unless it names a later one that exists."""
     known = last_checkpoint_version(storage)
     if known is None or known <= info.version or not has_checkpoint(storage, known):
-        # A hint that is lost with the power leaves the one before it, which is right, too.
+        # A power loss may restore the previous hint, which is still valid.
         storage.put(LAST_CHECKPOINT, info.to_json(), flush_folder=False)
 
 
 def has_checkpoint(storage: Storage, version: int) -> bool:
-    """Tell whether a log has a checkpoint of a version, in one file or in several."""
+    """Return whether the log has a checkpoint of a version, in one file or several."""
     start = f"_delta_log/{version:020d}.checkpoint."
-    found = next(iter(storage.list("_delta_log/", start_after=start)), None)
+    found = next(iter(storage.list(LOG_FOLDER, start_after=start)), None)
     return found is not None and found.name.startswith(start)
 
 
+def read_last_checkpoint(storage: Storage) -> dict[str, Any] | None:
+    """Return the content of the hint; None if it is missing."""
+    try:
+        data = storage.read(LAST_CHECKPOINT)
+    except FileNotFoundError:
+        return None
+    return read_json(LAST_CHECKPOINT, data, needs="version")
+
+
+def hint_fault(storage: Storage, listing: LogListing) -> str | None:
+    """Return what is wrong with the hint; None if it names a checkpoint of the log."""
+    try:
+        hint = read_last_checkpoint(storage)
+    except LogParseError as error:
+        return error.message
+    if hint is None:
+        return "the file is missing" if listing.checkpoints else None
+    for name in ("version", "size", "parts", "sizeInBytes", "numOfAddFiles"):
+        value = hint.get(name)
+        if value is not None and (type(value) is not int or value < 0):
+            return f"{name} is {str(value)[:40]}"
+    version, parts = hint["version"], hint.get("parts")
+    named = [each for each in listing.checkpoints if each.version == version]
+    if not named:
+        return f"there is no checkpoint of version {version}"
+    counts = {len(each.files) if each.kind == "multipart" else None for each in named}
+    if parts not in counts:
+        return f"the checkpoint of version {version} does not have {parts or 1} parts"
+    return None
+
+
 def json_checksum(body: dict[str, Any]) -> str:
-    """Return Delta's checksum of a JSON object: the MD5 of its members in a canonical form.
+    """Return Delta's checksum of a JSON object: the MD5 of its canonical form.
 
     >>> json_checksum({"k0": "'v 0'", "checksum": "ignored", "k1": {"k2": 2, "k3": ["v3", [1, 2],
     ...     {"k4": "v4", "k5": ["v5", "v6", "v7"]}]}})

@@ -1,4 +1,4 @@
-"""What lies in a `_delta_log` folder: commits, checkpoints, checksums, by version."""
+"""List a `_delta_log` folder: commits, checkpoints, checksums and other files by version."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 LOG_FOLDER = "_delta_log/"
 LAST_CHECKPOINT = "_delta_log/_last_checkpoint"
-ASIDE_FOLDER = "_delta_log/_aside/"
 
-# Delta's versions are signed numbers of 64 bits; a larger one is the name of something else.
-_LAST_VERSION = 2**63 - 1
+# Delta's versions are signed 64-bit integers; a larger number is not a version.
+_MAX_VERSION = 2**63 - 1
 _NAME = re.compile(
     r"_delta_log/(?P<version>\d{20})\."
     r"(?:(?P<commit>json)|(?P<checksum>crc)"
@@ -33,7 +32,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint that is there with all its parts."""
+    """A complete checkpoint, with all its parts."""
 
     version: int
     kind: Literal["classic", "multipart", "v2"]
@@ -42,7 +41,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """A file that holds several commits as one."""
+    """A compacted log file: the commits of several versions."""
 
     first: int
     last: int
@@ -60,19 +59,19 @@ class LogListing:
     has_last_checkpoint: bool = False
     compactions: tuple[Compaction, ...] = ()
     incomplete: tuple[str, ...] = ()
-    """Checkpoints of several parts that lack some, in words."""
+    """Descriptions of multi-part checkpoints with missing parts."""
     others: tuple[FileInfo, ...] = field(default=(), repr=False)
 
     @property
     def last_version(self) -> int:
-        """The latest version that the files tell of."""
+        """The latest version with a commit or a checkpoint."""
         return max([*self.commits, *(each.version for each in self.checkpoints)])
 
     @property
     def first_version(self) -> int:
-        """The oldest version from which on all can be read: the first, or that of a checkpoint.
+        """The oldest version from which all versions can be read: 0, or that of a checkpoint.
 
-        Commits before a hole are of no use to what comes after it.
+        Commits before a gap are not counted.
         """
         start = self.last_version + 1
         while start - 1 in self.commits:
@@ -83,12 +82,12 @@ class LogListing:
         return min(covering, default=start)
 
     def checkpoint_for(self, version: int) -> Checkpoint | None:
-        """Return the latest checkpoint that is no later than a version."""
+        """Return the latest checkpoint up to a version; None if there is none."""
         fitting = [each for each in self.checkpoints if each.version <= version]
         return max(fitting, key=lambda each: each.version, default=None)
 
     def up_to(self, version: int) -> LogListing:
-        """Return the log as it was when this version was its last."""
+        """Return the listing without the files of later versions."""
         return replace(
             self,
             commits={each: file for each, file in self.commits.items() if each <= version},
@@ -98,17 +97,17 @@ class LogListing:
         )
 
     def without(self, checkpoint: Checkpoint) -> LogListing:
-        """Return the log as it is for who cannot use a checkpoint."""
+        """Return the listing without a checkpoint."""
         kept = tuple(each for each in self.checkpoints if each is not checkpoint)
         return replace(self, checkpoints=kept)
 
     def commits_from(self, first: int, version: int) -> list[FileInfo]:
-        """Return the commits first..version; an error names those that are missing."""
+        """Return the commit files first..version; raise VersionGapError if some are missing."""
         gaps = self.gaps(first, version)
         if gaps:
             raise VersionGapError(
                 f"the log at {self.location} cannot be read at version {version}: "
-                f"{_shown(gaps)} missing and no checkpoint stands in"
+                f"{_describe(gaps)} missing and no checkpoint replaces them"
                 + "".join(f"; {each}" for each in self.incomplete),
                 location=self.location,
                 first_missing=gaps[0][0],
@@ -118,9 +117,9 @@ class LogListing:
         return [self.commits[each] for each in range(first, version + 1)]
 
     def gaps(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the versions of first..last without a commit file, as (first, last) of each gap.
+        """Return the gaps in first..last: ranges (first, last) of versions without a commit file.
 
-        A file with a stray name may lie very far from the others, so versions are not counted up.
+        Versions are not enumerated: a misnamed file may have a version far from the others.
         """
         present = sorted(each for each in self.commits if first <= each <= last)
         edges = pairwise([first - 1, *present, last + 1])
@@ -128,30 +127,30 @@ class LogListing:
 
 
 def find_log(storage: Storage) -> LogListing | None:
-    """List a table's log; None when there is none."""
+    """List the log of a table; return None if it has no commit and no checkpoint."""
     listing = sort_files(storage.location, storage.list(LOG_FOLDER))
     return listing if listing.commits or listing.checkpoints else None
 
 
 def list_log(storage: Storage) -> LogListing:
-    """List a table's log; an error when there is none."""
+    """List the log of a table; raise TxnLogTableNotFoundError if there is none."""
     listing = find_log(storage)
     if listing is None:
         raise TxnLogTableNotFoundError(
             f"there is no Delta table at {storage.location}: its _delta_log holds no commit",
             table=storage.location,
-            help="Name the folder that holds _delta_log; check the storage options.",
+            help="Give the folder that contains _delta_log, and check the storage options.",
         )
     return listing
 
 
 def flush_log(storage: Storage) -> None:
-    """Let a log that others wrote survive a power loss: SQL will not write it again."""
+    """Flush a log that another program wrote to disk: SQL cannot write it again."""
     storage.flush(each.name for each in storage.list(LOG_FOLDER))
 
 
 def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
-    """Sort the files of a log folder by what they are; folders below it are not the log."""
+    """Classify the files of a log folder; files in its subfolders go to `others`."""
     commits: dict[int, FileInfo] = {}
     checksums: dict[int, FileInfo] = {}
     checkpoints: list[Checkpoint] = []
@@ -161,7 +160,7 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
     has_last_checkpoint = False
     for each in files:
         match = _NAME.fullmatch(each.name)
-        if match is None or int(match["version"]) > _LAST_VERSION:
+        if match is None or int(match["version"]) > _MAX_VERSION:
             has_last_checkpoint |= each.name == LAST_CHECKPOINT
             others.append(each)
             continue
@@ -180,7 +179,7 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
             compactions.append(Compaction(version, int(match["until"]), each))
     incomplete: list[str] = []
     for (version, count), found in parts.items():
-        # One whose writer died half-way is no checkpoint.
+        # A multi-part checkpoint is valid only if its writer wrote every part.
         if len(found) == count:
             checkpoints.append(Checkpoint(version, "multipart", tuple(found)))
         else:
@@ -197,49 +196,18 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
     )
 
 
-def read_last_checkpoint(storage: Storage) -> dict[str, Any] | None:
-    """Return the hint to the latest checkpoint; None when there is none."""
-    try:
-        data = storage.read(LAST_CHECKPOINT)
-    except FileNotFoundError:
-        return None
-    return read_json(LAST_CHECKPOINT, data, needs="version")
-
-
-def hint_fault(storage: Storage, listing: LogListing) -> str | None:
-    """Say what is wrong with the hint to the latest checkpoint; None when it leads to one."""
-    try:
-        hint = read_last_checkpoint(storage)
-    except LogParseError as error:
-        return error.message
-    if hint is None:
-        return "there is none" if listing.checkpoints else None
-    for name in ("version", "size", "parts", "sizeInBytes", "numOfAddFiles"):
-        value = hint.get(name)
-        if value is not None and (type(value) is not int or value < 0):
-            return f"{name} is {str(value)[:40]}"
-    version, parts = hint["version"], hint.get("parts")
-    named = [each for each in listing.checkpoints if each.version == version]
-    if not named:
-        return f"there is no checkpoint of version {version}"
-    counts = {len(each.files) if each.kind == "multipart" else None for each in named}
-    if parts not in counts:
-        return f"the checkpoint of version {version} has not {parts or 1} parts"
-    return None
-
-
 def read_json(name: str, data: bytes, *, needs: str) -> dict[str, Any]:
-    """Read a file that holds one JSON object."""
+    """Parse a log file that holds one JSON object with the integer member `needs`."""
     try:
         found = load_json(data)
     except ValueError as error:
-        raise LogParseError(f"{name} is no JSON: {error}", path=name) from error
+        raise LogParseError(f"{name} is not JSON: {error}", path=name) from error
     if not isinstance(found, dict) or not isinstance(found.get(needs), int):
-        raise LogParseError(f"{name} does not tell its {needs}", path=name)
+        raise LogParseError(f"{name} has no valid {needs}", path=name)
     return found
 
 
-def _shown(gaps: list[tuple[int, int]]) -> str:
+def _describe(gaps: list[tuple[int, int]]) -> str:
     first, last = gaps[0][0], gaps[-1][1]
     if first == last:
         return f"version {first} is"

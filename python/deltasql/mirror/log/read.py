@@ -1,7 +1,7 @@
-"""Read a published `_delta_log` without asking the database: its commits, the state at a version.
+"""Read commits and table states from a `_delta_log`, without the database.
 
-A state comes from the latest checkpoint and the commits after it, or from commits alone; a table
-of a million files stays in Arrow all the way.
+A state is read from the latest checkpoint and the commits after it, or from commits alone. Files
+stay in Arrow, so that a table of a million files can be read.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     ]
 
 _Found = TypeVar("_Found")
-_AT_ONCE = 16
-_PARSED_AT_ONCE = 64
-_PARSED_BYTES = 4 << 20
+_PARALLEL_READS = 16
+_BATCH_COMMITS = 64
+_BATCH_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class LogCommit:
-    """One commit file, parsed."""
+    """A parsed commit file."""
 
     version: int
     file: FileInfo
@@ -62,19 +62,19 @@ class LogCommit:
 
     @property
     def digest(self) -> str:
-        """What tells the bytes of the file from others."""
+        """The SHA-256 of the file."""
         return hashlib.sha256(self.data).hexdigest()
 
     @property
     def adds(self) -> None:
-        """All of its files are among its actions."""
+        """None: the added files are in `actions`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What the log says of a table at one version.
+    """The state of a table at one version, as read from its log.
 
-    Files and tombstones have the columns of `file_tables.FILES` and `TOMBSTONES`.
+    Files and tombstones have the schemas `file_tables.FILES` and `TOMBSTONES`.
     """
 
     version: int
@@ -89,7 +89,7 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class StateStream:
-    """The same of a table that may be large: its files and tombstones come once, piece by piece."""
+    """A table state whose files and tombstones are iterators that can be read once."""
 
     version: int
     checkpoint_version: int | None
@@ -108,7 +108,7 @@ def read_state(
     use_checkpoint: bool = True,
     listing: LogListing | None = None,
 ) -> LogState:
-    """Read a table's state at a version, the latest when none is given."""
+    """Read the state of a table at a version, by default the latest."""
     found = listing or list_log(storage)
     wanted = found.last_version if version is None else version
     states = read_states(
@@ -127,8 +127,7 @@ def read_states(
 ) -> Iterator[LogState]:
     """Yield the states at several versions, oldest first, reading each commit once.
 
-    A checkpoint is only used to begin with: what follows is replayed from the commits. Tombstones
-    are left out unless asked for: a long log has many.
+    A checkpoint is used only for the first version; later states are replayed from commits.
     """
     found = listing or list_log(storage)
     replay: _Replay | None = None
@@ -149,7 +148,7 @@ def read_states(
 def stream_state(
     storage: Storage, version: int, *, listing: LogListing, read: ReadFiles = read_files
 ) -> StateStream:
-    """Read a table's state at a version, its files some at a time."""
+    """Read the state of a table at a version, with its files as a stream."""
     checkpoint = listing.checkpoint_for(version)
     replay = _Replay(None if checkpoint is None else read_actions(storage, checkpoint))
     for commit in read_commits(storage, listing, replay.next_version, version):
@@ -160,20 +159,20 @@ def stream_state(
 def read_commits(
     storage: Storage, listing: LogListing, first: int, last: int
 ) -> Iterator[LogCommit]:
-    """Yield the commits first..last; one that is missing or damaged is an error that names it."""
+    """Yield the commits first..last; a missing or damaged commit raises an error that names it."""
     files = listing.commits_from(first, last)
     contents = _contents(storage, [file.name for file in files])
-    version, run = first, _Run()
+    version, batch = first, _Batch()
     for file, data in zip(files, contents, strict=True):
-        run.add(file, data)
-        if run.is_full:
-            yield from run.parsed(version)
-            version, run = version + len(run.files), _Run()
-    yield from run.parsed(version)
+        batch.add(file, data)
+        if batch.is_full:
+            yield from batch.parsed(version)
+            version, batch = version + len(batch.files), _Batch()
+    yield from batch.parsed(version)
 
 
-class _Run:
-    """Commit files that are parsed together: asking for each takes as long as a small one."""
+class _Batch:
+    """Commit files that are parsed with one call, which is faster for small files."""
 
     def __init__(self) -> None:
         self.files: list[FileInfo] = []
@@ -187,7 +186,7 @@ class _Run:
 
     @property
     def is_full(self) -> bool:
-        return len(self.files) >= _PARSED_AT_ONCE or self._size >= _PARSED_BYTES
+        return len(self.files) >= _BATCH_COMMITS or self._size >= _BATCH_BYTES
 
     def parsed(self, version: int) -> Iterator[LogCommit]:
         names = [file.name for file in self.files]
@@ -195,7 +194,7 @@ class _Run:
         try:
             parsed = parse_commits(self._contents, version, names)
         except LogParseError:
-            # Those before the damaged one are of use.
+            # Yield the commits before the damaged one.
             for number, file, data in each:
                 actions = parse_commit(data, version=number, path=file.name)
                 yield LogCommit(number, file, data, actions)
@@ -205,7 +204,7 @@ class _Run:
 
 
 def contents_or_none(storage: Storage, names: list[str]) -> Iterator[bytes | None]:
-    """Yield what files of a log hold, some of them on their way at once; None: it is gone."""
+    """Yield the content of files in order, with parallel reads; None for a missing file."""
 
     def read(name: str) -> bytes | None:
         try:
@@ -213,27 +212,29 @@ def contents_or_none(storage: Storage, names: list[str]) -> Iterator[bytes | Non
         except FileNotFoundError:
             return None
 
-    return _ahead(storage, read, names)
+    return _read_in_parallel(storage, read, names)
 
 
 def _contents(storage: Storage, names: list[str]) -> Iterator[bytes]:
-    return _ahead(storage, storage.read, names)
+    return _read_in_parallel(storage, storage.read, names)
 
 
-def _ahead(storage: Storage, read: Callable[[str], _Found], names: list[str]) -> Iterator[_Found]:
-    """Yield what is read of each file; where it takes a request, some are under way at once."""
+def _read_in_parallel(
+    storage: Storage, read: Callable[[str], _Found], names: list[str]
+) -> Iterator[_Found]:
+    """Yield what `read` returns for each file; on object stores, read several in parallel."""
     if parse_location(storage.location).is_local or len(names) == 1:
         yield from map(read, names)
         return
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        waiting: deque[Future[_Found]] = deque()
+    with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+        pending: deque[Future[_Found]] = deque()
         try:
             for name in names:
-                waiting.append(pool.submit(read, name))
-                if len(waiting) > _AT_ONCE:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                pending.append(pool.submit(read, name))
+                if len(pending) > _PARALLEL_READS:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -241,7 +242,7 @@ def _ahead(storage: Storage, read: Callable[[str], _Found], names: list[str]) ->
 def _start(storage: Storage, listing: LogListing, version: int, *, use_checkpoint: bool) -> _Replay:
     checkpoint = listing.checkpoint_for(version)
     if not use_checkpoint:
-        # Where older commits were cleaned up there is no way but from a checkpoint.
+        # If older commits were deleted, the replay must start from a checkpoint.
         first = listing.first_version
         is_whole = first == 0 and 0 in listing.commits
         checkpoint = None if is_whole else listing.checkpoint_for(min(first, version))
@@ -249,11 +250,11 @@ def _start(storage: Storage, listing: LogListing, version: int, *, use_checkpoin
 
 
 class _Replay:
-    """A checkpoint, if there is one, and the commits after it."""
+    """Replays commits, from a checkpoint if there is one."""
 
     def __init__(self, base: CheckpointState | None) -> None:
         self._base, self._table = base, Table()
-        self._domains_touched: set[str] = set()
+        self._changed_domains: set[str] = set()
         self._removed: list[pa.Table] = []
         self.next_version = 0 if base is None else base.version + 1
 
@@ -261,7 +262,7 @@ class _Replay:
         actions = commit.actions
         self._table.apply(actions, commit.version, commit.file.name)
         if self._base is not None:
-            self._domains_touched.update(each.domain for each in actions.domain_metadata)
+            self._changed_domains.update(each.domain for each in actions.domain_metadata)
             self._removed.append(tombstone_table(actions.removes))
         self.next_version = commit.version + 1
 
@@ -270,24 +271,24 @@ class _Replay:
         files = replayed_files(self._table)
         left = tombstone_table(self._table.tombstones if tombstones else ())
         if base is not None:
-            newer = self._newer(files)
-            files = pa.concat_tables([_without(base.files, newer), files])
+            changed = self._changed_files(files)
+            files = pa.concat_tables([_without(base.files, changed), files])
             if tombstones:
-                left = pa.concat_tables([_without(base.tombstones, newer), left])
+                left = pa.concat_tables([_without(base.tombstones, changed), left])
         return LogState(*self._facts(), files, left)
 
     def stream(self, read: Callable[[str, Kind], Iterator[pa.Table]]) -> StateStream:
-        """Return the state, with the files of the checkpoint as they are read."""
+        """Return the state; the files of the checkpoint are read with `read` when needed."""
         base = self._base
 
         def pieces(kind: Kind) -> Iterator[pa.Table]:
             replayed = replayed_files(self._table)
             if base is not None:
-                newer = self._newer(replayed)
-                yield _without(base.files if kind == "add" else base.tombstones, newer)
+                changed = self._changed_files(replayed)
+                yield _without(base.files if kind == "add" else base.tombstones, changed)
                 for name in base.parts:
                     for piece in read(name, kind):
-                        yield _without(piece, newer)
+                        yield _without(piece, changed)
             yield replayed if kind == "add" else tombstone_table(self._table.tombstones)
 
         return StateStream(*self._facts(), pieces("add"), pieces("remove"))
@@ -299,33 +300,33 @@ class _Replay:
         metadata, protocol = table.metadata, table.protocol
         if base is not None:
             txns = {**base.txns, **txns}
-            kept = {k: v for k, v in base.domains.items() if k not in self._domains_touched}
+            kept = {k: v for k, v in base.domains.items() if k not in self._changed_domains}
             domains = {**kept, **domains}
             metadata, protocol = metadata or base.metadata, protocol or base.protocol
         return (
             version,
             None if base is None else base.version,
-            _told(metadata, "metaData", version),
-            _told(protocol, "protocol", version),
+            _required(metadata, "metaData", version),
+            _required(protocol, "protocol", version),
             txns,
             domains,
         )
 
-    def _newer(self, files: pa.Table) -> pa.ChunkedArray | None:
-        """What the commits after the checkpoint say of files, if they say anything."""
+    def _changed_files(self, files: pa.Table) -> pa.ChunkedArray | None:
+        """Return the logical files that commits after the checkpoint add or remove."""
         others = [each for each in (files, *self._removed) if each.num_rows]
         chunks = [chunk for each in others for chunk in logical_files(each).chunks]
         return pa.chunked_array(chunks, pa.string()) if chunks else None
 
 
-def _without(files: pa.Table, newer: pa.ChunkedArray | None) -> pa.Table:
-    """Return the files that later commits neither restate nor remove."""
-    if newer is None or not files.num_rows:
+def _without(files: pa.Table, changed: pa.ChunkedArray | None) -> pa.Table:
+    """Return the files of a checkpoint that later commits neither add again nor remove."""
+    if changed is None or not files.num_rows:
         return files
-    return files.filter(pc.invert(pc.is_in(logical_files(files), newer)))
+    return files.filter(pc.invert(pc.is_in(logical_files(files), changed)))
 
 
-def _told(found: _Found | None, kind: str, version: int) -> _Found:
+def _required(found: _Found | None, kind: str, version: int) -> _Found:
     if found is None:
         raise LogParseError(f"no commit up to version {version} has a {kind} action")
     return found

@@ -1,4 +1,4 @@
-"""Checkpoints as Arrow: classic, of several parts, and V2 with sidecars."""
+"""Read checkpoints into Arrow tables: classic, multi-part, and V2 with sidecars."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from deltasql.exceptions import LogParseError, TxnLogError
 from deltasql.mirror.log.file_tables import (
     FILES,
     TOMBSTONES,
+    canonical_files,
     compact,
     partition_text,
     replayed_files,
-    same_spelling,
     tombstone_table,
 )
-from deltasql.mirror.log.stats_text import INT96_UNIT, stats_texts
+from deltasql.mirror.log.stats_json import INT96_UNIT, stats_texts
 from deltasql.model.actions import DomainMetadata, Metadata, Protocol, SetTransaction, Sidecar
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ SIDECARS = "_delta_log/_sidecars/"
 _PARSED = ("stats_parsed", "partitionValues_parsed")
 _BATCH_ROWS = 16_384
 _BATCH_BYTES = 64 << 20
-# Paths differ from file to file: what is packed closer than this was made to fill the memory.
-_MOST_PACKED = 1_000
-# No file system and no bucket has longer names.
-_LONGEST_PATH = 32_768
-_FEW_OPENINGS = 100
+# Paths differ from file to file: a higher compression ratio is a decompression bomb.
+_MAX_COMPRESSION_RATIO = 1_000
+# No file system and no object store has longer names.
+_MAX_PATH_BYTES = 32_768
+_FEW_BRACKETS = 100
 _BUFFER = 1 << 20
 
 Kind = Literal["add", "remove"]
@@ -46,7 +46,7 @@ Kind = Literal["add", "remove"]
 
 @dataclass(slots=True)
 class CheckpointState:
-    """The state of a table as a checkpoint tells it."""
+    """The state of a table, as read from a checkpoint."""
 
     version: int
     metadata: Metadata | None = None
@@ -64,7 +64,7 @@ class CheckpointState:
 
     @property
     def tombstones(self) -> pa.Table:
-        """The files that left and are still remembered."""
+        """The removed files."""
         return pa.concat_tables([TOMBSTONES.empty_table(), *self._tombstones])
 
 
@@ -78,7 +78,7 @@ def read_checkpoint(storage: Storage, checkpoint: Checkpoint) -> CheckpointState
 
 
 def read_actions(storage: Storage, checkpoint: Checkpoint) -> CheckpointState:
-    """Read all but the files, which lie in the `parts` of the state."""
+    """Read all actions except files; `parts` of the result names the files to read them from."""
     state = CheckpointState(checkpoint.version)
     sidecars: list[Sidecar] = []
     for each in checkpoint.files:
@@ -99,7 +99,7 @@ def read_actions(storage: Storage, checkpoint: Checkpoint) -> CheckpointState:
 
 
 def count_row_groups(storage: Storage, name: str) -> int:
-    """Return into how many pieces a part can be cut for reading."""
+    """Return the number of row groups of a part."""
     with _reading(storage, name) as file:
         return int(file.num_row_groups)
 
@@ -107,21 +107,22 @@ def count_row_groups(storage: Storage, name: str) -> int:
 def read_files(
     storage: Storage, name: str, kind: Kind, *, row_groups: Sequence[int] | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the files of one part, those that were added or removed, some at a time."""
+    """Yield the added or removed files of one part, in batches."""
     schema = FILES if kind == "add" else TOMBSTONES
     with _reading(storage, name) as file:
         columns = _columns(file.schema_arrow, (kind,), parsed=_lacks_stats(file, kind))
         if not columns:
             return
-        at_once = _rows_at_once(storage, name, file, columns)
-        unpacked, most = 0, _BATCH_BYTES
-        for batch in file.iter_batches(at_once, row_groups, columns):
-            unpacked += batch.nbytes
-            if unpacked > most:
-                most = max(most, _MOST_PACKED * storage.size(name))
-            if unpacked > most:
+        batch_size = _batch_size(storage, name, file, columns)
+        size, limit = 0, _BATCH_BYTES
+        for batch in file.iter_batches(batch_size, row_groups, columns):
+            size += batch.nbytes
+            if size > limit:
+                limit = max(limit, _MAX_COMPRESSION_RATIO * storage.size(name))
+            if size > limit:
                 raise LogParseError(
-                    f"{name} unpacks to more than {_MOST_PACKED:,} times its size", path=name
+                    f"{name} decompresses to more than {_MAX_COMPRESSION_RATIO:,} times its size",
+                    path=name,
                 )
             column = batch.column(kind)
             rows = column.filter(pc.is_valid(column))
@@ -132,13 +133,14 @@ def read_files(
                 yield found
 
 
-def _rows_at_once(storage: Storage, name: str, file: pq.ParquetFile, columns: Sequence[str]) -> int:
-    """Return how many rows may be unpacked together: a small file can hold very long texts.
+def _batch_size(storage: Storage, name: str, file: pq.ParquetFile, columns: Sequence[str]) -> int:
+    """Return how many rows to decode at once, so that long texts do not exhaust the memory.
 
-    One that is packed as a dictionary stands there once, however often it is meant.
+    The footer does not show the length of dictionary-encoded texts: each is stored once, however
+    many rows have it.
     """
     longest = 0
-    packed: set[str] = set()
+    dictionaries: set[str] = set()
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
         for place in range(group.num_columns):
@@ -147,17 +149,17 @@ def _rows_at_once(storage: Storage, name: str, file: pq.ParquetFile, columns: Se
             if column.physical_type != "BYTE_ARRAY" or not path.startswith(tuple(columns)):
                 continue
             longest = max(longest, column.total_uncompressed_size // max(column.num_values, 1))
-            # None is longer than the dictionary.
-            most = min(group.num_rows, _BATCH_ROWS) * column.total_uncompressed_size
-            if column.has_dictionary_page and most > _BATCH_BYTES:
-                packed.add(path)
-    if packed:
-        longest = max(longest, _longest_packed(storage, name, sorted(packed)))
+            # No value is longer than the whole dictionary.
+            largest = min(group.num_rows, _BATCH_ROWS) * column.total_uncompressed_size
+            if column.has_dictionary_page and largest > _BATCH_BYTES:
+                dictionaries.add(path)
+    if dictionaries:
+        longest = max(longest, _longest_in_dictionary(storage, name, sorted(dictionaries)))
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(longest, 1)))
 
 
-def _longest_packed(storage: Storage, name: str, columns: list[str]) -> int:
-    """Look at the dictionaries of some columns: each comes whole with its first row."""
+def _longest_in_dictionary(storage: Storage, name: str, columns: list[str]) -> int:
+    """Return the longest dictionary value; one row is enough to read a whole dictionary."""
     longest = 0
     with _reading(storage, name, read_dictionary=columns) as file:
         for number in range(file.num_row_groups):
@@ -182,7 +184,7 @@ def _leaves(column: pa.Array) -> Iterator[pa.Array]:
 
 
 def _read_json(storage: Storage, name: str, state: CheckpointState) -> list[Sidecar]:
-    # Few files stand here: a V2 checkpoint keeps most of them in its sidecars.
+    # A V2 checkpoint has few files here: most are in its sidecars.
     commit = parse_commit(storage.read(name), path=name)
     table = Table()
     table.apply(commit, state.version, name)
@@ -195,14 +197,14 @@ def _read_json(storage: Storage, name: str, state: CheckpointState) -> list[Side
 
 
 def _rows(storage: Storage, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the actions of a part that are about no file, each with its kind."""
+    """Yield (kind, body) of the actions of a part that are not files."""
     with _reading(storage, name) as file:
         kinds = [each for each in file.schema_arrow.names if each not in ("add", "remove")]
         columns = _columns(file.schema_arrow, kinds)
         if not columns:
             return
-        at_once = _rows_at_once(storage, name, file, columns)
-        for batch in file.iter_batches(batch_size=at_once, columns=columns):
+        batch_size = _batch_size(storage, name, file, columns)
+        for batch in file.iter_batches(batch_size=batch_size, columns=columns):
             for kind in batch.schema.names:
                 column = batch.column(kind)
                 rows = column.filter(pc.is_valid(column))
@@ -215,7 +217,7 @@ def _reading(
     storage: Storage, name: str, *, read_dictionary: list[str] | None = None
 ) -> Iterator[pq.ParquetFile]:
     try:
-        # Page by page: a row group may hold the whole table.
+        # Read page by page, because a row group may hold the whole table.
         with pq.ParquetFile(
             storage.open_input(name),
             buffer_size=_BUFFER,
@@ -231,9 +233,9 @@ def _reading(
 
 
 def _lacks_stats(file: pq.ParquetFile, kind: str) -> bool:
-    """Tell whether files of a checkpoint have no statistics as text, by the counts of its footer.
+    """Return whether some files have no JSON statistics, by the null counts of the footer.
 
-    `delta.checkpoint.writeStatsAsJson=false` leaves out the column, or leaves it empty.
+    With `delta.checkpoint.writeStatsAsJson=false` the column is missing or null.
     """
     missing = 0
     for number in range(file.num_row_groups):
@@ -241,28 +243,28 @@ def _lacks_stats(file: pq.ParquetFile, kind: str) -> bool:
         for place in range(group.num_columns):
             column = group.column(place)
             if column.path_in_schema in (f"{kind}.stats", f"{kind}.path"):
-                told = column.statistics
-                if told is None or not told.has_null_count:
+                counts = column.statistics
+                if counts is None or not counts.has_null_count:
                     continue
                 is_stats = column.path_in_schema.endswith(".stats")
-                missing += told.null_count if is_stats else -told.null_count
+                missing += counts.null_count if is_stats else -counts.null_count
     return missing > 0
 
 
 def _columns(schema: pa.Schema, kinds: Collection[str], *, parsed: bool = False) -> list[str]:
-    """Leave out what is told twice: a parsed form, unless its text is not there.
+    """Return the columns to read, without parsed forms of values that are there as text.
 
-    With `parsed` the parsed statistics are wanted beside their text.
+    With `parsed`, parsed statistics are read in addition to their text.
     """
     columns = []
     for kind in schema:
         if kind.name not in kinds:
             continue
         children = [child.name for child in kind.type] if pa.types.is_struct(kind.type) else []
-        told_twice = {"partitionValues_parsed"} | (
+        redundant = {"partitionValues_parsed"} | (
             {"stats_parsed"} if "stats" in children and not parsed else set()
         )
-        columns += [f"{kind.name}.{child}" for child in children if child not in told_twice]
+        columns += [f"{kind.name}.{child}" for child in children if child not in redundant]
     return columns
 
 
@@ -270,23 +272,25 @@ def _check_paths(name: str, rows: pa.StructArray) -> None:
     at = rows.type.get_field_index("path")
     paths = _plain(rows.field(at)) if at >= 0 else None
     if paths is None or not pa.types.is_string(paths.type):
-        return  # it is told later
-    if (pc.max(pc.binary_length(paths)).as_py() or 0) > _LONGEST_PATH:
-        raise LogParseError(f"{name} has the path of a file that no file can have", path=name)
+        return  # reported later, when the column is converted
+    if (pc.max(pc.binary_length(paths)).as_py() or 0) > _MAX_PATH_BYTES:
+        raise LogParseError(
+            f"{name} has a file path of more than {_MAX_PATH_BYTES:,} bytes", path=name
+        )
 
 
 def _check_stats(name: str, files: pa.Table) -> None:
-    """Refuse statistics that are nested so deep that other readers of the log end on them."""
+    """Raise LogParseError for statistics that are nested too deeply for other readers."""
     stats = files["stats"]
-    openings = pc.add(pc.count_substring(stats, "{"), pc.count_substring(stats, "["))
-    # What opens nothing much is not made a Python text.
-    suspects = stats.filter(pc.greater(openings, _FEW_OPENINGS)).to_pylist()
+    brackets = pc.add(pc.count_substring(stats, "{"), pc.count_substring(stats, "["))
+    # Texts with few brackets are not converted to Python.
+    suspects = stats.filter(pc.greater(brackets, _FEW_BRACKETS)).to_pylist()
     if any(map(nests_too_deep, suspects)):
-        raise LogParseError(f"{name} has statistics that are nested too deep", path=name)
+        raise LogParseError(f"{name} has statistics that are nested too deeply", path=name)
 
 
 def _check_action(name: str, kind: str, body: dict[str, Any]) -> None:
-    """Refuse what no commit could say either: a column may have any type."""
+    """Raise LogParseError for an action that is not valid in a commit: columns have any type."""
     try:
         encode_commit([{kind: body}])
     except TxnLogError as error:
@@ -324,11 +328,11 @@ def _files(rows: pa.StructArray, schema: pa.Schema) -> pa.Table:
     if schema is FILES and "stats" in columns:
         columns["num_records"] = _num_records(columns["stats"])
     columns["extra"] = _extra(unknown, len(rows))
-    return same_spelling(pa.table(columns), schema)
+    return canonical_files(pa.table(columns), schema)
 
 
 def _all_stats(texts: pa.Array | None, parsed: pa.StructArray) -> pa.Array:
-    """Return the statistics as text, of those files that have none of the parsed form."""
+    """Return statistics as text; missing texts are made from the parsed statistics."""
     if texts is None:
         return stats_texts(parsed)
     missing = pc.is_null(texts)
@@ -342,13 +346,13 @@ def _snake(name: str) -> str:
 
 
 def _num_records(stats: pa.Array) -> pa.Array:
-    """Statistics begin with the number of rows, or hold it somewhere."""
+    """Extract `numRecords` from statistics."""
     found = pc.extract_regex(stats, r'"numRecords"\s*:\s*(?P<rows>\d+)')
     return pc.struct_field(found, "rows").cast(pa.int64())
 
 
 def _partition_texts(column: pa.MapArray) -> pa.Array:
-    """Partition values as JSON: one text per distinct partition, so that many files cost little."""
+    """Return partition values as JSON; the text of each distinct partition is made once."""
     names = sorted(pc.unique(column.keys).to_pylist()) if len(column.keys) else []
     if not names:
         return pa.repeat("{}", len(column))
@@ -368,7 +372,7 @@ def _escaped(values: pa.Array) -> pa.Array:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """A map or a struct as JSON; the fields of a struct that are null are not there."""
+    """Return maps and structs as JSON, without null fields of structs."""
     if pa.types.is_dictionary(column.type):
         return column.dictionary_decode()
     if not pa.types.is_nested(column.type):
@@ -383,11 +387,11 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _extra(columns: dict[str, pa.Array], length: int) -> pa.Array:
-    told = {name: column for name, column in columns.items() if column.null_count < length}
-    lists = [column.to_pylist(maps_as_pydicts="lossy") for column in told.values()]
+    used = {name: column for name, column in columns.items() if column.null_count < length}
+    lists = [column.to_pylist(maps_as_pydicts="lossy") for column in used.values()]
     if not lists:
         return pa.nulls(length, pa.string())
-    rows = [_without_nulls(dict(zip(told, row, strict=True))) for row in zip(*lists, strict=True)]
+    rows = [_without_nulls(dict(zip(used, row, strict=True))) for row in zip(*lists, strict=True)]
     return pa.array([compact(row) if row else None for row in rows], pa.string())
 
 

@@ -1,4 +1,4 @@
-"""Whether two commit files say the same although their bytes differ."""
+"""Compare commit files by their actions, where their bytes differ."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _INFO = b'{"commitInfo":'
 
 
 def same_content(ours: bytes, theirs: bytes) -> bool:
-    """Tell whether another writer's commit file has the content that SQL has for the version.
+    """Return whether another writer's commit file has the same actions as our own.
 
-    A commit that was imported or adopted keeps the file of its writer. Its actions are those of
-    SQL in any order and spelling; only the transaction id may be missing there, since SQL gives
-    one to every commit.
+    A commit that was imported or adopted keeps the file of its writer. It has the actions of SQL
+    in any order and formatting. It may lack the transaction id, which SQL gives to every commit.
 
     >>> ours = b'{"commitInfo":{"operation":"WRITE","txnId":"1"}}'
     >>> same_content(ours, b'{"commitInfo":{"operation":"WRITE"}}')
@@ -31,35 +30,35 @@ def same_content(ours: bytes, theirs: bytes) -> bool:
     if ours == theirs:
         return True
     right = parse_commit(theirs)
-    spelled = encode_commit(list(right.actions()))
-    # Most writers differ from us only in spelling and order: then lines need not be taken apart.
-    (info, lines), (_, others) = _parted(ours), _parted(spelled)
+    encoded = encode_commit(list(right.actions()))
+    # Most files differ only in formatting and order: then sorted lines are equal.
+    (info, lines), (_, others) = _sorted_lines(ours), _sorted_lines(encoded)
     if lines == others:
         return _same_info(parse_commit(info), right)
     left = parse_commit(ours)
-    return _lines(left) == _lines(right) and _same_info(left, right)
+    return _canonical_actions(left) == _canonical_actions(right) and _same_info(left, right)
 
 
-def _parted(data: bytes) -> tuple[bytes, list[bytes]]:
-    """Return the line of the commitInfo, and the others in one order."""
+def _sorted_lines(data: bytes) -> tuple[bytes, list[bytes]]:
+    """Return the commitInfo line, and the other lines sorted."""
     lines = data.splitlines()
     info = b"".join(each for each in lines if each.startswith(_INFO))
     return info, sorted(each for each in lines if not each.startswith(_INFO))
 
 
-def _lines(commit: Commit) -> Counter[str]:
-    """Every action but commitInfo, spelled in one way."""
+def _canonical_actions(commit: Commit) -> Counter[str]:
+    """Return every action except commitInfo as canonical JSON."""
     return Counter(
-        json.dumps(_known(action), sort_keys=True)
+        json.dumps(_canonical(action), sort_keys=True)
         for action in commit.actions()
         if action.kind != "commitInfo"
     )
 
 
-def _known(action: Action) -> dict[str, Any]:
+def _canonical(action: Action) -> dict[str, Any]:
     body = action.body()
     if body.get("partitionValues"):
-        # A partition value that is null need not be written.
+        # A null partition value may be left out.
         values = body["partitionValues"]
         body["partitionValues"] = {name: v for name, v in values.items() if v is not None}
     return {**action.to_dict(), action.kind: body}

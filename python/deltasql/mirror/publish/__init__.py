@@ -1,1 +1,1 @@
-"""Publishing commits to `_delta_log`."""
+"""Publishing ratified commits to `_delta_log`, to replicas and to DuckDB catalog files."""

@@ -1,4 +1,4 @@
-"""What follows a published version: its checksum, a checkpoint when one is due, clean-up."""
+"""Maintain a log after a version is published: checksum, checkpoint when due, log clean-up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from deltasql import telemetry
 from deltasql.mirror.checkpoint.checksum import write_checksum
 from deltasql.mirror.checkpoint.due import is_due, unnamed_checkpoint
-from deltasql.mirror.publish.cleanup import clean_log
+from deltasql.mirror.log.cleanup import clean_log
 
 if TYPE_CHECKING:
     from deltasql.config import Config
@@ -22,15 +22,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PostCommit:
-    """What a commit wishes for the log after it; None leaves it to the table's properties."""
+    """Options of a commit for log maintenance; None means that the table properties decide."""
 
     create_checkpoint: bool = True
     cleanup_expired_logs: bool | None = None
     counts_commits: bool = False
-    """Whether a table's own interval is counted as deltalake counts it: by commits, from one."""
+    """Whether the checkpoint interval counts commits from one, as deltalake does."""
 
 
-DEFAULT = PostCommit()
+DEFAULT_POST_COMMIT = PostCommit()
 
 
 def maintain(
@@ -43,38 +43,36 @@ def maintain(
     data: bytes | None = None,
     replaces_nothing: bool = False,
     last: int | None = None,
-    wish: PostCommit = DEFAULT,
-    mends: bool = False,
+    post_commit: PostCommit = DEFAULT_POST_COMMIT,
+    check_hint: bool = False,
 ) -> bool:
-    """Write what helps readers of a version that is published; a failure is logged, and False.
+    """Write the optional files of a published version; log a failure and return False.
 
-    Every part of it is optional to Delta and can be done again: a reader does with the commit
-    files alone. `data` are the bytes of the commit file, read if they are not given;
-    `replaces_nothing` is as in `write_checksum`. `last` is the end of a span that is published in
-    one go: of the checkpoints that are due in it, readers need only the newest.
-    `wish` is what the commit itself asks for. `mends` also looks whether what was to be written
-    for versions before was.
+    Readers need only the commit files, so everything here can fail and be repeated. `data` is the
+    content of the commit file, which is read if it is not given; `replaces_nothing` is as in
+    `write_checksum`. `last` is the end of a span that is published at once: of the checkpoints due
+    in it, only the newest is written. `check_hint` also checks that `_last_checkpoint` names the
+    newest checkpoint of earlier versions.
     """
     try:
         totals = write_checksum(
             store, table, storage, version, data, replaces_nothing=replaces_nothing
         )
         configuration = totals.facts.configuration
-        is_wanted = wish.create_checkpoint and is_due(
-            configuration, version, config, last=last, counts_commits=wish.counts_commits
+        writes_checkpoint = post_commit.create_checkpoint and is_due(
+            configuration, version, config, last=last, counts_commits=post_commit.counts_commits
         )
-        due = version if is_wanted else None
-        if due is None and mends:  # the same content takes the same place, now with its hint
+        due = version if writes_checkpoint else None
+        if due is None and check_hint:  # rewriting a checkpoint also writes its hint
             due = unnamed_checkpoint(storage, version, configuration=configuration, config=config)
         if due is not None:
             from deltasql.mirror.checkpoint.write import write_checkpoint  # late: it writes Parquet
 
             write_checkpoint(store, table, storage, due)
-        cleans = is_wanted if wish.cleanup_expired_logs is None else wish.cleanup_expired_logs
-        if cleans:
-            asked = wish.cleanup_expired_logs is True
-            clean_log(store, table, storage, configuration, even_if_disabled=asked)
-    except Exception as error:  # optional as a whole, and the commit is ratified
+        requested = post_commit.cleanup_expired_logs
+        if writes_checkpoint if requested is None else requested:
+            clean_log(store, table, storage, configuration, even_if_disabled=requested is True)
+    except Exception as error:  # all of it is optional, and the commit is ratified
         telemetry.log(
             _log,
             logging.WARNING,

@@ -1,7 +1,7 @@
-"""Publishing behind a commit's back: one thread of a catalog brings tables up to their heads.
+"""Publish commits in a background thread (`mirror.mode = "async"`): one thread per catalog.
 
-What waits is one entry per table with the latest version to reach, however many commits came
-since; a table that has much to catch up goes to the end of the line after each batch.
+The queue has one entry per table with the latest version to publish, however many commits were
+submitted. A table that is far behind goes to the end of the queue after each batch.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
-from deltasql.mirror.publish.after_publish import DEFAULT, PostCommit
-from deltasql.mirror.publish.publisher import Reached
+from deltasql.mirror.publish.after_publish import DEFAULT_POST_COMMIT, PostCommit
+from deltasql.mirror.publish.publisher import PublishResult
 from deltasql.mirror.publish.status import backoff_ms
 
 if TYPE_CHECKING:
@@ -30,70 +30,74 @@ _JOIN_S = 1.0
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _QueuedTable:
     table: TableRow
     version: int
-    flushes: int  # how many flushes have seen it tried
+    flushes: int  # the last flush for which publishing was attempted
     due_s: float = 0.0
     failures: int = 0
-    wishes: dict[int, PostCommit] = field(default_factory=dict)
+    post_commits: dict[int, PostCommit] = field(default_factory=dict)
 
 
 class BackgroundPublisher:
-    """A thread that publishes what it is told of, started when there is something to do."""
+    """Publishes submitted tables in a thread, which starts with the first submission."""
 
     def __init__(self, publisher: Publisher, settings: MirrorSettings) -> None:
         self._publisher, self._settings = publisher, settings
-        self._start_anew()
+        self._reset()
         _alive.add(self)
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self._changed = threading.Condition()
-        self._waiting: dict[int, _Waiting] = {}
+        self._queue: dict[int, _QueuedTable] = {}
         self._thread: threading.Thread | None = None
         self._flushes = 0
         self._is_closing = False
 
-    def submit(self, table: TableRow, version: int, wish: PostCommit = DEFAULT) -> None:
-        """Ask that a table be published up to a version, and what the version wishes after it."""
+    def submit(
+        self, table: TableRow, version: int, post_commit: PostCommit = DEFAULT_POST_COMMIT
+    ) -> None:
+        """Queue a table to be published up to a version, with the options of that version."""
         with self._changed:
-            known = self._waiting.get(table.table_id)
-            if known is None:
-                known = _Waiting(table, version, self._flushes)
-                self._waiting[table.table_id] = known
+            queued = self._queue.get(table.table_id)
+            if queued is None:
+                queued = _QueuedTable(table, version, self._flushes)
+                self._queue[table.table_id] = queued
             else:
-                known.table, known.version = table, max(known.version, version)
-            if wish != DEFAULT:
-                known.wishes[version] = wish
+                queued.table, queued.version = table, max(queued.version, version)
+            if post_commit != DEFAULT_POST_COMMIT:
+                queued.post_commits[version] = post_commit
             self._wake()
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Try everything that waits now; tell whether all of it is published."""
+        """Attempt to publish every queued table now; return whether all of them are published."""
         with self._changed:
             self._flushes += 1
             wanted = self._flushes
-            for each in self._waiting.values():
+            for each in self._queue.values():
                 each.due_s = 0.0
-            if self._waiting:
+            if self._queue:
                 self._wake()
             were_tried = self._changed.wait_for(
-                lambda: all(each.flushes >= wanted for each in self._waiting.values()), timeout_s
+                lambda: all(each.flushes >= wanted for each in self._queue.values()), timeout_s
             )
-            return were_tried and not any(each.failures for each in self._waiting.values())
+            return were_tried and not any(each.failures for each in self._queue.values())
 
     def close(self) -> None:
-        """Flush, for as long as the settings allow, and end the thread."""
+        """Flush for at most `mirror.flush_s`, then stop the thread."""
         if self._thread is None:
             return
         self.flush(self._settings.flush_s)
         with self._changed:
-            left, thread = len(self._waiting), self._thread
+            left, thread = len(self._queue), self._thread
             self._is_closing = True
             self._changed.notify_all()
         if thread is not None and thread is not threading.current_thread():
             thread.join(_JOIN_S)
         if left:
-            telemetry.log(_log, logging.WARNING, "closed before all was published", tables=left)
+            telemetry.log(
+                _log, logging.WARNING, "closed before everything was published", tables=left
+            )
 
     def _wake(self) -> None:
         if self._thread is None or not self._thread.is_alive():
@@ -110,44 +114,44 @@ class BackgroundPublisher:
                 work = self._next()
                 if work is None:
                     return
-                # Others go on adding to theirs.
-                version, began, wishes = work.version, self._flushes, dict(work.wishes)
-            result = Reached.FAILED
+                # A copy: other threads may submit more while this version is published.
+                version, flush, post_commits = work.version, self._flushes, dict(work.post_commits)
+            result = PublishResult.FAILED
             try:
-                result = self._publisher.publish(work.table, version, wishes=wishes)
+                result = self._publisher.publish(work.table, version, post_commits=post_commits)
             finally:
                 with self._changed:
-                    self._put_back(work, version, began, result)
+                    self._finish(work, version, flush, result)
                     self._changed.notify_all()
 
-    def _next(self) -> _Waiting | None:
-        """Wait for a table that is due; None when the end has come."""
+    def _next(self) -> _QueuedTable | None:
+        """Wait for a table that is due; return None when the publisher is closing."""
         while True:
             now_s = time.monotonic()
-            due = next((each for each in self._waiting.values() if each.due_s <= now_s), None)
+            due = next((each for each in self._queue.values() if each.due_s <= now_s), None)
             if due is not None:
                 return due
             if self._is_closing:
                 return None
-            later = min((each.due_s for each in self._waiting.values()), default=None)
+            later = min((each.due_s for each in self._queue.values()), default=None)
             self._changed.wait(None if later is None else later - now_s)
 
-    def _put_back(self, work: _Waiting, version: int, began: int, result: Reached) -> None:
-        """Take a table off the list, or put it at the end."""
-        del self._waiting[work.table.table_id]
-        if result is Reached.DONE:
+    def _finish(self, work: _QueuedTable, version: int, flush: int, result: PublishResult) -> None:
+        """Remove a published table from the queue, or move it to the end."""
+        del self._queue[work.table.table_id]
+        if result is PublishResult.DONE:
             if work.version == version:
                 return
-            work.wishes = {key: wish for key, wish in work.wishes.items() if key > version}
-        self._waiting[work.table.table_id] = work
-        if result is not Reached.FAILED:
+            work.post_commits = {k: v for k, v in work.post_commits.items() if k > version}
+        self._queue[work.table.table_id] = work
+        if result is not PublishResult.FAILED:
             work.failures, work.due_s = 0, 0.0
             return
         wait_s = backoff_ms(self._settings, work.failures) / 1000
         work.failures += 1
-        work.flushes = began
-        # A flush that came meanwhile wants another attempt at once.
-        work.due_s = time.monotonic() + wait_s if began == self._flushes else 0.0
+        work.flushes = flush
+        # A flush that began during the attempt needs another attempt immediately.
+        work.due_s = time.monotonic() + wait_s if flush == self._flushes else 0.0
 
 
 _alive: weakref.WeakSet[BackgroundPublisher] = weakref.WeakSet()
@@ -159,9 +163,9 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
-    # The thread stayed with the parent, and so does what it was told of.
+    # A fork copies no threads: the parent's thread publishes the parent's queue.
     for each in list(_alive):
-        each._start_anew()
+        each._reset()
 
 
 atexit.register(_at_exit)

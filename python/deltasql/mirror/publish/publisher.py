@@ -1,11 +1,11 @@
 """Write ratified commits to `_delta_log`: in version order, put-if-absent, never overwriting.
 
-A commit is published from memory when the version before it is known to be in place; otherwise
-what is missing is read back from SQL. Whatever fails is recorded and can be tried again: SQL has
+A commit is published from memory when this process knows that the version before it is published;
+otherwise the missing commits are read from SQL. A failure is recorded and retried later: SQL has
 the commit.
 
-Every file is on the disk before it has its name. The folder of the log is flushed before SQL
-records versions as published, once for all that are recorded together.
+The content of a file is flushed to disk before the file gets its name. The log folder is flushed
+before SQL records versions as published, once for all versions that are recorded together.
 """
 
 from __future__ import annotations
@@ -19,21 +19,16 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from deltasql import telemetry
 from deltasql.exceptions import MirrorDivergedError, TxnLogError
-from deltasql.mirror.log.encode import (
-    CommitFile,
-    commit_files_between,
-    encode_commit,
-)
+from deltasql.mirror.log.encode import CommitFile, commit_files_between, encode_commit
 from deltasql.mirror.log.listing import LOG_FOLDER
 from deltasql.mirror.publish import status
-from deltasql.mirror.publish.after_publish import DEFAULT, PostCommit, maintain
-from deltasql.mirror.publish.put_commit import put_commit
-from deltasql.mirror.publish.replica import copy_files
+from deltasql.mirror.publish.after_publish import DEFAULT_POST_COMMIT, PostCommit, maintain
 from deltasql.mirror.publish.targets import DELTA, OWN, VIEWS, PublishTarget, targets_of
+from deltasql.mirror.publish.write_commit import copy_data_files, put_commit
 from deltasql.model.clock import now_ms
 from deltasql.phases import reached
 from deltasql.storage import Storage, open_storage
@@ -42,60 +37,55 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deltasql.config import Config
+    from deltasql.mirror.publish.stop_signal import StopSignal
     from deltasql.store.records import Commit, TableRow
     from deltasql.store.store import Store
 
 _log = logging.getLogger(__name__)
-NO_WISHES: Mapping[int, PostCommit] = {}
-
-
-class Stop(Protocol):
-    """Asked between two versions whether to go on; a `threading.Event` is one."""
-
-    def is_set(self) -> bool: ...
+NO_POST_COMMITS: Mapping[int, PostCommit] = {}
 
 
 @dataclass(slots=True)
-class _Mark:
-    """How far the own target of a table is known to be, in this process."""
+class _Progress:
+    """The versions of a table's own log that this process knows to be published."""
 
-    written: int  # its commit file is in place
-    recorded: int  # SQL knows it
-    further_targets: int
+    written: int  # the last version whose commit file exists
+    recorded: int  # the last version that SQL records as published
+    other_targets: int
 
 
-class Reached(enum.Enum):
-    """How an attempt to publish a version ended."""
+class PublishResult(enum.Enum):
+    """The result of publishing a table up to a version."""
 
     DONE = "the version is published at every target"
     BEHIND = "nothing failed, but older versions must be published first"
-    FAILED = "a target failed or is shut; what failed was recorded"
+    FAILED = "a target failed or is quarantined; the failure was recorded"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How far an attempt got, and what stopped it."""
+    """How many versions were published to one target, and the error that stopped it."""
 
     published: int
     error: BaseException | None = None
 
 
 class Publisher:
-    """Publishes the commits of one catalog; threads and processes may do so at the same time."""
+    """Publishes the commits of one catalog; safe to use from several threads and processes."""
 
     def __init__(self, store: Store, config: Config) -> None:
         self._store, self._config = store, config
-        # Of whatever kind: the commit is ratified, and what failed is told and tried again.
+        # Every exception: the commit is ratified, and a failure is logged and retried.
         self.failures: tuple[type[BaseException], ...] = (Exception,)
         self.forget()
         _publishers.add(self)
 
     def forget(self) -> None:
-        """Know nothing of what was published, as in a new process."""
-        self._marks: dict[int, _Mark] = {}
+        """Forget what is published, as in a new process."""
+        self._progress: dict[int, _Progress] = {}
         self._locks: dict[int, threading.Lock] = defaultdict(threading.Lock)
-        # Where what follows a version failed: the next one looks after it.
-        self._unfinished: set[tuple[int, str]] = set()
+        # Logs whose maintenance failed: the next version checks the checkpoint hint.
+        self._unmaintained: set[tuple[int, str]] = set()
 
     def publish(
         self,
@@ -103,40 +93,41 @@ class Publisher:
         version: int,
         commit: Commit | None = None,
         *,
-        wishes: Mapping[int, PostCommit] = NO_WISHES,
-    ) -> Reached:
-        """Publish a table up to this version at every target; never raises what can be repeated.
+        post_commits: Mapping[int, PostCommit] = NO_POST_COMMITS,
+    ) -> PublishResult:
+        """Publish a table up to a version to every target; a failure is recorded, not raised.
 
-        `commit` is that version, where it is in memory. `wishes` say for versions what is to be
-        done after them, where it is not the usual.
+        `commit` is that version if the caller has it in memory. `post_commits` maps versions to
+        their maintenance options, where they are not the default.
         """
         file = None if commit is None else self._encoded(commit)
         failure: BaseException | None = None
-        others_wait: int | None = None
+        other_targets: int | None = None
         with telemetry.span("publish", table=table.full_name), telemetry.timed("mirror_latency_ms"):
             try:
-                others_wait = self._publish_next(table, version, file, wishes)
+                other_targets = self._publish_next(table, version, file, post_commits)
             except self.failures as error:
                 failure = error
-            if others_wait == 0:
+            if other_targets == 0:
                 self._store.set_table_gauge("mirror_lag_seconds", 0, table.full_name)
-                return Reached.DONE
+                return PublishResult.DONE
             try:
                 own, *others = status.targets_with_own(self._store, table)
             except self.failures as error:
-                self._tell(table, version, failure or error)
-                return Reached.FAILED
+                self._log_failure(table, version, failure or error)
+                return PublishResult.FAILED
             if failure is not None:
                 self._fail(own, version, failure)
-            elif others_wait is None:
+            elif other_targets is None:
                 others.insert(0, own)
             outcomes = [
-                (each, self.advance(each, version, latest=file, wishes=wishes)) for each in others
+                (each, self.advance(each, version, latest=file, post_commits=post_commits))
+                for each in others
             ]
         if failure is not None or any(outcome.error for _, outcome in outcomes):
-            return Reached.FAILED
+            return PublishResult.FAILED
         is_there = all(t.published_version + o.published >= version for t, o in outcomes)
-        return Reached.DONE if is_there else Reached.BEHIND
+        return PublishResult.DONE if is_there else PublishResult.BEHIND
 
     def advance(
         self,
@@ -145,17 +136,18 @@ class Publisher:
         *,
         latest: CommitFile | None = None,
         limit: int | None = None,
-        stop: Stop | None = None,
+        stop: StopSignal | None = None,
         converge: bool = False,
-        wishes: Mapping[int, PostCommit] = NO_WISHES,
+        post_commits: Mapping[int, PostCommit] = NO_POST_COMMITS,
     ) -> Outcome:
-        """Publish what a target lacks, in order; what stops it is recorded and returned.
+        """Publish the missing versions of a target in order; record and return a failure.
 
-        `latest` is the file of the version `up_to`, where it is known. `converge` also completes
-        what somebody else published and may not have lived to complete.
+        `latest` is the commit file of version `up_to` if the caller has it. `converge` also writes
+        checksums and checkpoints for commit files that another process wrote: it may have died
+        before it wrote them.
         """
         if target.is_own and target.table.is_following:
-            return Outcome(0)  # others write this log
+            return Outcome(0)  # another program writes this log
         if target.is_quarantined:
             return Outcome(0, _still_diverged(target))
         last = min(up_to, target.published_version + (limit or self._config.mirror.batch_versions))
@@ -163,61 +155,61 @@ class Publisher:
             return Outcome(0)
         if target.kind == DELTA:
             with self._locks[target.table.table_id]:
-                return self._advance_log(target, last, latest, stop, converge, wishes)
+                return self._advance_log(target, last, latest, stop, converge, post_commits)
         return self._advance_view(target, up_to)
 
-    # The table's own log, one version after the one before
+    # The next version of the table's own log, from memory
 
     def _publish_next(
         self,
         table: TableRow,
         version: int,
         file: CommitFile | None,
-        wishes: Mapping[int, PostCommit],
+        post_commits: Mapping[int, PostCommit],
     ) -> int | None:
-        """Publish a commit from memory; returns how many other targets there are.
+        """Publish a commit from memory; return how many other targets the table has.
 
-        None when it is not known that the version before it is in place.
+        Return None if this process does not know that the version before it is published.
         """
-        mark = self._marks.get(table.table_id)
-        if mark is None or file is None:
+        known = self._progress.get(table.table_id)
+        if known is None or file is None:
             return None
         storage = self._storage(table.location)
         lock = self._locks[table.table_id]
         with lock:
-            if mark.written >= version:  # another thread was faster
+            if known.written >= version:  # another thread published it
                 is_new = False
-            elif mark.written < version - 1:
+            elif known.written < version - 1:
                 return None
             else:
                 is_new = put_commit(storage, table, file)
-                mark.written = version
+                known.written = version
         if is_new:
-            self._maintain(table, storage, file, wishes)
+            self._maintain(table, storage, file, post_commits)
         with lock:
-            if mark.recorded < version:
+            if known.recorded < version:
                 storage.flush_folder(LOG_FOLDER)
-                further = self._record(table, OWN, mark.recorded, mark.written)
-                if further is None:
-                    self._marks.pop(table.table_id, None)
+                others = self._record(table, OWN, known.recorded, known.written)
+                if others is None:
+                    self._progress.pop(table.table_id, None)
                     return None
-                mark.recorded, mark.further_targets = mark.written, further
-        return mark.further_targets
+                known.recorded, known.other_targets = known.written, others
+        return known.other_targets
 
     def _encoded(self, commit: Commit) -> CommitFile | None:
         try:
             return CommitFile(commit.version, encode_commit(commit), commit.replaces_nothing)
         except (TypeError, ValueError, TxnLogError):
-            return None  # a value that only SQL brings into its final form: read it back
+            return None  # a value that SQL converts to its final form: read the commit from SQL
 
     # A span of versions
 
     def _current(self, target: PublishTarget) -> PublishTarget:
-        """Return the target as it is now, if another thread was faster while we waited."""
-        mark = self._marks.get(target.table.table_id) if target.is_own else None
-        if mark is None or mark.recorded <= target.published_version:
+        """Return the target's current row: another thread may have published while we waited."""
+        known = self._progress.get(target.table.table_id) if target.is_own else None
+        if known is None or known.recorded <= target.published_version:
             return target
-        # Or somebody took versions back and our own memory is wrong: SQL knows.
+        # Or the published version was reset and `known` is wrong: only SQL knows.
         found = targets_of(self._store, target.table)
         return next(each for each in found if each.name == target.name)
 
@@ -226,9 +218,9 @@ class Publisher:
         target: PublishTarget,
         last: int,
         latest: CommitFile | None,
-        stop: Stop | None,
+        stop: StopSignal | None,
         converge: bool,
-        wishes: Mapping[int, PostCommit],
+        post_commits: Mapping[int, PostCommit],
     ) -> Outcome:
         table, before, done = target.table, target.published_version, target.published_version
         storage = self._storage(target.location)
@@ -241,26 +233,26 @@ class Publisher:
                 if stop is not None and stop.is_set():
                     break
                 if not target.is_own:
-                    copy_files(
+                    copy_data_files(
                         self._store, table, self._storage(table.location), storage, file.data
                     )
                     reached("copied")
                 if put_commit(storage, table, file) or converge:
-                    self._maintain(table, storage, file, wishes, last)
+                    self._maintain(table, storage, file, post_commits, last)
                 done = file.version
         except self.failures as error:
-            self._note(target, storage, before, done)
+            self._record_span(target, storage, before, done)
             self._fail(target, done + 1, error)
             return Outcome(done - target.published_version, error)
-        failure = self._note(target, storage, before, done)
+        failure = self._record_span(target, storage, before, done)
         return Outcome(done - target.published_version, failure)
 
     def _advance_view(self, target: PublishTarget, version: int) -> Outcome:
         before = target.published_version
         try:
             reached("publishing")
-            show = VIEWS[target.kind]
-            show(self._store, target.table, target.location, version, self._config)
+            publish_view = VIEWS[target.kind]
+            publish_view(self._store, target.table, target.location, version, self._config)
             reached("published")
             self._record(target.table, target.name, before, version, only_last=True)
         except self.failures as error:
@@ -271,44 +263,44 @@ class Publisher:
     def _files(
         self, table: TableRow, after: int, last: int, latest: CommitFile | None
     ) -> Iterator[CommitFile]:
-        """Yield the commit files after..last, read back in spans where they are not known."""
-        is_known = latest is not None and latest.version == last
-        version, end = after, last - 1 if is_known else last
+        """Yield the commit files after..last; all but `latest` are read from SQL in spans."""
+        has_last = latest is not None and latest.version == last
+        version, end = after, last - 1 if has_last else last
         while version < end:
             with self._store.session() as session:
                 found = commit_files_between(session, table.table_id, version + 1, end)
             yield from found
             version = found[-1].version
-        if latest is not None and is_known and version < last:
+        if latest is not None and has_last and version < last:
             yield latest
 
-    def _note(
+    def _record_span(
         self, target: PublishTarget, storage: Storage, before: int, done: int
     ) -> BaseException | None:
-        """Flush the names of what got through, then record it.
+        """Flush the log folder, then record the written versions as published.
 
-        A failure to do so costs work later, nothing else.
+        After a failure the versions are only checked again later; nothing is lost.
         """
         if done <= before:
             return None
         table = target.table
         try:
             storage.flush_folder(LOG_FOLDER)
-            further = self._record(table, target.name, before, done)
+            others = self._record(table, target.name, before, done)
         except self.failures as error:
-            self._marks.pop(table.table_id, None)
-            self._tell(table, done, error)
+            self._progress.pop(table.table_id, None)
+            self._log_failure(table, done, error)
             return error
         if target.is_own:
-            self._marks.pop(table.table_id, None)
-            if further is not None:
-                self._marks[table.table_id] = _Mark(done, done, further)
+            self._progress.pop(table.table_id, None)
+            if others is not None:
+                self._progress[table.table_id] = _Progress(done, done, others)
         return None
 
     def _record(
         self, table: TableRow, target: str, after: int, last: int, *, only_last: bool = False
     ) -> int | None:
-        further = status.record_published(
+        other_targets = status.record_published(
             self._store,
             table.table_id,
             target,
@@ -317,20 +309,20 @@ class Publisher:
             last=last,
         )
         reached("recorded")
-        return further
+        return other_targets
 
     def _maintain(
         self,
         table: TableRow,
         storage: Storage,
         file: CommitFile,
-        wishes: Mapping[int, PostCommit],
+        post_commits: Mapping[int, PostCommit],
         last: int | None = None,
     ) -> None:
         key = (table.table_id, storage.location)
-        # A process that publishes a span does not know how the one before it ended.
-        mends = file.version == last or key in self._unfinished
-        is_finished = maintain(
+        # At the end of a span, another process may have left the hint behind its checkpoint.
+        check_hint = file.version == last or key in self._unmaintained
+        is_maintained = maintain(
             self._store,
             table,
             storage,
@@ -339,13 +331,13 @@ class Publisher:
             data=file.data,
             replaces_nothing=file.replaces_nothing,
             last=last,
-            wish=wishes.get(file.version, DEFAULT),
-            mends=mends,
+            post_commit=post_commits.get(file.version, DEFAULT_POST_COMMIT),
+            check_hint=check_hint,
         )
-        if not is_finished:
-            self._unfinished.add(key)
-        elif mends:
-            self._unfinished.discard(key)
+        if not is_maintained:
+            self._unmaintained.add(key)
+        elif check_hint:
+            self._unmaintained.discard(key)
 
     def _storage(self, location: str) -> Storage:
         return open_storage(location, self._config.storage)
@@ -354,18 +346,18 @@ class Publisher:
 
     def _fail(self, target: PublishTarget, version: int, error: BaseException) -> None:
         if target.is_own:
-            self._marks.pop(target.table.table_id, None)
-        self._tell(target.table, version, error, target=target.name)
+            self._progress.pop(target.table.table_id, None)
+        self._log_failure(target.table, version, error, target=target.name)
         lag_s = target.lag_ms(now_ms()) / 1000
         self._store.set_table_gauge("mirror_lag_seconds", lag_s, target.table.full_name)
-        # With the database gone there is nowhere to record it: the next commit finds out.
+        # If the database is down, the failure cannot be recorded; the next commit finds it.
         with suppress(*self.failures):
             if isinstance(error, MirrorDivergedError):
                 status.quarantine(self._store, target, version, error)
             else:
                 status.record_failure(self._store, target, version, error, self._config.mirror)
 
-    def _tell(
+    def _log_failure(
         self, table: TableRow, version: int, error: BaseException, *, target: str = OWN
     ) -> None:
         telemetry.count("mirror_failures_total", table=table.full_name)
@@ -382,7 +374,7 @@ class Publisher:
 
 def _still_diverged(target: PublishTarget) -> MirrorDivergedError:
     return MirrorDivergedError(
-        f"the mirror of {target.table.full_name} is shut since its log was changed by others",
+        f"the mirror of {target.table.full_name} is quarantined: another program changed its log",
         table=target.table.full_name,
         version=target.published_version + 1,
         location=target.location,
@@ -393,7 +385,7 @@ _publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    # A lock may have been held by a thread that this process does not have.
+    # A thread of the parent may have held a lock at the time of the fork.
     for publisher in list(_publishers):
         publisher.forget()
 

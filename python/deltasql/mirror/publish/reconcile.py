@@ -1,9 +1,9 @@
-"""The reconciler: publishes what others ratified and could not, or would not, publish.
+"""The reconciler publishes commits that other processes ratified but did not publish.
 
-It looks for targets that are behind their table, claims a few for a while, publishes a batch of
-each and gives them back, so several reconcilers share the work and every table has its turn. A
-claim saves work and nothing else: put-if-absent and canonical bytes keep the order right even when
-two work at one table.
+It finds targets that are behind their table, leases a few of them, publishes a batch of each and
+releases the leases, so that several reconcilers share the work and no table waits for another. A
+lease only saves work: two publishers of one table are safe, because commit files are written with
+put-if-absent and have canonical content.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltasql import telemetry
-from deltasql.mirror.publish.publisher import Publisher, Stop
-from deltasql.mirror.publish.status import MirrorStatus, add_missing, status_of
+from deltasql.mirror.publish.publisher import Publisher
+from deltasql.mirror.publish.status import MirrorStatus, add_missing_targets, status_of
+from deltasql.mirror.publish.stop_signal import StopAtDeadline
 from deltasql.mirror.publish.targets import PublishTarget, all_targets
 from deltasql.model.clock import now_ms
 
@@ -29,29 +30,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deltasql.config import Config
+    from deltasql.mirror.publish.stop_signal import StopSignal
     from deltasql.store.store import Store
 
 _log = logging.getLogger(__name__)
-_CLAIM = 8  # targets at a time
+_TARGETS_PER_CLAIM = 8
 _REPORT_S = 1.0
-# No setting asks for a longer lease or wait: one that ends later is of a clock that was ahead.
-_LONGEST_MS = 86_400_000
+# No setting allows a longer lease or backoff: a later end comes from a clock that was ahead.
+_LONGEST_LEASE_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One batch that was published, as told to a progress callback."""
+    """One published batch, as passed to a progress callback."""
 
     table: str
     target: str
-    version: int  # the latest that is published now
+    version: int  # the latest published version
     published: int
     pending: int
     error: str | None = None
 
 
 class Reconciler:
-    """Brings every target of a catalog up to its table's head, again and again."""
+    """Keeps every target of a catalog up to date with the head of its table."""
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class Reconciler:
         on_progress: Callable[[Step], None] | None = None,
         publisher: Publisher | None = None,
     ) -> None:
-        # Two of the same name would give back each other's claims.
+        # Unique: two reconcilers with one name would release each other's leases.
         self.name = f"{name or socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._store, self._config, self._on_progress = store, config, on_progress
         self._publisher = publisher or Publisher(store, config)
@@ -70,8 +72,8 @@ class Reconciler:
         self._reported_s = 0.0
 
     def run(self, stop: threading.Event) -> int:
-        """Work until told to stop, the version in hand is finished first; returns the versions."""
-        # With its first array pyarrow imports pandas: now, and not in front of a due checkpoint.
+        """Publish until `stop` is set; return how many versions were published."""
+        # The first array makes pyarrow import pandas: do it now, not before a due checkpoint.
         pa.array([0])
         wait_s = self._config.mirror.poll_s
         total = 0
@@ -80,7 +82,7 @@ class Reconciler:
                 published = self.run_once(stop)
                 wait_s = self._config.mirror.poll_s
             except self._publisher.failures as error:
-                # The database does not answer: it may come back.
+                # The database may be down: retry with backoff.
                 published = 0
                 wait_s = min(2 * wait_s, self._config.mirror.max_backoff_s)
                 telemetry.log(_log, logging.WARNING, "reconciling failed", error=str(error))
@@ -89,17 +91,17 @@ class Reconciler:
                 stop.wait(wait_s)
         return total
 
-    def run_once(self, stop: Stop | None = None) -> int:
-        """Publish until nothing is due; returns how many versions were published."""
-        ended = stop or threading.Event()
+    def run_once(self, stop: StopSignal | None = None) -> int:
+        """Publish until nothing is due; return how many versions were published."""
+        stop = stop or threading.Event()
         failed: set[tuple[int, str]] = set()
         published = 0
-        add_missing(self._store)
-        while not ended.is_set():
+        add_missing_targets(self._store)
+        while not stop.is_set():
             targets = self._claim()
-            # One that fails is due again later; without a wait it would be ours at once.
+            # Without a backoff, a target that failed would be due again immediately.
             fresh = [t for t in targets if (t.table.table_id, t.name) not in failed]
-            published += self._work(targets, fresh, ended, failed)
+            published += self._work(targets, fresh, stop, failed)
             if time.monotonic() - self._reported_s >= _REPORT_S:
                 self.report()
             if not fresh:
@@ -108,7 +110,7 @@ class Reconciler:
         return published
 
     def report(self) -> list[MirrorStatus]:
-        """Publish the lag of every table as a metric, and log what became unhealthy or well."""
+        """Set the lag metric of every table; log targets that became unhealthy or healthy."""
         self._reported_s = time.monotonic()
         found = [status_of(each, self._config.mirror) for each in all_targets(self._store)]
         lags: dict[str, float] = {}
@@ -130,8 +132,8 @@ class Reconciler:
                 claimed_by=self.name,
                 now_ms=now,
                 until_ms=now + int(1000 * self._config.mirror.lease_s),
-                longest_ms=now + _LONGEST_MS,
-                limit=_CLAIM,
+                longest_ms=now + _LONGEST_LEASE_MS,
+                limit=_TARGETS_PER_CLAIM,
             )
         if not claimed:
             return []
@@ -142,12 +144,12 @@ class Reconciler:
         self,
         claimed: list[PublishTarget],
         fresh: list[PublishTarget],
-        stop: Stop,
+        stop: StopSignal,
         failed: set[tuple[int, str]],
     ) -> int:
         published = 0
         served = [each for each in claimed if each not in fresh]
-        until = _Until(stop, time.monotonic() + self._config.mirror.lease_s / 2)
+        until = StopAtDeadline(stop, time.monotonic() + self._config.mirror.lease_s / 2)
         try:
             for target in fresh:
                 if until.is_set():
@@ -159,13 +161,13 @@ class Reconciler:
                 published += outcome.published
                 if outcome.error is not None or not (outcome.published or until.is_set()):
                     failed.add((target.table.table_id, target.name))
-                self._tell(target, outcome.published, outcome.error)
+                self._report_step(target, outcome.published, outcome.error)
         finally:
-            self._give_back(claimed, served)
+            self._release(claimed, served)
         return published
 
-    def _give_back(self, claimed: list[PublishTarget], served: list[PublishTarget]) -> None:
-        """End our claims; who was not served yet comes first the next time."""
+    def _release(self, claimed: list[PublishTarget], served: list[PublishTarget]) -> None:
+        """Release our leases; targets not yet served come first in the next round."""
         if not claimed:
             return
         now = now_ms()
@@ -179,7 +181,9 @@ class Reconciler:
                     now_ms=now if each in served else 0,
                 )
 
-    def _tell(self, target: PublishTarget, published: int, error: BaseException | None) -> None:
+    def _report_step(
+        self, target: PublishTarget, published: int, error: BaseException | None
+    ) -> None:
         if self._on_progress is None:
             return
         version = target.published_version + published
@@ -205,21 +209,10 @@ class Reconciler:
         telemetry.log(
             _log,
             logging.WARNING if each.is_unhealthy else logging.INFO,
-            "mirror is unhealthy" if each.is_unhealthy else "mirror is well again",
+            "mirror is unhealthy" if each.is_unhealthy else "mirror is healthy again",
             table=each.table,
             target=each.target,
             state=each.state,
             pending=each.pending,
             lag_s=round(each.lag_s, 3),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Until:
-    """Set when the caller wants the end, or when half of the lease is over."""
-
-    stop: Stop
-    deadline_s: float
-
-    def is_set(self) -> bool:
-        return self.stop.is_set() or time.monotonic() > self.deadline_s

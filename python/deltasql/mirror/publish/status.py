@@ -1,7 +1,7 @@
-"""How far each target got, written down in SQL: published, failed, shut, claimed.
+"""The publishing status of each target in SQL: published versions, failures, quarantine, lease.
 
-None of it must survive a power loss. A mark that is lost is found again: the file is there with
-the same bytes. So these writes do not wait for the disk.
+These writes do not wait for the disk. If a power loss undoes one, publishing repeats the version
+and finds the file with the same content.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deltasql.mirror.duckdb.targets import join_catalog_targets
 from deltasql.mirror.publish.targets import (
     ACTIVE,
     DAMAGED,
@@ -19,6 +18,7 @@ from deltasql.mirror.publish.targets import (
     OWN,
     QUARANTINED,
     PublishTarget,
+    insert_missing_targets,
     insert_target,
     targets_of,
 )
@@ -37,27 +37,27 @@ _LONGEST_ERROR = 2000
 
 @dataclass(frozen=True, slots=True)
 class MirrorStatus:
-    """What is known of one table at one target."""
+    """The publishing status of one table at one target."""
 
     table: str
     target: str
     kind: str
     location: str
     state: str
-    version: int  # the latest in SQL
-    published_version: int  # the latest published; -1: none
+    version: int  # the latest version in SQL
+    published_version: int  # the latest published version, -1 if there is none
     pending: int
     lag_s: float
     attempts: int
     last_error: str | None
     claimed_by: str | None
-    is_unhealthy: bool  # shut, damaged, or further behind than mirror.alert_lag_s
-    damage: str | None = None  # what is wrong with files of the log, where they were looked at
+    is_unhealthy: bool  # quarantined, damaged, or further behind than mirror.alert_lag_s
+    damage: str | None = None  # damage of log files, if the files were checked
 
 
 @dataclass(frozen=True, slots=True)
 class VersionStatus:
-    """What became of one version at one target: PENDING, IN_FLIGHT, COMPLETE or FAILED."""
+    """The status of one version at one target: PENDING, IN_FLIGHT, COMPLETE or FAILED."""
 
     version: int
     status: str
@@ -69,9 +69,9 @@ class VersionStatus:
 def status_of(
     target: PublishTarget, settings: MirrorSettings, at_ms: int | None = None
 ) -> MirrorStatus:
-    """Say how a target is doing."""
-    moment = now_ms() if at_ms is None else at_ms
-    lag_s = target.lag_ms(moment) / 1000
+    """Return the status of a target, by default at the current time."""
+    now = now_ms() if at_ms is None else at_ms
+    lag_s = target.lag_ms(now) / 1000
     return MirrorStatus(
         table=target.table.full_name,
         target=target.name,
@@ -84,20 +84,20 @@ def status_of(
         lag_s=lag_s,
         attempts=target.attempts,
         last_error=target.last_error,
-        claimed_by=target.claimed_by if target.claimed_until_ms > moment else None,
+        claimed_by=target.claimed_by if target.claimed_until_ms > now else None,
         is_unhealthy=target.is_quarantined or lag_s > settings.alert_lag_s,
     )
 
 
 class LogFault(NamedTuple):
-    """Something that is wrong with the files of a log: damage, or a commit that is not SQL's."""
+    """A problem with the files of a log: damage, or a commit that another program wrote."""
 
     text: str
     is_damage: bool = True
 
 
 def with_damage(status: MirrorStatus, faults: Sequence[LogFault]) -> MirrorStatus:
-    """Return a status with what is wrong with the files of the log."""
+    """Return a status with the problems that were found in the log files."""
     if not faults:
         return status
     more = f", and {len(faults) - 1:,} more" if len(faults) > 1 else ""
@@ -111,25 +111,24 @@ def with_damage(status: MirrorStatus, faults: Sequence[LogFault]) -> MirrorStatu
 
 
 def targets_with_own(store: Store, table: TableRow) -> list[PublishTarget]:
-    """Return the targets of a table, first the one at its own location, which has a row then."""
+    """Return the targets of a table, its own location first; add that row if it is missing."""
     found = targets_of(store, table)
     if found and found[0].is_own and found[0].has_row:
         return found
     with store.relaxed() as session:
         insert_target(session, table, OWN)
-        join_catalog_targets(session)
+        insert_missing_targets(session)
     return targets_of(store, table)
 
 
-def add_missing(store: Store) -> None:
-    """Give every table that has no row at its own location one."""
+def add_missing_targets(store: Store) -> None:
+    """Insert the targets that tables lack: own locations, DuckDB files that show all tables."""
     with store.relaxed() as session:
-        session.execute("add_missing_targets")
-        join_catalog_targets(session)
+        insert_missing_targets(session)
 
 
 def versions_of(store: Store, target: PublishTarget, limit: int) -> list[VersionStatus]:
-    """Return what became of the latest versions, newest first, with one statement."""
+    """Return the status of the latest versions, newest first, with one statement."""
     head = target.head_version
     rows = store.query(
         "mirror_statuses",
@@ -138,15 +137,15 @@ def versions_of(store: Store, target: PublishTarget, limit: int) -> list[Version
         after=head - limit,
         last=head,
     )
-    told = {row[0]: VersionStatus(*(*row[:4], from_ms(row[4]))) for row in rows}
+    recorded = {row[0]: VersionStatus(*(*row[:4], from_ms(row[4]))) for row in rows}
     is_claimed = target.claimed_until_ms > now_ms()
     return [
-        told.get(version) or VersionStatus(version, _untold(target, version, is_claimed))
+        recorded.get(version) or VersionStatus(version, _unrecorded(target, version, is_claimed))
         for version in range(head, max(-1, head - limit), -1)
     ]
 
 
-def _untold(target: PublishTarget, version: int, is_claimed: bool) -> str:
+def _unrecorded(target: PublishTarget, version: int, is_claimed: bool) -> str:
     if version <= target.published_version:
         return "COMPLETE"
     in_flight = is_claimed and version == target.published_version + 1
@@ -156,9 +155,10 @@ def _untold(target: PublishTarget, version: int, is_claimed: bool) -> str:
 def record_published(
     store: Store, table_id: int, target: str, *, after: int, first: int, last: int
 ) -> int | None:
-    """Note that first..last are published, on top of `after`; returns how many other targets are.
+    """Record first..last as published if `after` is the last; return the number of other targets.
 
-    None when nothing was moved: another process did it, took versions back, or shut the target.
+    Return None if it is not: another process recorded versions, reset them, or quarantined the
+    target.
     """
     params: dict[str, Any] = {
         "table_id": table_id,
@@ -185,17 +185,17 @@ def record_failure(
     error: BaseException,
     settings: MirrorSettings,
 ) -> None:
-    """Note a failed attempt and when the next one is due."""
+    """Record a failed attempt and when the next one is due."""
     _fail(store, target, version, error, FAILED, now_ms() + backoff_ms(settings, target.attempts))
 
 
 def quarantine(store: Store, target: PublishTarget, version: int, error: BaseException) -> None:
-    """Shut a target that holds other bytes than SQL: nothing is published until it is released."""
+    """Stop publishing to a target whose log differs from SQL, until it is released."""
     _fail(store, target, version, error, QUARANTINED, 0)
 
 
 def release(store: Store, table: TableRow, target: str = OWN) -> None:
-    """Open a target again and publish at once what it lacks."""
+    """End the quarantine of a target, so that it is due for publishing immediately."""
     with store.relaxed() as session:
         session.execute(
             "set_target_state",
@@ -211,7 +211,7 @@ def release(store: Store, table: TableRow, target: str = OWN) -> None:
 def forget_published(
     store: Store, table: TableRow, target: str = OWN, *, from_version: int
 ) -> None:
-    """Take back that this version and those after it are published: they are looked at again."""
+    """Record this version and later ones as not published, so that they are checked again."""
     with store.relaxed() as session:
         key: dict[str, Any] = {"table_id": table.table_id, "target": target}
         session.execute("take_back_published", **key, version=from_version - 1)
@@ -219,7 +219,7 @@ def forget_published(
 
 
 def mark_published(store: Store, table: TableRow, version: int, target: str = OWN) -> None:
-    """Say that everything up to this version is in place, as after an import of the log itself."""
+    """Record all versions up to this one as published, as after an import of the log."""
     targets_with_own(store, table)
     with store.relaxed() as session:
         key: dict[str, Any] = {"table_id": table.table_id, "target": target}
@@ -228,7 +228,7 @@ def mark_published(store: Store, table: TableRow, version: int, target: str = OW
 
 
 def backoff_ms(settings: MirrorSettings, attempts: int) -> int:
-    """Return the wait after so many failed attempts: it doubles, and half of it is random."""
+    """Return the wait before the next attempt: exponential backoff, half of it random."""
     ceiling = min(settings.max_backoff_s, settings.initial_backoff_s * 2 ** min(attempts, 30))
     return int(1000 * ceiling * random.uniform(0.5, 1))
 
@@ -241,17 +241,17 @@ def _fail(
     state: str,
     next_attempt_ms: int,
 ) -> None:
-    told = str(error)[:_LONGEST_ERROR]
+    message = str(error)[:_LONGEST_ERROR]
     key: dict[str, Any] = {"table_id": target.table.table_id, "target": target.name}
     with store.relaxed() as session:
         session.execute(
-            "fail_target", **key, state=state, next_attempt_ms=next_attempt_ms, last_error=told
+            "fail_target", **key, state=state, next_attempt_ms=next_attempt_ms, last_error=message
         )
         session.execute(
             "set_mirror_status",
             **key,
             version=version,
             status="FAILED",
-            last_error=told,
+            last_error=message,
             now_ms=now_ms(),
         )

@@ -1,12 +1,12 @@
-"""Where commits are published to: the table's own location, replicas of it, views over it.
+"""Publish targets of tables: the table's own location, replicas and DuckDB catalog files.
 
-A replica is a second place with the same log and the data files it names. A view shows only the
-newest version, so those between are passed over.
+A replica is a second location with the same log and its data files. A DuckDB catalog file has
+views of the latest versions, so versions in between are skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 OWN = "table"  # the target at the table's own location
 DELTA, DUCKDB = "delta", "duckdb"
 ACTIVE, FAILED, QUARANTINED = "ACTIVE", "FAILED", "QUARANTINED"
-DAMAGED = "DAMAGED"  # told, never stored: files of the log are missing or damaged
-FOLLOWING = "FOLLOWING"  # the log belongs to others: it is read, nothing is published there
+DAMAGED = "DAMAGED"  # reported, never stored: log files are missing or damaged
+FOLLOWING = "FOLLOWING"  # another program writes the log; nothing is published to it
 
 
 @dataclass(frozen=True, slots=True)
 class PublishTarget:
-    """One place a table is published to, and how far it got."""
+    """A place that a table is published to, and its published version."""
 
     table: TableRow
     name: str
     kind: str
     location: str
-    published_version: int  # -1: nothing yet
-    further_targets: int  # at the table's own target: how many others there are
+    published_version: int  # -1 before the first version
+    further_targets: int  # of the table's own target: the number of other targets
     state: str
-    attempts: int  # that failed since the last success
+    attempts: int  # failed attempts since the last success
     next_attempt_ms: int
     last_error: str | None
     claimed_by: str | None
     claimed_until_ms: int
     head_version: int
-    waiting_since_ms: int | None  # when the oldest unpublished version was committed
-    has_row: bool  # False: a table at whose own location nothing was ever tried
+    waiting_since_ms: int | None  # commit time of the oldest unpublished version
+    has_row: bool  # False for an own location to which nothing was published yet
 
     @classmethod
     def from_row(cls, row: Row) -> PublishTarget:
@@ -64,11 +64,11 @@ class PublishTarget:
 
     @property
     def pending(self) -> int:
-        """How many ratified versions are not published."""
+        """The number of ratified versions that are not published."""
         return max(0, self.head_version - self.published_version)
 
     def lag_ms(self, at_ms: int) -> int:
-        """The age of the oldest version that is not published."""
+        """The age of the oldest version that is not published, in milliseconds."""
         since = self.waiting_since_ms
         return max(0, at_ms - since) if since is not None and self.pending else 0
 
@@ -80,7 +80,7 @@ def targets_of(store: Store, table: TableRow) -> list[PublishTarget]:
 
 
 def named(targets: Iterable[PublishTarget], name: str) -> PublishTarget:
-    """Return the target of a name among those of one table."""
+    """Return the target with a name among the targets of one table."""
     found = list(targets)
     for each in found:
         if each.name == name:
@@ -88,47 +88,49 @@ def named(targets: Iterable[PublishTarget], name: str) -> PublishTarget:
     raise TxnLogMirrorError(
         f"there is no target {name!r}",
         table=found[0].table.full_name if found else None,
-        help=f"There are: {', '.join(each.name for each in found)}.",
+        help=f"Choose one of: {', '.join(each.name for each in found)}.",
     )
 
 
-def moved(target: PublishTarget, versions: int) -> PublishTarget:
-    """Return a target as it is after so many more versions were published."""
+def advanced(target: PublishTarget, versions: int) -> PublishTarget:
+    """Return a copy of a target with a later published version."""
     return replace(target, published_version=target.published_version + versions)
 
 
 def all_targets(store: Store) -> list[PublishTarget]:
-    """Return every target of every table, of dropped ones while something is left to publish."""
+    """Return the targets of all tables; of dropped tables, those with unpublished versions."""
     return [PublishTarget.from_row(row) for row in store.query("targets_of_all")]
 
 
 def insert_target(
     session: Session, table: TableRow, name: str, kind: str = DELTA, location: str | None = None
 ) -> None:
-    """Add the row of a target at which nothing is published yet."""
+    """Insert the row of a target without published versions."""
     row = (table.table_id, name, kind, location, now_ms(), -1, 0, ACTIVE, 0, 0, None, None, 0)
     session.insert("insert_mirror_target", [row])
 
 
 def add_target(store: Store, table: TableRow, name: str, location: str, kind: str = DELTA) -> None:
-    """Publish a table to another place too, from its first version on."""
+    """Add another target to a table; it is published from the first version on."""
     if kind not in (DELTA, DUCKDB):
         raise TxnLogConfigError(
-            f"no target is of the kind {kind!r}", allowed=f"{DELTA}, {DUCKDB}", help="Choose one."
+            f"unknown target kind {kind!r}",
+            allowed=f"{DELTA}, {DUCKDB}",
+            help="Choose an allowed kind.",
         )
     place = absolute_location(location)
     known = targets_of(store, table)
     names = {OWN, *(target.name for target in known)}
-    # Views of many tables share a file; a log has its folder for itself.
+    # Tables may share a DuckDB file, but not the folder of a log.
     logs = [*known, *(each for each in all_targets(store) if kind == DELTA)]
     taken = {location_key(target.location) for target in logs}
     if name in names or location_key(place) in taken:
         raise TxnLogMirrorError(
-            f"{table.full_name} cannot get a target {name!r} at {place}: "
-            f"{'the name' if name in names else 'the place'} is taken",
+            f"cannot add target {name!r} at {place} to {table.full_name}: "
+            f"{'the name' if name in names else 'the location'} is already in use",
             table=table.full_name,
             location=place,
-            help="Choose another name and place, or remove the target that is there.",
+            help="Choose another name and location, or remove the target that uses them.",
         )
     first = store.query("version_bounds", table_id=table.table_id)[0][0]
     if kind == DELTA and first:
@@ -136,7 +138,7 @@ def add_target(store: Store, table: TableRow, name: str, location: str, kind: st
             f"{table.full_name} cannot be replicated: its log begins at version {first}",
             table=table.full_name,
             location=place,
-            help="Copy the table by a clone or an export instead.",
+            help="Clone or export the table instead.",
         )
     with store.change() as (session, _):
         insert_target(session, table, OWN)
@@ -145,12 +147,12 @@ def add_target(store: Store, table: TableRow, name: str, location: str, kind: st
 
 
 def remove_target(store: Store, table: TableRow, name: str) -> None:
-    """Publish no more to a further target; what lies there stays."""
+    """Stop publishing a table to a target other than its own; its files are kept."""
     if name == OWN:
         raise TxnLogMirrorError(
-            f"the own target of {table.full_name} cannot be removed",
+            f"the table's own target of {table.full_name} cannot be removed",
             table=table.full_name,
-            help="Turn the mirror off (mirror.mode) to publish nothing.",
+            help='Set mirror.mode to "off" to publish nothing.',
         )
     with store.change() as (session, _):
         key: dict[str, Any] = {"table_id": table.table_id, "target": name}
@@ -158,24 +160,59 @@ def remove_target(store: Store, table: TableRow, name: str) -> None:
             raise TxnLogMirrorError(
                 f"{table.full_name} has no target {name!r}",
                 table=table.full_name,
-                help="catalog.mirror.targets(), or `deltasql mirror targets list`, lists them.",
+                help="List them with catalog.mirror.targets() or `deltasql mirror targets list`.",
             )
         session.execute("delete_mirror_statuses", **key, first=0)
         session.execute("count_further_targets", table_id=table.table_id)
 
 
 def catalog_key(location: str) -> str:
-    """Return the key under which the catalog remembers a DuckDB file that shows all tables."""
+    """Return the key of a DuckDB catalog file that shows all tables, in the catalog's settings."""
     return f"duckdb_catalog:{location}"
+
+
+def add_catalog_file(
+    store: Store,
+    location: str,
+    tables: Collection[TableRow] | None,
+    shown: Mapping[int, int],
+) -> None:
+    """Publish tables to a DuckDB catalog file; None means all tables, also future ones.
+
+    `shown` has the versions that the file already shows, by table id.
+    """
+    name = f"{DUCKDB}:{location}"
+    with store.change() as (session, _):
+        session.execute("delete_catalog_target", key=catalog_key(location))
+        session.execute("delete_view_targets", location=location)
+        if tables is None:
+            session.insert("insert_catalog_target", [(catalog_key(location), location)])
+            insert_missing_targets(session)
+        for table in tables or ():
+            insert_target(session, table, OWN)
+            insert_target(session, table, name, DUCKDB, location)
+        for table_id, version in shown.items():
+            session.execute(
+                "set_published_version", table_id=table_id, target=name, version=version
+            )
+        session.execute("count_all_further_targets")
+
+
+def insert_missing_targets(session: Session) -> None:
+    """Insert the targets that tables lack: own locations, DuckDB files that show all tables."""
+    # The row of the own location comes first: without it, a view would be taken for it.
+    session.execute("add_missing_targets")
+    if session.execute("add_missing_views", prefix=catalog_key(""), now_ms=now_ms()):
+        session.execute("count_all_further_targets")
 
 
 def _publish_duckdb(
     store: Store, table: TableRow, location: str, version: int, config: Config
 ) -> None:
-    from deltasql.mirror.duckdb.catalog import publish_view  # DuckDB is an extra
+    from deltasql.mirror.duckdb.refresh import publish_view  # late: DuckDB is an extra
 
     publish_view(store, table, location, version, config)
 
 
-# How a kind of target that shows only the newest version is brought up to it.
+# Functions that publish to targets which show only the latest version, by kind.
 VIEWS: dict[str, Callable[[Store, TableRow, str, int, Config], None]] = {DUCKDB: _publish_duckdb}

@@ -1,9 +1,9 @@
-"""Bring a published log back to what SQL says; what was there is kept aside, never lost.
+"""Repair a published log so that it matches SQL; replaced files are backed up.
 
-What is missing or damaged, and what is only derived (checkpoints, checksums, the hint to the last
-one), is written again without asking: no reader can use a commit file that is empty, cut off or
-not JSON. A commit file with other content is somebody's commit: it gives way only when that is
-asked for.
+Missing and damaged commit files, and files derived from commits (checkpoints, checksums and
+`_last_checkpoint`), are always written again: no reader can use a commit file that is empty,
+truncated or not JSON. A commit file with other content is a commit of another program. It is
+replaced only with `force`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from deltasql.exceptions import TxnLogMirrorError
 from deltasql.mirror.checkpoint.checksum import write_checksum
 from deltasql.mirror.checkpoint.write import write_checkpoint
 from deltasql.mirror.log.encode import commit_bytes, commit_file
-from deltasql.mirror.log.last_checkpoint import last_checkpoint_version
-from deltasql.mirror.log.listing import LAST_CHECKPOINT, LOG_FOLDER, find_log, hint_fault
+from deltasql.mirror.log.last_checkpoint import hint_fault, last_checkpoint_version
+from deltasql.mirror.log.listing import LAST_CHECKPOINT, LOG_FOLDER, find_log
 from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, targets_of
-from deltasql.mirror.verify.quarantine import Aside
+from deltasql.mirror.verify.log_backup import LogBackup
 from deltasql.mirror.verify.verify import VerifyReport, missing_versions, verify_table
 from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
 
 _NOUNS = ("commit", "commit", "checkpoint", "checksum", "file")
-_DONE = ("published", "replaced", "written", "written", "kept aside")
-_TO_DO = ("to publish", "to replace", "to write", "to write", "to keep aside")
-# A commit of somebody else, and a file that is nobody's commit.
-_OTHERS = ("diverged", "foreign-version")
+_DONE = ("published", "replaced", "written", "written", "backed up")
+_TO_DO = ("to publish", "to replace", "to write", "to write", "to back up")
+# Kinds of differences: commits of another program, and damaged commit files.
+_FOREIGN = ("diverged", "foreign-version")
 _DAMAGED = ("damaged", "unreadable")
 _NEEDS_FORCE = (
-    "  the log has commits that are not SQL's: `deltasql mirror adopt` takes in those past SQL's "
-    "head, `deltasql mirror repair --force` (force=True) replaces them and keeps them aside"
+    "  the log has commits of another program: `deltasql mirror adopt` imports those after SQL's "
+    "head, `deltasql mirror repair --force` (force=True) backs them up and replaces them"
 )
 
 
 @dataclass(slots=True)
 class RepairReport:
-    """What was written again, what was kept aside, and how the log compares now."""
+    """The files that a repair wrote and backed up, and the verification after it."""
 
     table: str
     location: str
@@ -60,19 +60,19 @@ class RepairReport:
     aside: list[str] = field(default_factory=list)
     released: bool = False
     dry_run: bool = False
-    """Nothing was changed: the versions are those that would be written."""
+    """Nothing was changed; the lists say what a repair would do."""
     after: VerifyReport | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether the log says what SQL says now."""
+        """Whether the log matches SQL after the repair."""
         return self.after is not None and self.after.ok
 
     @property
     def needs_force(self) -> bool:
-        """Whether the log has commits that are not SQL's, which only `force` replaces."""
+        """Whether the log has commits of another program, which only `force` replaces."""
         found = None if self.after is None else self.after.found
-        return found is not None and bool(found.versions("json", *_OTHERS))
+        return found is not None and bool(found.versions("json", *_FOREIGN))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
@@ -93,20 +93,20 @@ class RepairReport:
 
     def summary(self) -> str:
         """Return the report as text."""
-        fates = _TO_DO if self.dry_run else _DONE
+        actions = _TO_DO if self.dry_run else _DONE
         versions = (self.published, self.replaced, self.checkpoints, self.checksums)
         counts = [*map(len, versions), len(self.aside)]
-        told = [
-            f"{many(count, noun)} {fate}"
-            for count, noun, fate in zip(counts, _NOUNS, fates, strict=True)
+        changes = [
+            f"{many(count, noun)} {action}"
+            for count, noun, action in zip(counts, _NOUNS, actions, strict=True)
             if count
         ]
         nothing = "nothing to repair" if self.ok else "nothing was repaired"
-        lines = [f"{self.table}: {', '.join(told) or nothing}"]
+        lines = [f"{self.table}: {', '.join(changes) or nothing}"]
         if self.dry_run:
             lines.append("  nothing was changed")
         if self.released:
-            lines.append("  the mirror is open again")
+            lines.append("  publishing has resumed")
         if self.after is not None:
             lines += [f"  {line}" for line in self.after.summary().splitlines()]
         if self.needs_force:
@@ -123,11 +123,11 @@ def repair(
     target: str = OWN,
     meter: Meter | None = None,
 ) -> RepairReport:
-    """Write again what a log lacks; with `force` also in the place of other commits' files."""
+    """Repair the log of a table; with `force`, also replace commits of other programs."""
     work = _Repair(store, table, storage, target, meter or Meter())
     work.replace_damaged()
     if force:
-        work.shut()
+        work.quarantine()
         work.replace_commits()
     end = work.end(force=force)
     work.publish_missing()
@@ -147,7 +147,7 @@ def plan_repair(
     target: str = OWN,
     meter: Meter | None = None,
 ) -> RepairReport:
-    """Say what a repair would write; nothing is changed, and nobody's mirror is shut."""
+    """Return what a repair would do, without changing anything."""
     work = _Repair(store, table, storage, target, meter or Meter())
     found, end = work.before.found, work.end(force=force)
     report = RepairReport(table.full_name, storage.location, dry_run=True, after=work.before)
@@ -155,42 +155,25 @@ def plan_repair(
     chosen = (*_DAMAGED, "diverged") if force else _DAMAGED
     high = work.before.sql_version
     report.replaced = sorted(each for each in found.versions("json", *chosen) if each <= high)
-    beyond = {each for each in found.versions("json", "damaged") if each > high}
+    after_head = {each for each in found.versions("json", "damaged") if each > high}
     if force:
-        beyond |= found.versions("json", "foreign-version")
-    kept = beyond | found.versions("json", "unreadable", *chosen[2:])
-    report.aside = [commit_file(each) for each in sorted(kept)]
+        after_head |= found.versions("json", "foreign-version")
+    backed_up = after_head | found.versions("json", "unreadable", *chosen[2:])
+    report.aside = [commit_file(each) for each in sorted(backed_up)]
     report.checkpoints = sorted(each for each in found.versions("checkpoint") if each < end)
     report.checksums = sorted(each for each in found.versions("crc") if each < end)
     return report
 
 
-def set_aside_from(storage: Storage, listing: LogListing, version: int, aside: Aside) -> list[int]:
-    """Take every file of the log from a version on out of it; returns the commits among them."""
-    commits = [each for each in listing.commits if each >= version]
-    checkpoints = [
-        file.name for each in listing.checkpoints if each.version >= version for file in each.files
-    ]
-    if checkpoints:
-        aside.copy(LAST_CHECKPOINT)
-        storage.delete(LAST_CHECKPOINT)
-    # What still shows a version whose commit is gone goes first.
-    aside.move(checkpoints)
-    aside.move(each.file.name for each in listing.compactions if each.last >= version)
-    aside.move(file.name for each, file in listing.checksums.items() if each >= version)
-    aside.move(listing.commits[each].name for each in commits)
-    return commits
-
-
 class _Repair:
-    """One table's repair: what was wrong before, what is done."""
+    """The repair of one log; `before` is its verification before the repair."""
 
     def __init__(
         self, store: Store, table: TableRow, storage: Storage, target: str, meter: Meter
     ) -> None:
         self._store, self._table, self._storage, self._target = store, table, storage, target
         self._meter = meter
-        self._aside = Aside(storage)
+        self._backup = LogBackup(storage)
         self._report = RepairReport(table.full_name, storage.location)
         self.before = self._verify()
 
@@ -205,59 +188,59 @@ class _Repair:
         )
 
     def end(self, *, force: bool) -> int:
-        """Return the version before which what is derived from commits is ours to write.
+        """Return the version before which checkpoints and checksums may be written.
 
-        Where a commit is not SQL's, and stays, what follows from it is not ours either.
+        From a foreign commit that stays, they belong to the other program.
         """
-        others = () if force else self.before.found.versions("json", "diverged")
-        return min(others, default=self.before.sql_version + 1)
+        foreign = () if force else self.before.found.versions("json", "diverged")
+        return min(foreign, default=self.before.sql_version + 1)
 
-    def shut(self) -> None:
-        """Let nobody publish meanwhile: what is beyond SQL's head is looked for and taken away."""
-        own = self._own_target()
-        if own is None:
+    def quarantine(self) -> None:
+        """Stop publishing during the repair, because it removes versions after SQL's head."""
+        target = self._current_target()
+        if target is None:
             return
-        if not own.is_quarantined:
+        if not target.is_quarantined:
             being_repaired = TxnLogMirrorError(
                 f"the log of {self._table.full_name} is being repaired",
                 help="Repeat the repair if it was interrupted.",
             )
-            status.quarantine(self._store, own, own.published_version + 1, being_repaired)
+            status.quarantine(self._store, target, target.published_version + 1, being_repaired)
         self.before = self._verify()
 
     def replace_damaged(self) -> None:
-        """Write commit files again that are empty, cut off or not JSON."""
+        """Replace commit files that are empty, truncated or not JSON."""
         found, high = self.before.found, self.before.sql_version
         versions = sorted(found.versions("json", *_DAMAGED))
         for version in self._meter.over("replacing", "commits", versions, len(versions)):
             name = commit_file(version)
-            if version > high:  # an empty file: SQL has nothing to put there
-                self._aside.move([name])
+            if version > high:  # an empty file of a version that SQL does not have
+                self._backup.move([name])
                 continue
             if version in found.versions("json", "unreadable"):
-                self._aside.copy(name)
+                self._backup.copy(name)
             self._replace(version)
 
     def replace_commits(self) -> None:
-        """Put SQL's commits in the place of others, and take away what is beyond SQL's head."""
+        """Replace foreign commits by SQL's, and remove versions after SQL's head."""
         listing = find_log(self._storage)
         if listing is None:
             return
-        set_aside_from(self._storage, listing, self.before.sql_version + 1, self._aside)
-        others = sorted(self.before.found.versions("json", "diverged"))
-        for version in self._meter.over("replacing", "commits", others, len(others)):
-            self._aside.copy(commit_file(version))
+        self._backup.move_versions(listing, self.before.sql_version + 1)
+        foreign = sorted(self.before.found.versions("json", "diverged"))
+        for version in self._meter.over("replacing", "commits", foreign, len(foreign)):
+            self._backup.copy(commit_file(version))
             self._replace(version)
 
     def publish_missing(self) -> None:
-        """Publish the versions that were in the log; one that is cleaned up stays away."""
+        """Publish versions that are missing from the log, except those that clean-up deleted."""
         low, _ = self._store.query("version_bounds", table_id=self._table.table_id)[0]
-        own = self._own_target()
-        published = -1 if own is None else own.published_version
+        target = self._current_target()
+        published = -1 if target is None else target.published_version
         listing = find_log(self._storage)
         missing = missing_versions(listing, low, published)
         if listing is not None and self._were_cleaned(missing, listing):
-            # The checkpoint that stood in for them is gone: another one does, from here on.
+            # The checkpoint that replaced them is gone: write one at the first commit.
             self._write_checkpoint(min(each for each in listing.commits if each >= low))
             missing = missing_versions(find_log(self._storage), low, published)
         for version in self._meter.over("publishing", "commits", missing, len(missing)):
@@ -269,13 +252,13 @@ class _Repair:
             self._storage.flush_folder(LOG_FOLDER)
 
     def write_checkpoints(self, listing: LogListing, end: int) -> None:
-        """Write wrong checkpoints again, and the hint to the last one."""
+        """Rewrite wrong checkpoints and a wrong `_last_checkpoint`."""
         wrong = self.before.found.versions("checkpoint")
         for checkpoint in listing.checkpoints:
             if checkpoint.version not in wrong or checkpoint.version >= end:
                 continue
             for file in checkpoint.files:
-                self._aside.copy(file.name)
+                self._backup.copy(file.name)
             self._write_checkpoint(checkpoint.version)
             if checkpoint.kind != "classic":
                 self._storage.delete_many(file.name for file in checkpoint.files)
@@ -286,31 +269,31 @@ class _Repair:
             self._storage, present
         ):
             return
-        self._aside.copy(LAST_CHECKPOINT)
+        self._backup.copy(LAST_CHECKPOINT)
         self._storage.delete(LAST_CHECKPOINT)
         if versions:
             self._write_checkpoint(max(versions))
 
     def write_checksums(self, listing: LogListing, end: int) -> None:
-        """Write wrong checksums again, and those that are missing between others."""
+        """Rewrite wrong checksums, and write missing ones after the first checksum."""
         kept = listing.checksums
         wrong = {each for each in self.before.found.versions("crc") if each in listing.commits}
         first = min(kept, default=end)
         missing = {each for each in listing.commits if each >= first} - kept.keys()
         versions = sorted(each for each in wrong | missing if each < end)
-        # A checksum counts on from the one before: none of the wrong ones may be left.
+        # A checksum is computed from the previous one, so delete all wrong ones first.
         self._storage.delete_many(kept[each].name for each in versions if each in kept)
         for version in self._meter.over("writing checksums", "files", versions, len(versions)):
             write_checksum(self._store, self._table, self._storage, version)
         self._report.checksums = versions
 
     def finish(self) -> RepairReport:
-        """Look at the log again; a mirror that was shut opens when all is well."""
+        """Verify the log again, and end its quarantine if it matches SQL."""
         report = self._report
-        report.aside = self._aside.names
+        report.aside = self._backup.names
         report.after = self._verify()
-        own = self._own_target()
-        if report.after.ok and own is not None and own.is_quarantined:
+        target = self._current_target()
+        if report.after.ok and target is not None and target.is_quarantined:
             status.release(self._store, self._table, self._target)
             report.released = True
         return report
@@ -329,12 +312,12 @@ class _Repair:
         if version not in self._report.checkpoints:
             self._report.checkpoints.append(version)
 
-    def _own_target(self) -> PublishTarget | None:
+    def _current_target(self) -> PublishTarget | None:
         found = targets_of(self._store, self._table)
         return next((each for each in found if each.name == self._target), None)
 
     def _were_cleaned(self, missing: list[int], listing: LogListing) -> bool:
-        """Whether the first versions are gone because they are older than the log is kept."""
+        """Return whether clean-up deleted the first versions: they are past the log retention."""
         if not missing or missing[0] >= min(listing.commits, default=0):
             return False
         table_id = self._table.table_id

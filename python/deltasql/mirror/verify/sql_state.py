@@ -1,4 +1,4 @@
-"""What SQL says of a table at one version, in the same form as what its log says."""
+"""The state of a table at one version in SQL, in the same form as `LogState`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql._core import FileList
-from deltasql.mirror.log.file_tables import FILES, TOMBSTONES, logical_files, same_spelling
+from deltasql.mirror.log.file_tables import FILES, TOMBSTONES, canonical_files, logical_files
 from deltasql.model.clock import now_ms
 from deltasql.model.properties import TableProperties, is_expired
 from deltasql.snapshot.cache import FileCache
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 
-_EVER, _ALL = -(2**62), 2**62
+_FIRST_TIME, _NO_LIMIT = -(2**62), 2**62
 
 
 class SqlState:
-    """A table at a version, read when asked for."""
+    """A table at a version; each part is read from SQL when it is first used."""
 
     def __init__(self, store: Store, table: TableRow, version: int) -> None:
         self._store, self._table = store, table
@@ -62,18 +62,18 @@ class SqlState:
         return self._snapshot.transactions()
 
     def expired(self, txn: SetTransaction) -> bool:
-        """Tell whether a checkpoint of this version, or of one before, may leave it out by now."""
+        """Return whether a checkpoint up to this version may leave out a transaction by now."""
         return is_expired(txn, self._shortest_retention, now_ms())
 
     @cached_property
     def _shortest_retention(self) -> timedelta | None:
-        """The shortest time that the table ever kept application transactions for."""
+        """The shortest retention of application transactions that the table ever had."""
         rows = self._store.query(
             "metadata_between", table_id=self._table.table_id, after=-1, last=self.version
         )
         properties = (TableProperties(metadata_from_row(row).configuration) for row in rows)
-        told = [each.set_transaction_retention for each in properties]
-        return min((each for each in told if each is not None), default=None)
+        retentions = [each.set_transaction_retention for each in properties]
+        return min((each for each in retentions if each is not None), default=None)
 
     @cached_property
     def domains(self) -> dict[str, DomainMetadata]:
@@ -85,16 +85,16 @@ class SqlState:
 
     @cached_property
     def files(self) -> pa.Table:
-        """The live files, with the columns of `file_tables.FILES`."""
+        """The live files, with the schema `file_tables.FILES`."""
         found = FileList.from_arrow(self._cache.files(self._snapshot, "files_all"))
         named = found.with_partitions(self._store.partition_values(self._table.table_id))
-        return same_spelling(pa.RecordBatchReader.from_stream(named).read_all(), FILES)
+        return canonical_files(pa.RecordBatchReader.from_stream(named).read_all(), FILES)
 
     @cached_property
     def tombstones(self) -> pa.Table:
-        """The files that left up to this version and did not come back.
+        """The files removed up to this version and not added again.
 
-        A removal without a time is left out, as it is from a checkpoint.
+        Remove actions without a timestamp are left out, as in a checkpoint.
         """
         found = self._store.arrow(
             "removes_page",
@@ -102,23 +102,25 @@ class SqlState:
             version=self.version,
             after=-1,
             ordinal=-1,
-            deleted_after_ms=_EVER,
-            limit=_ALL,
+            deleted_after_ms=_FIRST_TIME,
+            limit=_NO_LIMIT,
         )
-        gone = found.rename_columns(
+        removed = found.rename_columns(
             ["partition" if each == "partition_values" else each for each in found.schema.names]
         )
-        gone = gone.set_column(
-            gone.schema.get_field_index("partition"), "partition", _or_empty(gone["partition"])
+        removed = removed.set_column(
+            removed.schema.get_field_index("partition"),
+            "partition",
+            _or_empty(removed["partition"]),
         )
-        spelled = same_spelling(gone, TOMBSTONES)
-        # A file may have left more than once: the last time counts, and only if it stayed away.
-        names = logical_files(spelled)
+        tombstones = canonical_files(removed, TOMBSTONES)
+        # A file may have been removed several times: the last time counts, if it is not live.
+        names = logical_files(tombstones)
         rows = pa.table({"name": names, "row": pa.array(range(len(names)), pa.int64())})
         last = rows.group_by("name").aggregate([("row", "max")])["row_max"]
         alive = pc.is_in(names, logical_files(self.files).combine_chunks())
         kept = pc.and_(pc.is_in(rows["row"], last.combine_chunks()), pc.invert(alive))
-        return spelled.filter(kept)
+        return tombstones.filter(kept)
 
 
 def _or_empty(texts: pa.ChunkedArray) -> pa.ChunkedArray:

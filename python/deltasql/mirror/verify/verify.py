@@ -1,4 +1,4 @@
-"""Compare SQL with the published log, read by our own code and by stock deltalake."""
+"""Verify a published log: compare it with SQL, as our own code and as deltalake read it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from deltasql.exceptions import TxnLogProtocolError
 from deltasql.mirror.log.listing import LogListing, find_log
 from deltasql.mirror.log.read import read_states
 from deltasql.mirror.publish.targets import OWN, targets_of
-from deltasql.mirror.verify.checks import (
+from deltasql.mirror.verify.check_deltalake import compare_deltalake
+from deltasql.mirror.verify.check_log import (
     check_checkpoints,
+    check_checksums,
     check_commits,
     check_last_checkpoint,
     compare_states,
     damaged_commit,
     unreadable,
 )
-from deltasql.mirror.verify.checksums import check_checksums
-from deltasql.mirror.verify.compare import Difference, Differences
+from deltasql.mirror.verify.differences import Difference, Differences
 from deltasql.mirror.verify.sql_state import SqlState
-from deltasql.mirror.verify.stock import compare_stock
 from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.protocol import reader_features
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 Versions = Literal["head", "all", "sample"] | Sequence[int]
-# What deltalake can open; a table that asks for more is left to other readers.
+# The reader features that deltalake supports; other tables are not compared with it.
 STOCK_READER_FEATURES = frozenset(
     {"columnMapping", "timestampNtz", "timestampNanos", "deletionVectors", "v2Checkpoint"}
 )
 
 
 class DataOutcome(Protocol):
-    """What a check of the data of one version found."""
+    """The report of a data check of one version."""
 
     @property
     def ok(self) -> bool: ...
@@ -55,7 +55,7 @@ class DataOutcome(Protocol):
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What was compared and what differs."""
+    """What was compared, and the differences."""
 
     table: str
     location: str
@@ -74,24 +74,24 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the log says what SQL says, and the data is so where it was looked at."""
+        """Whether the log matches SQL, and the checked data matches the log."""
         return self.found.total == 0 and all(each.ok for each in self.data)
 
     @property
     def first_foreign(self) -> int | None:
-        """The first version that somebody else put into the log, past SQL's head."""
+        """The first foreign version after SQL's head."""
         kept = self.found.kept
         foreign = [each.version for each in kept if each.kind == "foreign-version"]
         return min((version for version in foreign if version is not None), default=None)
 
     @property
     def differences(self) -> list[Difference]:
-        """The differences that were kept; `total` counts all."""
+        """The differences, at most `Differences.keep` of a kind; `total` counts all."""
         return self.found.kept
 
     @property
     def total(self) -> int:
-        """How many differences there are."""
+        """The number of differences."""
         return self.found.total
 
     def to_dict(self) -> dict[str, Any]:
@@ -127,13 +127,13 @@ class VerifyReport:
             f"{many(self.checksums, 'checksum')} compared)"
         ]
         if self.checked_from:
-            lines.append(f"  checked from version {self.checked_from} on: the log starts there")
+            lines.append(f"  checked from version {self.checked_from}, where the log starts")
         if self.pending:
             lines.append(f"  not published yet: {many(self.pending, 'version')}")
         if self.foreign_bytes:
             lines.append(
-                f"  {many(len(self.foreign_bytes), 'commit')} with the bytes of another writer and "
-                "the content of SQL"
+                f"  {many(len(self.foreign_bytes), 'commit')} written by another program, "
+                "with the same content as in SQL"
             )
         lines += [f"  {note}" for note in self.notes]
         lines += [f"  {each}" for each in self.differences]
@@ -160,13 +160,13 @@ def verify_table(
 ) -> VerifyReport:
     """Compare a table in SQL with its published log.
 
-    Every commit file that is there is compared; the whole state at the chosen versions, once
-    replayed by our own code and once as stock deltalake sees it; and every checkpoint. `log` is
-    what to compare with, where not all that lies there counts. `since` is the version from which
-    on files of the log are compared, where those before it were.
+    Compared are every commit file, the state at the chosen versions (replayed by our own code, and
+    as stock deltalake reads it), every checkpoint and every checksum. `log` is the listing to
+    compare, if not that of the whole log. With `since`, log files before that version were
+    compared earlier and are skipped.
     """
     counter = meter or Meter()
-    # In this order a commit that is published meanwhile looks late, never foreign.
+    # SQL's bounds are read last: a concurrent commit may look unpublished, but never foreign.
     published = max(
         (each.published_version for each in targets_of(store, table) if each.name == target),
         default=-1,
@@ -177,7 +177,7 @@ def verify_table(
     last = _check_versions(listing, report, low, high, published, table)
     if listing is None or last is None:
         return report
-    # The first version of a table that was loaded from a checkpoint sums up those before it.
+    # The first version of a table that was imported from a checkpoint has no commit in SQL.
     start = since or 0
     commits = range(max(low + 1 if low > 0 else low, start), last + 1)
     report.commits, report.foreign_bytes = check_commits(
@@ -188,9 +188,11 @@ def verify_table(
     chosen = chosen_versions(versions, first, last, sample)
     report.versions = chosen
     if since is None or not _is_same_from_checkpoint(store, table, storage, listing, chosen):
-        _compare_own(store, table, storage, listing, counter, report)
+        _compare_replay(store, table, storage, listing, counter, report)
     if with_deltalake:
-        _compare_stock(store, table, storage.location, storage_options or {}, counter, report)
+        _compare_with_deltalake(
+            store, table, storage.location, storage_options or {}, counter, report
+        )
     if checkpoints:
         report.checkpoints = check_checkpoints(
             store,
@@ -218,19 +220,21 @@ def _check_versions(
     published: int,
     table: TableRow,
 ) -> int | None:
-    """Find missing and foreign versions; return the last version both have."""
+    """Find missing and foreign versions; return the last version that both sides have."""
     commits = {} if listing is None else listing.commits
     if listing is not None:
         report.log_version = listing.last_version
     newer = sorted(each for each in commits if each > high)
     if table.is_following and newer:
-        report.notes.append(f"the log has gone on to version {newer[-1]}, not followed yet")
+        report.notes.append(
+            f"the log is at version {newer[-1]}: its latest versions are not followed yet"
+        )
         newer = []
     for version in newer:
         file = commits[version]
         if file.size:
             report.found.add(Difference("foreign-version", version, file.name, source="json"))
-        else:  # nobody's commit: a power loss took it, and SQL had not kept it
+        else:  # empty: both the file and SQL lost the commit in a power loss
             report.found.add(damaged_commit(version, file.name, 0))
     ours = [each for each in commits if low <= each <= high]
     last = max(ours, default=low - 1)
@@ -244,9 +248,9 @@ def _check_versions(
 
 
 def missing_versions(listing: LogListing | None, low: int, last: int) -> list[int]:
-    """Return the versions low..last that should be in the log and are not.
+    """Return the versions of low..last that are missing from the log.
 
-    Those before a checkpoint may be gone: clean-up deletes them from the oldest on.
+    Versions before a checkpoint may be missing: clean-up deletes them from the oldest on.
     """
     if listing is None:
         return list(range(low, last + 1))
@@ -257,7 +261,7 @@ def missing_versions(listing: LogListing | None, low: int, last: int) -> list[in
 
 
 def chosen_versions(versions: Versions, first: int, last: int, sample: int = 20) -> list[int]:
-    """Return the versions that are meant; a sample is spread evenly, both ends among it.
+    """Return the versions to compare; a sample is evenly spaced and includes both ends.
 
     >>> chosen_versions("sample", 3, 100, sample=4), chosen_versions("sample", 0, 2)
     ([3, 35, 67, 100], [0, 1, 2])
@@ -276,7 +280,7 @@ def chosen_versions(versions: Versions, first: int, last: int, sample: int = 20)
 def _is_same_from_checkpoint(
     store: Store, table: TableRow, storage: Storage, listing: LogListing, chosen: Sequence[int]
 ) -> bool:
-    """Compare states by way of checkpoints, which is faster; False decides nothing."""
+    """Compare states that start from checkpoints, which is faster; False is no proof."""
     found = Differences()
     try:
         for log in read_states(storage, chosen, use_checkpoint=True, listing=listing):
@@ -286,7 +290,7 @@ def _is_same_from_checkpoint(
     return found.total == 0
 
 
-def _compare_own(
+def _compare_replay(
     store: Store,
     table: TableRow,
     storage: Storage,
@@ -295,7 +299,7 @@ def _compare_own(
     report: VerifyReport,
 ) -> None:
     chosen = report.versions
-    # Without checkpoints where that is possible: those are compared on their own.
+    # Without checkpoints if possible: those are compared separately.
     states = read_states(storage, chosen, use_checkpoint=False, listing=listing)
     try:
         for log in meter.over("comparing states", "versions", states, len(chosen)):
@@ -304,7 +308,7 @@ def _compare_own(
         report.found.add(unreadable(error, "replay"))
 
 
-def _compare_stock(
+def _compare_with_deltalake(
     store: Store,
     table: TableRow,
     location: str,
@@ -315,14 +319,14 @@ def _compare_stock(
     chosen = report.versions
     for version in meter.over("comparing with deltalake", "versions", chosen, len(chosen)):
         sql = SqlState(store, table, version)
-        beyond = reader_features(sql.protocol) - STOCK_READER_FEATURES
-        if beyond:
+        unsupported = reader_features(sql.protocol) - STOCK_READER_FEATURES
+        if unsupported:
             report.notes.append(
-                f"version {version} not compared with deltalake, which does not know "
-                + ", ".join(sorted(beyond))
+                f"version {version} not compared with deltalake, which does not support "
+                + ", ".join(sorted(unsupported))
             )
             return
         try:
-            compare_stock(sql, location, options, report.found)
+            compare_deltalake(sql, location, options, report.found)
         except (DeltaError, OSError, ValueError) as error:
             report.found.add(unreadable(error, "deltalake", version))

@@ -1,6 +1,6 @@
-"""Log clean-up: delete what no version within the retention needs any more.
+"""Log clean-up: delete published log files that are older than the log retention of the table.
 
-The history in SQL stays: only files of the published log are deleted.
+The history in SQL is kept.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
+from deltasql.mirror.log.listing import LOG_FOLDER
 from deltasql.model.clock import now_ms
 from deltasql.model.properties import TableProperties
 from deltasql.phases import reached
@@ -23,16 +24,15 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 _log = logging.getLogger(__name__)
-LOG_FOLDER = "_delta_log/"
-# A log that was never cleaned is worked off in pieces, so that no commit waits for it.
-MOST_FILES = 2_000
+# The most files deleted at once, so that no commit waits for the first clean-up of a long log.
+MAX_DELETED_FILES = 2_000
 _MILLISECOND = timedelta(milliseconds=1)
-# Commits, checksums, checkpoints of all kinds, and compacted logs, which span two versions.
+# Commits, checksums, checkpoints of all kinds, and compacted logs, which name two versions.
 _VERSIONED = re.compile(
     r"_delta_log/(\d{20})\.(?:(\d{20})\.compacted\.json|json|crc|checkpoint\.[^/]*)"
 )
 _COMMIT = re.compile(r"_delta_log/(\d{20})\.json")
-_WHOLE_CHECKPOINT = re.compile(r"_delta_log/(\d{20})\.checkpoint\.parquet")
+_CLASSIC_CHECKPOINT = re.compile(r"_delta_log/(\d{20})\.checkpoint\.parquet")
 
 
 def clean_log(
@@ -43,34 +43,34 @@ def clean_log(
     *,
     even_if_disabled: bool = False,
 ) -> int:
-    """Delete log files older than the table keeps them, oldest first; return how many.
+    """Delete log files that are past the table's log retention, oldest first; return how many.
 
-    A property can turn this off, which holds unless it is asked for outright. Then commits are
-    also as old as their files, as deltalake takes them.
+    A table property can disable this. `even_if_disabled` ignores that property and, like
+    deltalake, also takes the modification time of a commit file as the age of the commit.
 
-    A version is readable while its own commit or a later one is within the retention: everything
-    from the newest checkpoint at or below that point on stays.
+    The version that was current at the start of the retention stays readable: the newest
+    checkpoint at or below it, and all later files, are kept.
     """
     properties = TableProperties(configuration)
     if not (properties.expired_log_cleanup or even_if_disabled):
         return 0
     oldest_ms = now_ms() - properties.log_retention // _MILLISECOND
     rows = store.query("head_at_time", table_id=table.table_id, timestamp_ms=oldest_ms)
-    last_needed = rows[0][1] if rows else -1
+    oldest_kept = rows[0][1] if rows else -1
     if even_if_disabled:
-        last_needed = max(last_needed, _first_young(storage, oldest_ms))
-    expired = _expired(storage, last_needed) if last_needed >= 0 else []
+        oldest_kept = max(oldest_kept, _first_recent(storage, oldest_ms))
+    expired = _expired(storage, oldest_kept) if oldest_kept >= 0 else []
     if expired:
         reached("cleaning")
-        # A checkpoint whose name may be lost with the power stands in for nothing.
+        # The checkpoint that replaces the deleted files must survive a power loss.
         storage.flush_folder(LOG_FOLDER)
         storage.delete_many(expired)
         telemetry.log(_log, logging.INFO, "log cleaned", table=table.full_name, files=len(expired))
     return len(expired)
 
 
-def _first_young(storage: Storage, oldest_ms: int) -> int:
-    """Return the first version after the commits whose files are old, -1 without one."""
+def _first_recent(storage: Storage, oldest_ms: int) -> int:
+    """Return the version after the last old commit file, -1 if no commit file is old."""
     first = -1
     for file in storage.list(LOG_FOLDER):
         named = _COMMIT.fullmatch(file.name)
@@ -82,21 +82,21 @@ def _first_young(storage: Storage, oldest_ms: int) -> int:
     return first
 
 
-def _expired(storage: Storage, last_needed: int) -> list[str]:
-    """List the files that the newest checkpoint up to a version makes needless, oldest first."""
+def _expired(storage: Storage, oldest_kept: int) -> list[str]:
+    """Return the files that the newest checkpoint up to a version replaces, oldest first."""
     expired: list[str] = []
-    waiting: list[tuple[int, str]] = []
+    candidates: list[tuple[int, str]] = []
     for file in storage.list(LOG_FOLDER):
         named = _VERSIONED.fullmatch(file.name)
         if named is None:
             continue
         first, last = int(named[1]), int(named[2] or named[1])
-        if first > last_needed:
+        if first > oldest_kept:
             break
-        if _WHOLE_CHECKPOINT.fullmatch(file.name):
-            expired += [name for version, name in waiting if version < first]
-            waiting = [each for each in waiting if each[0] >= first]
-            if len(expired) >= MOST_FILES:
+        if _CLASSIC_CHECKPOINT.fullmatch(file.name):
+            expired += [name for version, name in candidates if version < first]
+            candidates = [each for each in candidates if each[0] >= first]
+            if len(expired) >= MAX_DELETED_FILES:
                 break
-        waiting.append((last, file.name))
-    return expired[:MOST_FILES]
+        candidates.append((last, file.name))
+    return expired[:MAX_DELETED_FILES]

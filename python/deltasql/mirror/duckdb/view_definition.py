@@ -1,19 +1,32 @@
-"""The files of a snapshot as a DuckDB view needs them, with what is known of them already."""
+"""Define the DuckDB view of one table: its SELECT statement and the metadata of its files.
+
+The view gives the same result in a session of any time zone.
+"""
 
 from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from deltasql.engine.duckdb.scan import (
+    NO_PATHS,
+    ColumnPath,
+    TableShape,
+    as_pattern,
+    empty_query,
+    files_query,
+    literal,
+)
 from deltasql.engine.files.addresses import storage_of
 from deltasql.engine.files.live_files import LiveFile, LiveFiles
 from deltasql.engine.parquet.footers import has_timestamps, naive_timestamps
-from deltasql.mirror.duckdb.views import FileGroup
+from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.model.schema.schema import has_nanoseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence, Set
 
     import pyarrow as pa
 
@@ -22,22 +35,58 @@ if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
 
 Paths: TypeAlias = tuple[tuple[str, ...], ...]
-_FOOTERS_AT_ONCE = 8
+_PARALLEL_FOOTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class KnownFile:
-    """What was found out about a file earlier: it never changes."""
+class FileGroup:
+    """Files that one SELECT of the view can read together."""
+
+    addresses: Sequence[str]
+    naive: Set[ColumnPath] = NO_PATHS
+    """Physical paths of timestamps that these files store without a time zone."""
+    has_deletions: bool = False
+    schema: StructType | None = None
+    """The schema of these files, if it is not that of the table."""
+
+
+def view_query(shape: TableShape, groups: Sequence[FileGroup]) -> str:
+    """Return the SELECT statement of a view over these files."""
+    unsupported = [column.name for column in shape.schema.fields if has_nanoseconds(column.type)]
+    if unsupported:
+        raise UnsupportedFeatureError(
+            f"column {unsupported[0]!r}: a DuckDB view would truncate nanoseconds to microseconds",
+            features=("timestampNanos",),
+            help="Query this table with catalog.query(), or exclude it with tables=[…].",
+        )
+    if not groups:
+        return empty_query(shape.schema)
+    return "\nUNION ALL ".join(
+        files_query(
+            replace(shape, schema=group.schema or shape.schema),
+            f"[{', '.join(literal(as_pattern(address)) for address in group.addresses)}]",
+            naive=group.naive,
+            has_deletions=group.has_deletions,
+        )
+        for group in groups
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FileMetadata:
+    """Metadata of a file from an earlier refresh; data files never change."""
 
     naive: str
     vector: str
 
 
 class ViewFiles:
-    """The live files of one snapshot."""
+    """The live files of a snapshot, with the metadata that the view needs."""
 
-    def __init__(self, snapshot: Snapshot, config: Config, known: Mapping[str, KnownFile]) -> None:
-        self._settings, self._known = config.storage, known
+    def __init__(
+        self, snapshot: Snapshot, config: Config, earlier: Mapping[str, FileMetadata]
+    ) -> None:
+        self._settings, self._earlier = config.storage, earlier
         self.live = LiveFiles(
             snapshot.table.location, snapshot.metadata, snapshot.scan().arrow, config.storage
         )
@@ -50,25 +99,25 @@ class ViewFiles:
 
     @property
     def need_table(self) -> bool:
-        """Whether there is something to remember of each file."""
+        """Whether the catalog file needs a table with metadata of each file."""
         live = self.live
         partitioned = bool(live.partition_columns)
         return partitioned or has_timestamps(live.schema) or live.have_deletions
 
     def groups(self) -> list[FileGroup]:
-        """Return the files in groups that are read alike."""
+        """Return the files in groups that one SELECT can read."""
         found: dict[tuple[Paths, bool, StructType], list[str]] = {}
         for schema, files in self._schemas:
             for file in files:
-                alike = (self._naive.get(file.address, ()), bool(file.vector), schema)
-                found.setdefault(alike, []).append(file.address)
+                key = (self._naive.get(file.address, ()), bool(file.vector), schema)
+                found.setdefault(key, []).append(file.address)
         return [
             FileGroup(addresses, frozenset(naive), has_deletions, schema)
             for (naive, has_deletions, schema), addresses in found.items()
         ]
 
     def table(self) -> pa.Table:
-        """Return every file with its typed partition values, as the view joins them."""
+        """Return every file with its typed partition values, for the join in the view."""
         import pyarrow as pa
 
         files = self.live.files
@@ -82,15 +131,15 @@ class ViewFiles:
         return pa.table(columns)
 
     def unchanged_vectors(self) -> list[str]:
-        """Return the files whose deleted rows are what they were."""
+        """Return the files whose deletion vector has not changed."""
         return [
             file.address
             for file in self.live.files
-            if file.vector and self._known.get(file.address, _UNKNOWN).vector == file.vector
+            if file.vector and self._earlier.get(file.address, _NO_METADATA).vector == file.vector
         ]
 
     def deleted(self, without: list[str]) -> pa.Table:
-        """Return every deleted row as (filename, row_number), but for some files."""
+        """Return the deleted rows as (filename, row_number), except those of some files."""
         skipped = set(without)
         return self.live.deleted([f for f in self.live.files if f.address not in skipped])
 
@@ -99,27 +148,29 @@ class ViewFiles:
         return json.dumps(naive) if naive else ""
 
     def _naive_timestamps(self) -> dict[str, Paths]:
-        """Find out how new files keep their timestamps: only their footers tell."""
+        """Return the timestamps without a time zone of each file; read the footers of new files."""
         live = self.live
         if not has_timestamps(live.schema):
             return {}
         found: dict[str, Paths] = {
             address: tuple(tuple(path) for path in json.loads(file.naive)) if file.naive else ()
-            for address, file in self._known.items()
+            for address, file in self._earlier.items()
         }
 
         schemas = {f.address: schema for schema, files in self._schemas for f in files}
 
-        def look(file: LiveFile) -> Paths:
+        def read_footer(file: LiveFile) -> Paths:
             storage, name = storage_of(live.location, file.path, self._settings)
             with storage.open_input(name) as opened:
                 paths = naive_timestamps(opened, schemas[file.address], live.column_mapping_mode)
             return tuple(sorted(paths))
 
         new = [file for file in live.files if file.address not in found]
-        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-            found.update(zip([file.address for file in new], pool.map(look, new), strict=True))
+        with ThreadPoolExecutor(_PARALLEL_FOOTERS) as pool:
+            found.update(
+                zip([file.address for file in new], pool.map(read_footer, new), strict=True)
+            )
         return found
 
 
-_UNKNOWN = KnownFile("", "")
+_NO_METADATA = FileMetadata("", "")

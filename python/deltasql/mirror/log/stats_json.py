@@ -1,4 +1,4 @@
-"""Statistics that a checkpoint keeps only as columns, back as the JSON text of Delta."""
+"""Convert the typed statistics of a checkpoint (`stats_parsed`) to the JSON text of Delta."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# INT96 is read in this unit, and tells no zone: what it keeps is in UTC. Statistics keep no more.
+# INT96 timestamps are read in this unit, the precision of statistics. They are in UTC.
 INT96_UNIT = "ms"
-# Python writes no decimal as a number: as a text that nobody else writes, and then without quotes.
+# Python's JSON encoder has no decimals: write a marked string, then remove mark and quotes.
 _MARK = uuid.uuid4().hex
 _DECIMAL = re.compile(rf'"{_MARK}([^"]+)"')
 
 
 def stats_texts(column: pa.StructArray) -> pa.Array:
-    """Write each row of `stats_parsed` as JSON; bounds that are null are left out.
+    """Return each row of `stats_parsed` as JSON; null bounds are left out.
 
     >>> row = {"numRecords": 2, "minValues": {"id": 1, "day": date(2024, 1, 1), "x": None}}
     >>> stats_texts(pa.array([row, None])).to_pylist()
@@ -39,7 +39,8 @@ def _texts(column: pa.StructArray) -> Iterator[str | None]:
         if row is None:
             yield None
             continue
-        text = json.dumps(_known(row), separators=(",", ":"), ensure_ascii=False, default=_text)
+        values = _json_values(row)
+        text = json.dumps(values, separators=(",", ":"), ensure_ascii=False, default=_text)
         yield _DECIMAL.sub(r"\1", text)
 
 
@@ -47,21 +48,21 @@ def _zoned(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([member.with_type(_zoned(member.type)) for member in kind])
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        return pa.string()  # with all digits, which Python's own moments do not have
+        return pa.string()  # Python's datetime has no nanoseconds
     return pa.timestamp(INT96_UNIT, "UTC") if kind == pa.timestamp(INT96_UNIT) else kind
 
 
-def _known(value: Any) -> Any:
+def _json_values(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        name: _known(each)
+        name: _json_values(each)
         for name, each in value.items()
-        if each is not None and not isinstance(each, bytes) and not _is_nan(each)
+        if each is not None and not isinstance(each, bytes) and not _is_not_finite(each)
     }
 
 
-def _is_nan(value: Any) -> bool:
+def _is_not_finite(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 

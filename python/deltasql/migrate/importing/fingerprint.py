@@ -1,6 +1,6 @@
-"""Tell whether two sets of files are the same without holding either of them.
+"""Compare two large sets of files by a hash, without holding either of them in memory.
 
-Very many files are compared by a sum over all of them, in whatever order and pieces they come.
+The hash is a sum over all files, so that neither their order nor the size of pages matters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltasql._core import FileList
-from deltasql.mirror.log.file_tables import FILES, same_spelling
+from deltasql.mirror.log.file_tables import FILES, canonical_files
 from deltasql.snapshot.files import from_arrow
 
 if TYPE_CHECKING:
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.store.store import Store
 
-# A checkpoint says of every file that nothing changes by it; the number of rows is in the stats.
+# In a checkpoint dataChange is always false; the number of rows is part of the stats.
 _FIELDS = [name for name in FILES.names if name not in ("data_change", "num_records")]
 _PAGE = 50_000
 _MASK = 2**64 - 1
 
 
 def fingerprint(pages: Iterable[pa.Table]) -> tuple[int, int]:
-    """Return how many files there are, and what they come to.
+    """Return the number of files and the sum of their hashes.
 
     >>> files = pa.Table.from_pylist([{"path": "a", "size": 1}, {"path": "b", "size": 2}], FILES)
-    >>> turned = files.take([1, 0])
-    >>> fingerprint([files]) == fingerprint([turned.slice(0, 1), turned.slice(1)])
+    >>> reversed_files = files.take([1, 0])
+    >>> pages = [reversed_files.slice(0, 1), reversed_files.slice(1)]
+    >>> fingerprint([files]) == fingerprint(pages)
     True
     >>> fingerprint([files]) == fingerprint([files.slice(1), files.slice(1)])
     False
@@ -48,7 +49,7 @@ def fingerprint(pages: Iterable[pa.Table]) -> tuple[int, int]:
 
 
 def sql_pages(store: Store, snapshot: Snapshot) -> Iterator[pa.Table]:
-    """Yield the live files of a snapshot, some at a time."""
+    """Yield the live files of a snapshot in pages."""
     table_id = snapshot.table.table_id
     partitions = store.partition_values(table_id)
     end = snapshot.next_file_id
@@ -61,4 +62,4 @@ def sql_pages(store: Store, snapshot: Snapshot) -> Iterator[pa.Table]:
             version=snapshot.version,
         )
         named = FileList.from_arrow(from_arrow(page, "files_all")).with_partitions(partitions)
-        yield same_spelling(pa.RecordBatchReader.from_stream(named).read_all(), FILES)
+        yield canonical_files(pa.RecordBatchReader.from_stream(named).read_all(), FILES)

@@ -1,9 +1,8 @@
-"""A DuckDB file in which every table of a catalog is a view over the live files of its head.
+"""Refresh a DuckDB catalog file, in which every table of the catalog is a view of its head.
 
-It guarantees that who opens the file sees every commit whole, also one over several tables, that
-an update never waits for a reader and no reader for an update, and that two processes which
-update it lose nothing. An update is made in a copy beside the file, which then takes its name:
-who has the old one open keeps it until he opens the file again.
+A reader sees every commit completely, also one over several tables. Readers and updates never wait
+for each other, and concurrent updates of two processes lose nothing. An update changes a copy of
+the file, which then replaces it. Open readers keep the old file until they reopen it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from deltasql import telemetry
 from deltasql.exceptions import TxnLogError, TxnLogMirrorError
-from deltasql.mirror.duckdb.file import CatalogFile, KnownTable
+from deltasql.mirror.duckdb.catalog_file import CatalogFile, ShownTable
 from deltasql.mirror.publish.targets import catalog_key
 from deltasql.snapshot.cache import FileCache
 from deltasql.snapshot.snapshot import Snapshot
@@ -36,38 +35,38 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 _log = logging.getLogger(__name__)
-_WAIT_S = 10.0
+_LOCK_TIMEOUT_S = 10.0
 _PAUSE_S = 0.01
 Heads: TypeAlias = "dict[int, tuple[TableRow, Head]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which tables a file shows; None is all of them, also those that are yet to come."""
+    """The tables that a file shows; None means all tables, also future ones."""
 
     table_ids: frozenset[int] | None
 
 
 @dataclass(slots=True)
 class Refreshed:
-    """What an update left in the file: the version of every view, and what failed."""
+    """The result of an update: the version and name of every view, and errors by table id."""
 
     versions: dict[int, int] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     errors: dict[int, TxnLogMirrorError] = field(default_factory=dict)
 
 
-# What this process left in a file: the second table of a commit finds all of it done already.
-_seen: dict[Path, tuple[tuple[int, int] | None, Heads, Refreshed]] = {}
+# The last refresh by this process: a commit of several tables refreshes the file once.
+_last_refresh: dict[Path, tuple[tuple[int, int] | None, Heads, Refreshed]] = {}
 
 
 def publish_view(
     store: Store, table: TableRow, location: str, version: int, config: Config
 ) -> None:
-    """Bring the file up to date, to this version or a later one.
+    """Refresh a file, so that it shows this version of a table or a later one.
 
-    All tables are looked at, so what changed elsewhere, a name for example, is made up for too;
-    an error tells of this table alone.
+    All tables are refreshed, because the names of others may have changed. Only an error of this
+    table is raised.
     """
     refreshed = refresh(store, location, config, choice_of(store, location))
     if table.table_id in refreshed.errors:
@@ -75,9 +74,9 @@ def publish_view(
 
 
 def refresh_catalogs(store: Store, config: Config) -> None:
-    """Bring every file of the catalog up to date; what fails is logged, the next commit retries.
+    """Refresh every DuckDB file of the catalog; log failures, which the next commit retries.
 
-    For what changes without a commit: the names of tables, and which there are.
+    This is for changes without a commit: renamed, created and dropped tables.
     """
     for (location,) in store.query("view_locations"):
         try:
@@ -89,7 +88,7 @@ def refresh_catalogs(store: Store, config: Config) -> None:
 
 
 def choice_of(store: Store, location: str) -> Choice:
-    """Return which tables a file is to show: all, or those that have it for a target."""
+    """Return the tables that a file shows: all, or those that have it as a target."""
     if store.query("catalog_target", key=catalog_key(location)):
         return Choice(None)
     rows = store.query("tables_shown_at", location=location)
@@ -97,31 +96,31 @@ def choice_of(store: Store, location: str) -> Choice:
 
 
 def refresh(store: Store, location: str, config: Config, choice: Choice) -> Refreshed:
-    """Make the views of a file equal to the heads of the chosen tables, as one step."""
+    """Update the views of a file to the heads of the chosen tables, atomically."""
     path = local_path(location)
     make_folders(str(path.parent))
-    with _turn(path):
-        # Heads are read after the turn has come: who is last writes what is newest.
+    with _lock(path):
+        # Read heads under the lock, so that the last writer publishes the newest state.
         heads = _heads(store, choice)
-        seen = _seen.get(path)
-        if seen is not None and seen[:2] == (_stamp(path), heads):
-            return seen[2]
+        last = _last_refresh.get(path)
+        if last is not None and last[:2] == (_file_id(path), heads):
+            return last[2]
         staging = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
         result = Refreshed()
         try:
-            with _copied(path, staging) as file:
+            with _open_copy(path, staging) as file:
                 changed = _update(file, store, config, heads, result, path)
             if changed or not path.exists():
-                # A log beside the old file would be replayed into the new one.
+                # DuckDB would replay the WAL of the old file into the new one.
                 _wal(path).unlink(missing_ok=True)
                 flush_path(str(staging))
                 os.replace(staging, path)
                 sync_folder(str(path.parent), str(path.parent))
             if not result.errors:
-                _seen[path] = (_stamp(path), heads, result)
+                _last_refresh[path] = (_file_id(path), heads, result)
         finally:
-            for left in (staging, _wal(staging)):
-                left.unlink(missing_ok=True)
+            for leftover in (staging, _wal(staging)):
+                leftover.unlink(missing_ok=True)
     return result
 
 
@@ -133,10 +132,10 @@ def _update(
     result: Refreshed,
     path: Path,
 ) -> bool:
-    """Change what has changed; True if anything had."""
-    known, changed = file.tables(), False
-    _refuse_other_catalog(store, path, known)
-    for table_id, before in known.items():
+    """Update the views that are out of date; return whether there were any."""
+    shown, changed = file.tables(), False
+    _check_same_catalog(store, path, shown)
+    for table_id, before in shown.items():
         if table_id not in heads:
             file.forget(before)
         elif _full_name(before) != _full_name(heads[table_id][0]):
@@ -144,12 +143,12 @@ def _update(
         else:
             continue
         changed = True
-    known = file.tables()
+    shown = file.tables()
     for table_id, (table, head) in heads.items():
-        if not _is_current(known.get(table_id), table, head):
+        if not _is_current(shown.get(table_id), table, head):
             changed = True
             snapshot = Snapshot(store, table, FileCache(0, 0), head)
-            _show(file, snapshot, known.get(table_id), config, result, path)
+            _show(file, snapshot, shown.get(table_id), config, result, path)
         if table_id not in result.errors:
             result.versions[table_id] = head.version
             result.names[table_id] = table.full_name
@@ -165,11 +164,11 @@ def _heads(store: Store, choice: Choice) -> Heads:
     }
 
 
-def _full_name(table: TableRow | KnownTable) -> tuple[str, str]:
+def _full_name(table: TableRow | ShownTable) -> tuple[str, str]:
     return table.namespace, table.name
 
 
-def _is_current(before: KnownTable | None, table: TableRow, head: Head) -> bool:
+def _is_current(before: ShownTable | None, table: TableRow, head: Head) -> bool:
     if before is None or before.error is not None or not before.is_shown:
         return False
     return (before.version, before.location) == (head.version, table.location)
@@ -178,40 +177,40 @@ def _is_current(before: KnownTable | None, table: TableRow, head: Head) -> bool:
 def _show(
     file: CatalogFile,
     snapshot: Snapshot,
-    before: KnownTable | None,
+    before: ShownTable | None,
     config: Config,
     result: Refreshed,
     path: Path,
 ) -> None:
-    """Make one view; its failure is noted in the file and does not hold the others back."""
+    """Update one view; record a failure in the file, so that other views are still updated."""
     table = snapshot.table
     try:
         file.show(snapshot, before, config)
     except (TxnLogError, OSError, *file.errors) as error:
         failure = TxnLogMirrorError(
-            f"the DuckDB view of {table.full_name} could not be made: {error}",
+            f"the DuckDB view of {table.full_name} could not be created: {error}",
             table=table.full_name,
             version=snapshot.version,
             location=str(path),
-            help="It is tried again with the next update; the other tables are up to date.",
+            help="The next update retries it; the other tables are up to date.",
         )
         failure.__cause__ = error
-        file.note_error(snapshot, before, failure.message)
+        file.record_error(snapshot, before, failure.message)
         result.errors[table.table_id] = failure
 
 
 @contextmanager
-def _copied(path: Path, staging: Path) -> Iterator[CatalogFile]:
-    """Open a copy of the file, or a new one; it is complete when the block ends."""
+def _open_copy(path: Path, staging: Path) -> Iterator[CatalogFile]:
+    """Open a copy of the file, or a new file; it is completely written after the block."""
     if path.exists():
         shutil.copyfile(path, staging)
     file = CatalogFile.open(staging)
     try:
         if not file.prepare():
             raise TxnLogMirrorError(
-                f"{path} is a DuckDB database that deltasql did not make",
+                f"{path} is a DuckDB database that deltasql did not create",
                 location=str(path),
-                help="Give the path of a new file: this one would be replaced.",
+                help="Give the path of a new file: this one would be overwritten.",
             )
         yield file
         file.complete()
@@ -219,38 +218,39 @@ def _copied(path: Path, staging: Path) -> Iterator[CatalogFile]:
         raise TxnLogMirrorError(
             f"{path} could not be updated: {error}",
             location=str(path),
-            help="It is as it was before, and tried again later; look at the space on the disk.",
+            help="The file is unchanged and the update is retried; check the free disk space.",
         ) from error
     finally:
         file.close()
 
 
-def _refuse_other_catalog(store: Store, path: Path, known: dict[int, KnownTable]) -> None:
-    if not known:
+def _check_same_catalog(store: Store, path: Path, shown: dict[int, ShownTable]) -> None:
+    if not shown:
         return
-    rows = store.query("table_uuids", table_ids=list(known))
+    rows = store.query("table_uuids", table_ids=list(shown))
     uuids = {row[0]: row[1] for row in rows}
-    if any(uuids.get(i) != before.table_uuid for i, before in known.items()):
+    if any(uuids.get(i) != before.table_uuid for i, before in shown.items()):
         raise TxnLogMirrorError(
             f"{path} shows the tables of another catalog",
             location=str(path),
-            help="Give each catalog a file of its own, or delete this one.",
+            help="Use a separate file for each catalog, or delete this one.",
         )
 
 
 @contextmanager
-def _turn(path: Path) -> Iterator[None]:
-    """Let one update at a time happen; an error when others take too long."""
-    lock = path.with_name(f".{path.name}.lock")
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+def _lock(path: Path) -> Iterator[None]:
+    """Hold the lock of the file, so that one process updates it; raise after a timeout."""
+    name = path.with_name(f".{path.name}.lock")
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        deadline = time.monotonic() + _WAIT_S
+        deadline = time.monotonic() + _LOCK_TIMEOUT_S
         while not try_lock(descriptor):
             if time.monotonic() > deadline:
                 raise TxnLogMirrorError(
-                    f"{path} is being updated by another process for more than {_WAIT_S:.0f} s",
+                    f"{path} is being updated by another process for more than "
+                    f"{_LOCK_TIMEOUT_S:.0f} s",
                     location=str(path),
-                    help="It is tried again later; look for a process that hangs.",
+                    help="The update is retried later; check for a process that hangs.",
                 )
             time.sleep(_PAUSE_S)
         yield
@@ -258,8 +258,8 @@ def _turn(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """What tells a file from the one that takes its place."""
+def _file_id(path: Path) -> tuple[int, int] | None:
+    """Return inode and modification time, which change when the file is replaced."""
     try:
         found = path.stat()
     except FileNotFoundError:

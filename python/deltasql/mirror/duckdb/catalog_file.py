@@ -1,4 +1,4 @@
-"""What lies inside of a DuckDB catalog: the views, and in the schema `deltasql` what they need."""
+"""The content of a DuckDB catalog file: views, and their metadata in the schema `deltasql`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from deltasql.engine.duckdb.scan import TableShape, identifier
 from deltasql.exceptions import MissingDriverError, TxnLogMirrorError
-from deltasql.mirror.duckdb.files import KnownFile, ViewFiles
-from deltasql.mirror.duckdb.views import view_query
+from deltasql.mirror.duckdb.view_definition import FileMetadata, ViewFiles, view_query
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.uri import DEFAULT_NAMESPACE
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.snapshot.snapshot import Snapshot
 
-_INNER, _MAIN = "deltasql", "main"
+_METADATA_SCHEMA, _MAIN = "deltasql", "main"
 _SCRIPT = """
 CREATE SCHEMA deltasql;
 CREATE TABLE deltasql.info (format INTEGER NOT NULL);
@@ -43,8 +42,8 @@ CREATE TABLE deltasql.tables (
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTable:
-    """A table as the file has it."""
+class ShownTable:
+    """The row of a table in the catalog file."""
 
     table_id: int
     table_uuid: str
@@ -53,71 +52,71 @@ class KnownTable:
     location: str
     version: int
     schema_string: str
-    is_shown: bool  # has a view, if perhaps an old one
+    is_shown: bool  # whether it has a view, perhaps of an older version
     error: str | None
 
 
 class CatalogFile:
-    """An open DuckDB database with views over Delta tables; close it."""
+    """An open DuckDB database with views of Delta tables; the caller closes it."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, error: type[Exception]) -> None:
         self._db, self.errors = connection, (error,)
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Open a database, or make a new one."""
+        """Open a database, or create a new one."""
         try:
             import duckdb
         except ImportError as error:
             raise MissingDriverError(driver="duckdb", extra="duckdb") from error
-        # Nothing is fetched over the network behind the user's back: that may take forever.
+        # Do not download extensions: without a network that may block.
         try:
             db = duckdb.connect(str(path), config={"autoinstall_known_extensions": False})
             return cls(db, duckdb.Error)
         except duckdb.Error as error:
             raise TxnLogMirrorError(
                 f"the DuckDB catalog cannot be opened: {error}",
-                help="Delete the file if it is a catalog that deltasql made: it is made anew.",
+                help="If deltasql created the file, delete it: it will be created again.",
             ) from error
 
     def complete(self) -> None:
-        """Bring everything into the file itself; closing alone would keep quiet about a failure."""
+        """Write everything from the WAL to the file; `close` would ignore a failure."""
         self._db.execute("CHECKPOINT")
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._db.close()
 
-    # What it is for
+    # Metadata
 
     def prepare(self) -> bool:
-        """Make an empty database a catalog; False when it is somebody else's."""
+        """Create the metadata tables in an empty database; return False for a foreign database."""
         names = {row[0] for row in self._rows("SELECT DISTINCT schema_name FROM duckdb_tables()")}
-        if _INNER in names:
+        if _METADATA_SCHEMA in names:
             return True
         if names or self._rows("SELECT 1 FROM duckdb_views() WHERE NOT internal LIMIT 1"):
             return False
         self._db.execute(_SCRIPT)
         return True
 
-    def tables(self) -> dict[int, KnownTable]:
-        """Return every table of the file by id."""
+    def tables(self) -> dict[int, ShownTable]:
+        """Return the tables of the file by id."""
         rows = self._rows("SELECT * FROM deltasql.tables ORDER BY table_id")
-        return {row[0]: KnownTable(*row) for row in rows}
+        return {row[0]: ShownTable(*row) for row in rows}
 
     # Views
 
-    def show(self, snapshot: Snapshot, before: KnownTable | None, config: Config) -> None:
-        """Make the view of a table, all or nothing."""
+    def show(self, snapshot: Snapshot, before: ShownTable | None, config: Config) -> None:
+        """Create or replace the view of a table, in one transaction."""
         table, metadata = snapshot.table, snapshot.metadata
-        if table.namespace.casefold() == _INNER:
+        if table.namespace.casefold() == _METADATA_SCHEMA:
             raise TxnLogMirrorError(
-                f"the schema {_INNER} is kept for the catalog itself",
+                f"the schema {_METADATA_SCHEMA} is reserved for the catalog file",
                 table=table.full_name,
                 help="Rename the table into another namespace.",
             )
         same = before is not None and before.schema_string == metadata.schema_string
-        files = ViewFiles(snapshot, config, self._known_files(table.table_id) if same else {})
+        files = ViewFiles(snapshot, config, self._file_metadata(table.table_id) if same else {})
         shape = TableShape(
             snapshot.schema,
             snapshot.partition_columns,
@@ -127,43 +126,43 @@ class CatalogFile:
         )
         query = view_query(shape, files.groups())
         with self._transaction():
-            self._keep_files(table.table_id, files)
+            self._write_files(table.table_id, files)
             if before is not None:
                 self.drop_view(before)
             self._create_view(table.namespace, table.name, query)
-            self._note(snapshot, is_shown=True, error=None)
+            self._write_table(snapshot, is_shown=True, error=None)
 
-    def drop_view(self, known: KnownTable) -> None:
-        """Drop the view of a table that has one."""
-        if not known.is_shown:
+    def drop_view(self, shown: ShownTable) -> None:
+        """Drop the view of a table, if it has one."""
+        if not shown.is_shown:
             return
-        for schema in _schemas(known.namespace):
-            self._db.execute(f"DROP VIEW IF EXISTS {_name(schema, known.name)}")
+        for schema in _schemas(shown.namespace):
+            self._db.execute(f"DROP VIEW IF EXISTS {_name(schema, shown.name)}")
 
-    def hide(self, known: KnownTable) -> None:
-        """Drop the view, but remember the table and its files: it gets another name."""
-        self.drop_view(known)
+    def hide(self, shown: ShownTable) -> None:
+        """Drop the view, but keep the metadata of the table, which gets another name."""
+        self.drop_view(shown)
         self._db.execute(
             "UPDATE deltasql.tables SET is_shown = false WHERE table_id = $id",
-            {"id": known.table_id},
+            {"id": shown.table_id},
         )
 
-    def forget(self, known: KnownTable) -> None:
-        """Drop the view and all that is known of a table."""
-        self.drop_view(known)
-        for name in (_files_table(known.table_id), _deleted_table(known.table_id)):
+    def forget(self, shown: ShownTable) -> None:
+        """Drop the view and the metadata of a table."""
+        self.drop_view(shown)
+        for name in (_files_table(shown.table_id), _deleted_table(shown.table_id)):
             self._db.execute(f"DROP TABLE IF EXISTS {name}")
-        self._db.execute("DELETE FROM deltasql.tables WHERE table_id = $id", {"id": known.table_id})
+        self._db.execute("DELETE FROM deltasql.tables WHERE table_id = $id", {"id": shown.table_id})
 
-    def note_error(self, snapshot: Snapshot, before: KnownTable | None, error: str) -> None:
-        """Remember why the view of a table is missing or old."""
-        self._note(snapshot, is_shown=before is not None and before.is_shown, error=error)
+    def record_error(self, snapshot: Snapshot, before: ShownTable | None, error: str) -> None:
+        """Record why the view of a table is missing or out of date."""
+        self._write_table(snapshot, is_shown=before is not None and before.is_shown, error=error)
 
     def drop_empty_schemas(self) -> bool:
-        """Drop the schemas of namespaces that have no view any more; True if there were any."""
-        used = {_MAIN, _INNER}
-        for known in self.tables().values():
-            used.update(_schemas(known.namespace) if known.is_shown else ())
+        """Drop the schemas of namespaces without a view; return whether there were any."""
+        used = {_MAIN, _METADATA_SCHEMA}
+        for shown in self.tables().values():
+            used.update(_schemas(shown.namespace) if shown.is_shown else ())
         rows = self._rows(
             "SELECT schema_name FROM duckdb_schemas() "
             "WHERE NOT internal AND database_name = current_database()"
@@ -193,7 +192,7 @@ class CatalogFile:
         for schema in others:
             self._db.execute(f"CREATE VIEW {_name(schema, name)} AS FROM {_name(first, name)}")
 
-    def _keep_files(self, table_id: int, files: ViewFiles) -> None:
+    def _write_files(self, table_id: int, files: ViewFiles) -> None:
         if files.need_table:
             self._replace(_files_table(table_id), files.table())
         name = _deleted_table(table_id)
@@ -220,19 +219,19 @@ class CatalogFile:
         finally:
             self._db.unregister("dl_rows")
 
-    def _known_files(self, table_id: int) -> dict[str, KnownFile]:
+    def _file_metadata(self, table_id: int) -> dict[str, FileMetadata]:
         name = f"files_{table_id}"
         found = self._rows(
             "SELECT 1 FROM duckdb_tables() WHERE schema_name = $schema AND table_name = $name",
-            schema=_INNER,
+            schema=_METADATA_SCHEMA,
             name=name,
         )
         if not found:
             return {}
         rows = self._db.table(_files_table(table_id)).select("filename, naive, vector").fetchall()
-        return {row[0]: KnownFile(row[1], row[2]) for row in rows}
+        return {row[0]: FileMetadata(row[1], row[2]) for row in rows}
 
-    def _note(self, snapshot: Snapshot, *, is_shown: bool, error: str | None) -> None:
+    def _write_table(self, snapshot: Snapshot, *, is_shown: bool, error: str | None) -> None:
         table = snapshot.table
         row = (
             table.table_id,
@@ -254,7 +253,7 @@ class CatalogFile:
 
 
 def _schemas(namespace: str) -> tuple[str, ...]:
-    """The schemas in which a namespace is shown; the default one also needs no qualifier."""
+    """Return the schemas of a namespace; views of the default one are also in `main`."""
     return (_MAIN, namespace) if namespace == DEFAULT_NAMESPACE else (namespace,)
 
 

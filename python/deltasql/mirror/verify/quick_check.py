@@ -1,7 +1,7 @@
-"""Find damage in a published log without comparing all of it: what a power loss leaves behind.
+"""Check a published log quickly for damage, such as a power loss leaves.
 
-Sizes of all files come with one listing. Content is compared with SQL for the newest commits, and
-looked at for the newest checkpoints; `verify` compares everything.
+One listing gives the sizes of all files. The content of the newest commits is compared with SQL,
+and the ends of the newest checkpoints are checked; `verify` compares everything.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from deltasql.exceptions import TxnLogError
 from deltasql.exceptions.redaction import redact
-from deltasql.mirror.log.listing import LAST_CHECKPOINT, find_log, hint_fault
+from deltasql.mirror.log.last_checkpoint import hint_fault
+from deltasql.mirror.log.listing import LAST_CHECKPOINT, find_log
 from deltasql.mirror.publish.status import LogFault
-from deltasql.mirror.verify.checks import check_commits
-from deltasql.mirror.verify.compare import Differences
+from deltasql.mirror.verify.check_log import check_commits
+from deltasql.mirror.verify.differences import Differences
 from deltasql.mirror.verify.verify import missing_versions
 
 if TYPE_CHECKING:
@@ -27,17 +28,17 @@ if TYPE_CHECKING:
 
 NEWEST_COMMITS = 100
 _NEWEST_CHECKPOINTS = 3
-_MAGIC = b"PAR1"  # the end of every Parquet file
+_MAGIC = b"PAR1"  # the last bytes of every Parquet file
 
 
 def log_faults(store: Store, target: PublishTarget, storage: Storage) -> list[LogFault]:
-    """Say what is wrong with the files of a table's published log; nothing is changed."""
+    """Return the problems of a published log; nothing is changed."""
     if target.published_version < 0 or (target.is_own and target.table.is_following):
         return []
     try:
         listing = find_log(storage)
         if listing is None:
-            return [LogFault("the log is gone")]
+            return [LogFault("the log is missing")]
         return list(_faults(store, target, storage, listing))
     except (OSError, TxnLogError) as error:
         return [LogFault(f"the log cannot be read: {redact(str(error).partition(chr(10))[0])}")]
@@ -47,11 +48,11 @@ def _faults(
     store: Store, target: PublishTarget, storage: Storage, listing: LogListing
 ) -> Iterator[LogFault]:
     low, high = store.query("version_bounds", table_id=target.table.table_id)[0]
-    # Versions that were published before the listing: later ones may be on their way.
+    # Only versions published before the listing: later ones may be in flight.
     last = min(high, target.published_version)
     for version in missing_versions(listing, low, last):
         yield LogFault(f"version {version} is missing")
-    known = range(low + bool(low), last + 1)  # of a first version above 0, SQL has no commit
+    known = range(low + bool(low), last + 1)  # SQL has no commit of a first version above 0
     newest = known[-NEWEST_COMMITS:]
     for version, file in listing.commits.items():
         if not file.size and version > last:
@@ -59,36 +60,38 @@ def _faults(
         elif version > high:
             yield LogFault(f"version {version} is not in the database", is_damage=False)
         elif not file.size and version in known and version not in newest:
-            # It may have been empty when it was imported.
-            yield from _compared(store, target, storage, listing, range(version, version + 1))
-    yield from _compared(store, target, storage, listing, newest)
+            # The commit may have been empty when it was imported.
+            yield from _commit_faults(store, target, storage, listing, range(version, version + 1))
+    yield from _commit_faults(store, target, storage, listing, newest)
     for checkpoint in listing.checkpoints[-_NEWEST_CHECKPOINTS:]:
-        if _is_cut_off(storage, checkpoint):
-            yield LogFault(f"the checkpoint of version {checkpoint.version} is cut off")
+        if _is_truncated(storage, checkpoint):
+            yield LogFault(f"the checkpoint of version {checkpoint.version} is truncated")
     fault = hint_fault(storage, listing)
     if fault is not None:
         yield LogFault(f"{LAST_CHECKPOINT}: {fault}")
 
 
-def _compared(
+def _commit_faults(
     store: Store, target: PublishTarget, storage: Storage, listing: LogListing, versions: range
 ) -> Iterator[LogFault]:
-    """Compare commits with what SQL has of them."""
+    """Yield the differences of commit files from SQL."""
     found = Differences()
     check_commits(store, target.table, storage, listing, versions, found)
     for each in found.kept:
         if each.kind in ("damaged", "unreadable"):
-            yield LogFault(f"version {each.version} is {_why(each.kind, each.log)}")
+            yield LogFault(f"version {each.version} is {_describe(each.kind, each.log)}")
         elif each.kind == "diverged":
-            yield LogFault(f"version {each.version} is another commit than in SQL", is_damage=False)
+            yield LogFault(
+                f"version {each.version} differs from the commit in SQL", is_damage=False
+            )
 
 
-def _why(kind: str, told: object) -> str:
-    return str(told) if kind == "damaged" else f"damaged: {told}"
+def _describe(kind: str, reason: object) -> str:
+    return str(reason) if kind == "damaged" else f"damaged: {reason}"
 
 
-def _is_cut_off(storage: Storage, checkpoint: Checkpoint) -> bool:
-    """Tell whether a file of a checkpoint does not end as it must."""
+def _is_truncated(storage: Storage, checkpoint: Checkpoint) -> bool:
+    """Return whether a file of a checkpoint lacks its end."""
     for file in checkpoint.files:
         if file.size < 2 * len(_MAGIC):
             return True

@@ -1,4 +1,4 @@
-"""Log compaction: the commits of a span of versions as one file, for readers that replay them."""
+"""Log compaction: write the commits of several versions as one `.compacted.json` file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def compacted_file(first: int, last: int) -> str:
-    """Return the name of a compacted log.
+    """Return the name of a compacted log file.
 
     >>> compacted_file(1, 3)
     '_delta_log/00000000000000000001.00000000000000000003.compacted.json'
@@ -37,14 +37,14 @@ def compacted_file(first: int, last: int) -> str:
 
 
 def compact_log(store: Store, table: TableRow, storage: Storage, first: int, last: int) -> None:
-    """Write what the published versions first..last add up to; doing it again is harmless."""
+    """Write the compacted log file of the published versions first..last; may be repeated."""
     if first < 0 or last < 0:
         raise OverflowError("can't convert negative int to unsigned")
     if last <= first:
         raise TxnLogError(
             f"Invalid version range: end_version {last} must be greater than start_version {first}",
             prefix=TABLE_ERROR,
-            help="Give the first and the last of at least two versions.",
+            help="Give a range of at least two versions.",
         )
     with store.session() as session:
         actions = reconciled(
@@ -56,7 +56,7 @@ def compact_log(store: Store, table: TableRow, storage: Storage, first: int, las
 
 
 def reconciled(actions: Iterable[Action]) -> list[Action]:
-    """Keep the last word of each thing: a file, an application, a domain, metadata, protocol.
+    """Keep the last action for each file, application, domain, the metadata and the protocol.
 
     >>> add = AddFile("f", {}, 1, 0)
     >>> [action.kind for action in reconciled([add, RemoveFile("f")])]
@@ -65,11 +65,11 @@ def reconciled(actions: Iterable[Action]) -> list[Action]:
     last: dict[tuple[str, ...], Action] = {}
     for action in actions:
         if isinstance(action, CommitInfo | AddCdcFile):
-            continue  # they tell of one commit
+            continue  # they belong to a single commit
         key = _key(action)
         last.pop(key, None)
         last[key] = action
-    # Removals come first: a path that is added again is then there.
+    # Removals first, so that a path that was removed and added again stays live.
     return sorted(last.values(), key=lambda action: isinstance(action, AddFile))
 
 

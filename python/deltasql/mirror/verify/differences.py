@@ -1,4 +1,4 @@
-"""Where two descriptions of a table differ: file by file, field by field, a bounded number kept."""
+"""Differences between two states of a table, and functions that find them field by field."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     from deltasql.model.actions import Action
 
-# Two writers may spell the same JSON differently.
+# Writers may format the same JSON differently.
 _JSON_FIELDS = frozenset({"stats", "tags", "deletion_vector", "extra"})
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One fact that SQL and the published log tell differently.
+    """One difference between SQL and the published log.
 
-    `source` says who read the log: `json` (the commit file itself), `replay` (our own code),
+    `source` says how the log was read: `json` (the commit file itself), `replay` (our own code),
     `deltalake` (stock deltalake), `checkpoint`, `crc`.
     """
 
@@ -50,7 +50,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Differences:
-    """Differences in the order found; beyond `keep` of a kind they are only counted."""
+    """Differences in the order found; after `keep` of a kind they are only counted."""
 
     keep: int = 100
     counts: Counter[str] = field(default_factory=Counter)
@@ -66,7 +66,7 @@ class Differences:
             self.kept.append(difference)
 
     def add_counted(self, differences: Iterable[Difference], total: int) -> None:
-        """Add those of a kind that were looked at, and count all there are."""
+        """Add differences of one kind, and count `total` of them."""
         shown = list(differences)
         for each in shown:
             self.add(each)
@@ -74,18 +74,18 @@ class Differences:
             self.counts[shown[0].kind] += total - len(shown)
 
     def versions(self, source: str, *kinds: str) -> set[int]:
-        """Return every version at which a source differs, in these ways or in any."""
+        """Return the versions at which a source has differences, of some kinds or of any."""
         places = self._versions.items()
         found = (v for (s, kind), v in places if s == source and (not kinds or kind in kinds))
         return set().union(*found)
 
     @property
     def total(self) -> int:
-        """How many there are, kept or not."""
+        """The number of differences, kept or not."""
         return sum(self.counts.values())
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The kept ones as plain values."""
+        """Return the kept differences as plain values."""
         return [asdict(each) for each in self.kept]
 
 
@@ -98,7 +98,7 @@ def compare_files(
     source: str,
     fields: Sequence[str],
 ) -> None:
-    """Compare live files by name and field."""
+    """Compare files by logical file, then field by field."""
     sql_names, log_names = logical_files(sql), logical_files(log)
     places = pc.index_in(sql_names, log_names.combine_chunks())
     unknown = pc.invert(pc.is_in(log_names, sql_names.combine_chunks()))
@@ -133,28 +133,28 @@ def _compare_column(
         strict=True,
     )
     for path, sql, log in rows:
-        if not _says_the_same(name, sql, log):
+        if not _is_equivalent(name, sql, log):
             found.add(Difference("file", version, path, name, sql, log, source))
 
 
-def _says_the_same(name: str, sql: Any, log: Any) -> bool:
-    """Whether two values that differ mean the same."""
-    if name == "tags":  # some writers put an empty map where there are none
+def _is_equivalent(name: str, sql: Any, log: Any) -> bool:
+    """Return whether two different values mean the same."""
+    if name == "tags":  # some writers write an empty map for no tags
         return same_json(sql or "{}", log or "{}")
     if name == "stats":
         return same_stats(sql, log)
-    if name == "num_records":  # it stands in the statistics, which deltalake reads as text only
+    if name == "num_records":  # deltalake may not have parsed it from the statistics
         return log is None
-    if name == "extra":  # a checkpoint has no place for fields that its writer does not know
+    if name == "extra":  # a checkpoint has no columns for unknown fields
         return _agree(json.loads(sql or "{}"), json.loads(log or "{}"))
     return name in _JSON_FIELDS and same_json(sql, log)
 
 
 def same_stats(left: str | None, right: str | None) -> bool:
-    """Whether two texts of statistics do not contradict each other.
+    """Return whether two texts of statistics are compatible.
 
-    A checkpoint may leave statistics out, or keep them in columns of its own, which have fewer
-    digits and no place for some values. What both tell must be the same.
+    A checkpoint may leave out statistics, or store them in typed columns with less precision and
+    without some values. Values that both texts have must be equal.
 
     >>> same_stats('{"numRecords":2,"minValues":{"x":0.1}}', '{"numRecords":2}')
     True
@@ -178,24 +178,24 @@ def _agree(left: Any, right: Any) -> bool:
         return False
     if isinstance(left, int | float) and isinstance(right, int | float):
         return not (isinstance(left, int) and isinstance(right, int)) and _same_float(left, right)
-    return _moment(left) is not None and _moment(left) == _moment(right)
+    return _timestamp(left) is not None and _timestamp(left) == _timestamp(right)
 
 
 def _same_float(left: float, right: float) -> bool:
-    """Whether two numbers are the same as floats of 32 bits, which some columns are."""
+    """Return whether two numbers are equal as 32-bit floats."""
     try:
         return bool(struct.pack("f", left) == struct.pack("f", right))
     except OverflowError:
         return False
 
 
-def _moment(value: Any) -> datetime | None:
-    """The moment that a text means, in the milliseconds that statistics have."""
+def _timestamp(value: Any) -> datetime | None:
+    """Parse a timestamp with milliseconds, the precision of statistics; None for other texts."""
     try:
-        moment = datetime.fromisoformat(value)
+        timestamp = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         return None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    aware = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
     return aware.replace(microsecond=aware.microsecond // 1000 * 1000)
 
 
@@ -209,7 +209,7 @@ def compare_action(
     source: str,
     path: str | None = None,
 ) -> None:
-    """Compare two actions of one kind field by field; absent and empty are the same."""
+    """Compare two actions of one kind field by field; missing and empty values are equal."""
     left = {} if sql is None else sql.body()
     right = {} if log is None else log.body()
     compare_mappings(kind, left, right, found, version=version, source=source, path=path)
@@ -225,7 +225,7 @@ def compare_mappings(
     source: str,
     path: str | None = None,
 ) -> None:
-    """Compare what two descriptions have under the same names."""
+    """Compare two mappings by key; missing and empty values are equal."""
     for name in sorted({*sql, *log}):
         left, right = sql.get(name), log.get(name)
         if left == right or (not left and not right and left != 0 and right != 0):
@@ -238,7 +238,7 @@ def compare_mappings(
 
 
 def same_json(left: str | None, right: str | None) -> bool:
-    """Whether two JSON texts say the same.
+    """Return whether two JSON texts have the same value.
 
     >>> same_json('{"a": 1, "b": 2}', '{"b":2,"a":1}'), same_json("{", None)
     (True, False)

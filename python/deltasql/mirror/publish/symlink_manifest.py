@@ -1,4 +1,4 @@
-"""Symlink manifests: lists of data files for engines that know Parquet but not Delta."""
+"""Symlink manifests: lists of data files for engines that read Parquet but not Delta."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ _FOLDER = "_symlink_format_manifest/"
 
 
 def write_manifests(snapshot: Snapshot, storage: Storage) -> list[str]:
-    """Write one manifest for each partition, delete those of partitions that are gone.
+    """Write one manifest per partition and delete those of removed partitions; return the names.
 
-    What they list is what lies in the files: rows that are only marked as deleted, and columns
-    under other names, would come out wrong.
+    Engines read the listed files as they are, so tables with deletion vectors or column mapping
+    are refused: deleted rows would reappear, and columns would have their physical names.
     """
     files = snapshot.scan().arrow
     if any(files["deletion_vector"].to_pylist()):
-        raise _refused(snapshot, "deletionVectors", "OPTIMIZE rewrites the files that have them.")
+        raise _unsupported(
+            snapshot, "deletionVectors", "Run OPTIMIZE: it rewrites files with deletion vectors."
+        )
     if column_mapping_mode(snapshot.metadata.configuration):
-        raise _refused(snapshot, "columnMapping", "Read the table with a reader of Delta.")
+        raise _unsupported(
+            snapshot, "columnMapping", "Read the table with an engine that supports Delta."
+        )
     listed: dict[str, list[str]] = defaultdict(list)
     for path, partition in zip(
         files["path"].to_pylist(), files["partition"].to_pylist(), strict=True
@@ -44,9 +48,9 @@ def write_manifests(snapshot: Snapshot, storage: Storage) -> list[str]:
     return list(names)
 
 
-def _refused(snapshot: Snapshot, feature: str, help_text: str) -> UnsupportedFeatureError:
+def _unsupported(snapshot: Snapshot, feature: str, help_text: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        f"no manifests for {snapshot.table.full_name}: it uses {feature}",
+        f"cannot write manifests of {snapshot.table.full_name}: it uses {feature}",
         features=(feature,),
         help=help_text,
     )

@@ -1,4 +1,4 @@
-"""What stock deltalake reads from a published log, against SQL."""
+"""Compare what stock deltalake reads from a published log with SQL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ import pyarrow.compute as pc
 
 from deltasql.mirror.checkpoint.stats import is_nanoseconds
 from deltasql.mirror.log.file_tables import is_local_path
-from deltasql.mirror.verify.compare import Difference, compare_files, compare_mappings, same_json
+from deltasql.mirror.verify.differences import (
+    Difference,
+    compare_files,
+    compare_mappings,
+    same_json,
+)
 from deltasql.model.file_stats import read_stats
 from deltasql.model.partition_values import nanoseconds
 from deltasql.model.schema.schema import StructType, column_mapping_mode
@@ -21,7 +26,7 @@ from deltasql.model.schema.schema import StructType, column_mapping_mode
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from deltasql.mirror.verify.compare import Differences
+    from deltasql.mirror.verify.differences import Differences
     from deltasql.mirror.verify.sql_state import SqlState
 
 _SOURCE = "deltalake"
@@ -29,10 +34,10 @@ _STATS = {"null_count": "nullCount", "min": "minValues", "max": "maxValues"}
 _BATCH_ROWS = 10_000
 
 
-def compare_stock(
+def compare_deltalake(
     sql: SqlState, location: str, options: Mapping[str, str], found: Differences
 ) -> None:
-    """Open the published table with stock deltalake at SQL's version and compare what it sees."""
+    """Open the published table with stock deltalake at the version of `sql`, and compare them."""
     version = sql.version
     table = deltalake.DeltaTable(location, version=version, storage_options=dict(options) or None)
     at: dict[str, Any] = {"version": version, "source": _SOURCE}
@@ -40,16 +45,16 @@ def compare_stock(
         found.add(Difference("version", sql=version, log=table.version(), **at))
     _compare_metadata(sql, table, found, at)
     protocol = table.protocol()
-    told = {
+    seen_protocol = {
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
         "readerFeatures": protocol.reader_features,
         "writerFeatures": protocol.writer_features,
     }
-    compare_mappings("protocol", sql.protocol.body(), told, found, **at)
+    compare_mappings("protocol", sql.protocol.body(), seen_protocol, found, **at)
     for app_id, txn in sql.txns.items():
         seen = table.transaction_version(app_id)
-        # deltalake does not show what has expired.
+        # deltalake does not return expired transactions.
         if seen != txn.version and not (seen is None and sql.expired(txn)):
             found.add(Difference("transaction", path=app_id, sql=txn.version, log=seen, **at))
     _compare_files(sql, pa.table(table.get_add_actions(flatten=False)), found)
@@ -82,7 +87,7 @@ def _compare_metadata(
 
 
 def _compare_files(sql: SqlState, seen: pa.Table, found: Differences) -> None:
-    # deltalake names a file by its path alone.
+    # deltalake identifies a file by its path alone.
     ours = sql.files.set_column(
         sql.files.schema.get_field_index("deletion_vector"),
         "deletion_vector",
@@ -91,7 +96,7 @@ def _compare_files(sql: SqlState, seen: pa.Table, found: Differences) -> None:
     theirs = seen.rename_columns(
         ["size" if name == "size_bytes" else name for name in seen.schema.names]
     ).append_column("deletion_vector", pa.nulls(seen.num_rows, pa.string()))
-    theirs = _without_other_spellings(theirs, ours)
+    theirs = _without_equivalent_paths(theirs, ours)
     fields = [
         each for each in ("size", "modification_time", "num_records") if each in theirs.schema.names
     ]
@@ -102,11 +107,11 @@ def _compare_files(sql: SqlState, seen: pa.Table, found: Differences) -> None:
         found.add(Difference("file", path=path, field=name, sql=left, log=right, **at))
 
 
-def _without_other_spellings(seen: pa.Table, sql: pa.Table) -> pa.Table:
-    """Leave out files that are live to deltalake because their removal spells the path otherwise.
+def _without_equivalent_paths(seen: pa.Table, sql: pa.Table) -> pa.Table:
+    """Remove files that deltalake takes as live, because it does not match removed local paths.
 
-    To deltalake `/p` and `file:/p` are two files. Our own replay, which knows better, is compared
-    with SQL beside this.
+    To deltalake `/p` and `file:/p` are two files. Our own replay handles them, and it is compared
+    with SQL separately.
     """
     paths = seen["path"].combine_chunks()
     is_known = pc.is_in(paths, sql["path"].combine_chunks())
@@ -124,11 +129,11 @@ def _value_differences(
         part = theirs.slice(start, _BATCH_ROWS)
         leaves = list(_leaves(part, physical))
         for row, file in enumerate(ours.slice(start, _BATCH_ROWS).to_pylist()):
-            # Bounds of decimals have more digits than a float.
+            # As text, because decimals have more digits than a float.
             stats = read_stats(file["stats"], parse_float=str)
-            told = {**stats, "partition": json.loads(file["partition"])}
+            values = {**stats, "partition": json.loads(file["partition"])}
             for group, names, kind, column in leaves:
-                left, right = _at(told, (group, *names)), column[row]
+                left, right = _at(values, (group, *names)), column[row]
                 if not _same(left, right, kind):
                     yield file["path"], ".".join((group, *names)), left, right
 
@@ -136,7 +141,7 @@ def _value_differences(
 def _leaves(
     seen: pa.Table, physical: Mapping[str, str]
 ) -> Iterator[tuple[str, tuple[str, ...], pa.DataType, list[Any]]]:
-    """Yield (group, names, type, values) of every value that deltalake has per file."""
+    """Yield (group, names, type, values) of each partition and statistics column."""
     for name, group in [("partition", "partition"), *_STATS.items()]:
         if name in seen.schema.names:
             yield from _struct_leaves(group, (), seen[name].combine_chunks(), physical)
@@ -150,9 +155,9 @@ def _struct_leaves(
         if pa.types.is_struct(field.type):
             yield from _struct_leaves(group, path, child, physical)
         else:
-            # Python's own moments have no nanoseconds: they are compared as numbers.
-            counted = child.cast(pa.int64()) if is_nanoseconds(field.type) else child
-            yield group, path, field.type, counted.to_pylist()
+            # As integers, because Python's datetime has no nanoseconds.
+            values = child.cast(pa.int64()) if is_nanoseconds(field.type) else child
+            yield group, path, field.type, values.to_pylist()
 
 
 def _physical_names(sql: SqlState) -> dict[str, str]:
@@ -167,34 +172,36 @@ def _at(values: Any, names: tuple[str, ...]) -> Any:
     return values
 
 
-def _same(told: Any, seen: Any, kind: pa.DataType) -> bool:
-    """Whether a value of the log's JSON is the one that deltalake made of it."""
-    if told is None or told == "" or seen is None:
-        return seen is None or (told == "" and seen == "")
+def _same(value: Any, seen: Any, kind: pa.DataType) -> bool:
+    """Return whether deltalake parsed a JSON value of the log to the same value."""
+    if value is None or value == "" or seen is None:
+        return seen is None or (value == "" and seen == "")
     try:
-        return bool(_typed(told, kind) == seen)
+        return bool(_typed(value, kind) == seen)
     except (ValueError, TypeError, AttributeError, ArithmeticError):
-        return str(told) == str(seen)
+        return str(value) == str(seen)
 
 
-def _typed(told: Any, kind: pa.DataType) -> Any:
+def _typed(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_integer(kind):
-        return int(told)
+        return int(value)
     if pa.types.is_floating(kind):
-        return pa.scalar(float(told), kind).as_py()
+        return pa.scalar(float(value), kind).as_py()
     if pa.types.is_decimal(kind):
-        return Decimal(str(told)).quantize(Decimal(1).scaleb(-kind.scale))
+        return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
     if pa.types.is_boolean(kind):
-        return told if isinstance(told, bool) else told.lower() == "true"
+        return value if isinstance(value, bool) else value.lower() == "true"
     if pa.types.is_date(kind):
-        return date.fromisoformat(told)
+        return date.fromisoformat(value)
     if is_nanoseconds(kind):
-        return nanoseconds(told, has_zone=kind.tz is not None)
+        return nanoseconds(value, has_zone=kind.tz is not None)
     if pa.types.is_timestamp(kind):
-        moment = datetime.fromisoformat(told)
+        timestamp = datetime.fromisoformat(value)
         if kind.tz is None:
-            return moment.replace(tzinfo=None)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+            return timestamp.replace(tzinfo=None)
+        return (
+            timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp.astimezone(UTC)
+        )
     if pa.types.is_binary(kind):
-        return told.encode()
-    return told
+        return value.encode()
+    return value

@@ -1,0 +1,55 @@
+"""Conditions that stop publishing between two versions: a request, a deadline, an error."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_VERSIONS_PER_REPORT = 50
+
+
+class StopSignal(Protocol):
+    """Says, before each version, whether to stop publishing; a `threading.Event` is one."""
+
+    def is_set(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StopAtDeadline:
+    """Stops when another signal is set, or at a deadline of the monotonic clock."""
+
+    stop: StopSignal
+    deadline_s: float
+
+    def is_set(self) -> bool:
+        return self.stop.is_set() or time.monotonic() > self.deadline_s
+
+
+class ProgressReporter:
+    """Reports the progress of a span of versions; stops it if the callback raises.
+
+    Being asked before each version, it needs no shorter spans, each of which would end with a
+    checkpoint. The caller raises `error` after the span: it is not a failure of the target.
+    """
+
+    def __init__(self, on_progress: Callable[[int, int], None], before: int, total: int) -> None:
+        self._on_progress, self._before, self._total = on_progress, before, total
+        self._versions = 0
+        self.error: Exception | None = None
+
+    def is_set(self) -> bool:
+        if self._versions and self._versions % _VERSIONS_PER_REPORT == 0:
+            self.report(self._before + self._versions)
+        self._versions += 1
+        return self.error is not None
+
+    def report(self, published: int) -> None:
+        """Call the callback; an exception is kept in `error`."""
+        try:
+            self._on_progress(published, max(self._total, published))
+        except Exception as error:
+            self.error = error
