@@ -164,7 +164,7 @@ class SparkEngine:
         small = {name for name, each in used.items() if each.is_small}
         with spark_errors("understand a query"):
             text = spark_query(sql, lambda name: self._view(used[name]), used, type_of, small)
-            found, view = self._meaning.sql(text)
+            found, view = self._with_explicit_semantics.sql(text)
             sizes = [each.size for each in used.values()]
             known = None if None in sizes else sum(size or 0 for size in sizes)
             in_ranges = None
@@ -192,7 +192,7 @@ class SparkEngine:
         return frame.repartitionByRange(parts, *names), names
 
     @property
-    def _meaning(self) -> SessionCopy:
+    def _with_explicit_semantics(self) -> SessionCopy:
         """The copy of the user's session in which queries of ours are analysed."""
         with self._copying:
             if self._copy is None:
@@ -202,7 +202,7 @@ class SparkEngine:
 
     def _view(self, relation: SparkRelation) -> str:
         if relation.view is None:
-            relation.view = self._meaning.view(relation.frame)
+            relation.view = self._with_explicit_semantics.view(relation.frame)
         return relation.view
 
     def keep(self, relation: Relation) -> SparkRelation:

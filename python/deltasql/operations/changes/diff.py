@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.inputs import python_rows
-from deltasql.operations.sql.types import column, identifier
+from deltasql.operations.sql.queries import column, identifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -45,7 +45,7 @@ _TOTAL, _COPY, _SIDE = "__deltasql_total", "__deltasql_copy", "__deltasql_side"
 _MOMENT = pa.timestamp("us", "UTC")
 
 
-class Marked(NamedTuple):
+class MarkedFile(NamedTuple):
     """A file to read, and what its rows mean."""
 
     file: ChangedFile
@@ -93,7 +93,7 @@ class ChangeFeed:
 
     def read(self, engine: Engine, group: Sequence[VersionChanges]) -> Iterator[pa.RecordBatch]:
         """Yield the changes of some versions; one after the other unless they are one."""
-        parts = [part for each in self._alike(group) for part in self._parts(engine, each)]
+        parts = [part for each in self._split_by_query(group) for part in self._parts(engine, each)]
         if not parts:
             return
         rows = parts[0]
@@ -148,7 +148,7 @@ class ChangeFeed:
             removed=kept(changes.removed, changes.partitioned_before),
         )
 
-    def _alike(self, group: Sequence[VersionChanges]) -> Iterator[list[VersionChanges]]:
+    def _split_by_query(self, group: Sequence[VersionChanges]) -> Iterator[list[VersionChanges]]:
         """Split versions into those that one query reads."""
         plain: dict[tuple[object, ...], list[VersionChanges]] = {}
         for each in group:
@@ -162,33 +162,33 @@ class ChangeFeed:
     def _parts(self, engine: Engine, alike: Sequence[VersionChanges]) -> Iterator[Relation]:
         first = alike[0]
         if first.change_data:
-            marked = [Marked(file, each, None) for each in alike for file in each.change_data]
+            marked = [MarkedFile(file, each, None) for each in alike for file in each.change_data]
             yield from self._scans(engine, marked, first.partitioned_by)
             return
         if len(alike) == 1 and self._cancel_out and first.added and first.removed:
             yield self._difference(engine, first)
             return
-        added = [Marked(file, each, "insert") for each in alike for file in each.added]
-        removed = [Marked(file, each, "delete") for each in alike for file in each.removed]
+        added = [MarkedFile(file, each, "insert") for each in alike for file in each.added]
+        removed = [MarkedFile(file, each, "delete") for each in alike for file in each.removed]
         yield from self._scans(engine, added, first.partitioned_by)
         yield from self._scans(engine, removed, first.partitioned_before)
 
     # Queries
 
     def _scans(
-        self, engine: Engine, marked: Sequence[Marked], partitioned_by: tuple[str, ...]
+        self, engine: Engine, marked: Sequence[MarkedFile], partitioned_by: tuple[str, ...]
     ) -> Iterator[Relation]:
         """Yield the rows of files; one that comes twice, as after a restore, in another scan."""
         left = marked
         while left:
-            once: dict[str, Marked] = {}
+            once: dict[str, MarkedFile] = {}
             for each in left:
                 once.setdefault(each.file.path, each)
             yield self._scan(engine, list(once.values()), partitioned_by)
             left = [each for each in left if once[each.file.path] is not each]
 
     def _scan(
-        self, engine: Engine, marked: Sequence[Marked], partitioned_by: tuple[str, ...]
+        self, engine: Engine, marked: Sequence[MarkedFile], partitioned_by: tuple[str, ...]
     ) -> Relation:
         """Return the rows of files, each with what its file says of it."""
         from_row = marked[0].kind is None

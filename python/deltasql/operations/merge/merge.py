@@ -20,9 +20,11 @@ from deltasql.exceptions import MergeAmbiguityError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import MERGE_ERROR
 from deltasql.model.schema.convert import nanoseconds_enabled
 from deltasql.model.schema.schema import has_nanoseconds
-from deltasql.operations.commit_info import set_commit_info
+from deltasql.operations.affected_files import files_at, live_row_counts
+from deltasql.operations.commit_info import Stopwatch, set_commit_info
+from deltasql.operations.merge.file_skipping import matching_predicate, source_facts
 from deltasql.operations.merge.plan import MergePlan, MergeSpec, evolve_schema, resolve_merge
-from deltasql.operations.merge.rows import (
+from deltasql.operations.merge.queries import (
     MATCHES,
     NUMBER,
     by_file,
@@ -31,13 +33,10 @@ from deltasql.operations.merge.rows import (
     matched_sources,
     matches,
 )
-from deltasql.operations.merge.target_files import matching_predicate, source_facts
 from deltasql.operations.merge.write import MergeResult
 from deltasql.operations.rules.conform import in_microseconds, nanosecond_columns
-from deltasql.operations.sql.queries import number, select, subquery
-from deltasql.operations.sql.types import column
-from deltasql.operations.target import adds_table_to_errors
-from deltasql.operations.touched import Stopwatch, chosen, counted_rows
+from deltasql.operations.sql.queries import column, number, select, subquery
+from deltasql.operations.table_stage import adds_table_to_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Relation, WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.model.schema.schema import StructType
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
 @dataclass(slots=True)
@@ -143,7 +142,7 @@ class _Merge:
         places: list[int] = []
         if scan is not None and pairs is not None:
             places = self._decide(files, scan, pairs)
-            touched = chosen(files, places)
+            touched = files_at(files, places)
         self.metrics.scan_time_ms = clock.lap_ms()
         result = MergeResult(self.target, self.plan, self.source, self.options, pairs, self.decided)
         added = result.write(touched, places)
@@ -215,7 +214,7 @@ class _Merge:
         )
         if len(touched):
             changed = metrics.num_target_rows_updated + metrics.num_target_rows_deleted
-            metrics.num_target_rows_copied = sum(counted_rows(self.target, touched)) - changed
+            metrics.num_target_rows_copied = sum(live_row_counts(self.target, touched)) - changed
         kept = metrics.num_target_rows_copied + metrics.num_target_rows_updated
         metrics.num_target_rows_inserted = metrics.num_output_rows - kept
 

@@ -16,13 +16,13 @@ from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.schema import StructField, StructType
 from deltasql.operations.rules.schema_merge import merge_schemas, refuse_generated
 from deltasql.operations.sql.assignments import Assignments, assignments
-from deltasql.operations.sql.expressions import Flavour, Scope, parse_condition, set_name
+from deltasql.operations.sql.expressions import Flavour, Scope, assigned_path, parse_condition
 from deltasql.operations.sql.normal_form import normal, normal_part
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 TARGET, SOURCE = "t", "s"
 """The two sides in every query of a merge."""
@@ -120,7 +120,7 @@ def evolve_schema(target: TableStage, source: StructType, spec: MergeSpec) -> bo
     names = _aliases(spec)
     table = Scope({TARGET: target.schema}, names)
     wanted = {
-        set_name(name, table)[0].casefold()
+        assigned_path(name, table)[0].casefold()
         for clause in (*spec.matched, *spec.not_matched)
         for name in clause.updates
     }

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltasql.engine.base import FILE
+from deltasql.operations.changes.change_data import keeps_change_data
 from deltasql.operations.changes.changed_rows import (
     checked_rows,
     write_changed_rows,
     write_new_rows,
 )
-from deltasql.operations.changes.write import keeps_change_data
-from deltasql.operations.merge.rows import PLACE, inserted, joined, rewritten, unchanged
-from deltasql.operations.rules.checks import rules_of
+from deltasql.operations.merge.queries import PLACE, inserted, joined, rewritten, unchanged
+from deltasql.operations.rules.row_checks import rules_of
 from deltasql.operations.sql.assignments import Computed, explained_casts
 from deltasql.operations.sql.queries import select, union
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Relation, WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.merge.plan import MergePlan
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class MergeResult:
         """Write the files; `places` are those that touched ones had in the first scan."""
         if not len(touched):
             return self._write_new()
-        return self._write_anew(touched, places)
+        return self._rewrite_files(touched, places)
 
     def _write_new(self) -> list[AddFile]:
         """Write the rows that match nothing."""
@@ -63,7 +63,7 @@ class MergeResult:
         with explained_casts(engine, *computed):
             return write_new_rows(self.target, engine.query(query, **relations), self.options)
 
-    def _write_anew(self, touched: pa.Table, places: list[int]) -> list[AddFile]:
+    def _rewrite_files(self, touched: pa.Table, places: list[int]) -> list[AddFile]:
         """Write all rows of files again, and those that match nothing along with them."""
         target, plan, engine = self.target, self.plan, self.target.engine
         rows, relations = self._joined(touched, places)

@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 from deltasql import telemetry
 from deltasql.engine.base import DEFAULT_FILE_SIZE, WriteOptions
 from deltasql.operations.commit_info import set_commit_info
-from deltasql.operations.target import STAGED_VERSION, adds_table_to_errors
+from deltasql.operations.table_stage import STAGED_VERSION, adds_table_to_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from deltasql.model.actions import AddFile
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 _log = logging.getLogger(__name__)
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
@@ -81,7 +81,7 @@ class Compaction:
 
 
 def plan_compaction(
-    target: TableStage,
+    stage: TableStage,
     *,
     partition_filters: Sequence[Any] | None = None,
     target_size: int | None = None,
@@ -91,8 +91,8 @@ def plan_compaction(
     Files that are large enough stay, and so does one that is alone in its bin, unless some of its
     rows are marked as deleted.
     """
-    wanted = file_size(target, target_size)
-    files, predicate = _chosen(target, partition_filters)
+    wanted = file_size(stage, target_size)
+    files, predicate = _chosen(stage, partition_filters)
     sizes, vectors = files["size"].to_pylist(), files["deletion_vector"].to_pylist()
     places = [
         each for inside in _by_partition(files) for each in _bins(sizes, vectors, inside, wanted)
@@ -104,23 +104,23 @@ def plan_compaction(
 
 
 def plan_rewrite(
-    target: TableStage,
+    stage: TableStage,
     strategy: str,
     *,
     partition_filters: Sequence[Any] | None = None,
     target_size: int | None = None,
 ) -> Compaction:
     """Put all files of each partition into one bin."""
-    files, predicate = _chosen(target, partition_filters)
+    files, predicate = _chosen(stage, partition_filters)
     bins = _taken(files, [*_by_partition(files)])
-    plan = Compaction(strategy, file_size(target, target_size), predicate, bins, len(files))
+    plan = Compaction(strategy, file_size(stage, target_size), predicate, bins, len(files))
     plan.partitions = len(bins)
     return plan
 
 
 @adds_table_to_errors
 def stage_bins(
-    target: TableStage,
+    stage: TableStage,
     plan: Compaction,
     *,
     options: WriteOptions | None = None,
@@ -133,28 +133,28 @@ def stage_bins(
     The next commit must look at the same version of the table as this one. `on_progress` is told
     how many bins are done, and of how many.
     """
-    written = rewrite_options(target, options, plan.target_size)
+    written = rewrite_options(stage, options, plan.target_size)
     step = replace(plan, added=[], removed=[], rewritten=[])
-    work = partial(rewrite or rewrite_rows, target)
+    work = partial(rewrite or rewrite_rows, stage)
     total = len(plan.bins)
     on_progress(0, total)
     while plan.bins:
-        bins = plan.bins[: target.engine.writes_at_once]
+        bins = plan.bins[: stage.engine.writes_at_once]
         del plan.bins[: len(bins)]
         for files in bins:
-            target.read(files=files)
+            stage.read(files=files)
         # Whatever is raised here waits for all writes, whose files are cleaned up then.
         with closing(_side_by_side(work, bins, written)) as done_bins:
             for files, adds in zip(bins, done_bins, strict=True):
-                target.remove(files, data_change=False)
-                target.add(adds)
+                stage.remove(files, data_change=False)
+                stage.add(adds)
                 for each in (plan, step):
                     each.added += [add.size for add in adds]
                     each.removed += files["size"].to_pylist()
                     each.rewritten.append(files)
                 on_progress(len(step.rewritten), total)
         done = len(step.rewritten)
-        telemetry.log(_log, logging.INFO, "bins rewritten", table=target.name, done=done, of=total)
+        telemetry.log(_log, logging.INFO, "bins rewritten", table=stage.name, done=done, of=total)
         if is_enough():
             break
     if step.rewritten:
@@ -163,7 +163,7 @@ def stage_bins(
             "predicate": json.dumps(plan.predicate, ensure_ascii=False),
         }
         step.bins = plan.bins
-        set_commit_info(target, "OPTIMIZE", parameters, step.metrics())
+        set_commit_info(stage, "OPTIMIZE", parameters, step.metrics())
 
 
 def _side_by_side(
@@ -179,21 +179,21 @@ def _side_by_side(
         yield from pool.map(lambda files: work(files, options), bins)
 
 
-def rewrite_rows(target: TableStage, files: pa.Table, options: WriteOptions) -> list[AddFile]:
+def rewrite_rows(stage: TableStage, files: pa.Table, options: WriteOptions) -> list[AddFile]:
     """Write the live rows of files again, in their order."""
-    rows = target.engine.scan(target.live(files))
-    return target.engine.write(rows, target.plan(options, data_change=False))
+    rows = stage.engine.scan(stage.live(files))
+    return stage.engine.write(rows, stage.plan(options, data_change=False))
 
 
-def rewrite_options(target: TableStage, options: WriteOptions | None, size: int) -> WriteOptions:
+def rewrite_options(stage: TableStage, options: WriteOptions | None, size: int) -> WriteOptions:
     """Return how rewritten files are written."""
     wanted = replace(options or WriteOptions(), target_file_size=size, keeps_order=True)
-    if wanted.compression is None and "delta.parquet.compression.codec" not in target.configuration:
+    if wanted.compression is None and "delta.parquet.compression.codec" not in stage.configuration:
         return replace(wanted, compression=_CODEC, compression_level=_CODEC_LEVEL)
     return wanted
 
 
-def file_size(target: TableStage, asked: int | None) -> int:
+def file_size(stage: TableStage, asked: int | None) -> int:
     """Return the bytes a file should have: as asked, as the table says, or the default."""
     if asked is not None:
         if asked < 0:
@@ -201,7 +201,7 @@ def file_size(target: TableStage, asked: int | None) -> int:
         if not 1 <= asked <= _LARGEST:
             raise ValueError(f"target_file_size must be between 1 and {_LARGEST}")
         return asked
-    return wanted_file_size(target.configuration)
+    return wanted_file_size(stage.configuration)
 
 
 def wanted_file_size(configuration: Mapping[str, str]) -> int:
@@ -221,19 +221,19 @@ def wanted_file_size(configuration: Mapping[str, str]) -> int:
     return int(found[1]) * thousands
 
 
-def _chosen(target: TableStage, filters: Sequence[Any] | str | None) -> tuple[pa.Table, list[str]]:
+def _chosen(stage: TableStage, filters: Sequence[Any] | str | None) -> tuple[pa.Table, list[str]]:
     """Return the files that filters choose, and the filters as the history tells them.
 
     Files of this transaction stay: their rows are new, which a rewritten file would not tell.
     """
     predicate = None
     if isinstance(filters, str):
-        predicate, told = target.predicate(filters), [filters]
+        predicate, told = stage.predicate(filters), [filters]
     else:
         if filters:
-            predicate = target.predicate(list(filters))
-        told = [target.predicate([each]).sql.replace("`", "") for each in filters or ()]
-    files = target.files(predicate)
+            predicate = stage.predicate(list(filters))
+        told = [stage.predicate([each]).sql.replace("`", "") for each in filters or ()]
+    files = stage.files(predicate)
     return files.filter(pc.not_equal(files["added_version"], STAGED_VERSION)), told
 
 

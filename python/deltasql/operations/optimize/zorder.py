@@ -16,7 +16,7 @@ from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.schema.schema import nearest
 from deltasql.operations.optimize.optimize import plan_rewrite
 from deltasql.operations.sql.expressions import Scope
-from deltasql.operations.sql.types import column, field_of
+from deltasql.operations.sql.queries import column, field_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.optimize.optimize import Compaction
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 # A signed 64-bit number holds them, however many columns there are.
 _ALL_BITS = 60
@@ -35,16 +35,16 @@ _ORDER = "__deltasql_z"
 
 
 def plan_z_order(
-    target: TableStage,
+    stage: TableStage,
     columns: Sequence[str],
     *,
     partition_filters: Sequence[Any] | None = None,
     target_size: int | None = None,
 ) -> tuple[Compaction, Callable[[TableStage, pa.Table, WriteOptions], list[AddFile]]]:
     """Plan to sort every partition along a Z-curve; returns how a bin is rewritten, too."""
-    paths = _checked(target, columns)
+    paths = _checked(stage, columns)
     plan = plan_rewrite(
-        target, "zOrder", partition_filters=partition_filters, target_size=target_size
+        stage, "zOrder", partition_filters=partition_filters, target_size=target_size
     )
     return plan, partial(rewrite_sorted, paths)
 
@@ -71,11 +71,11 @@ def z_value(ranks: Sequence[exp.Expr], bits: int) -> exp.Expr:
 
 
 def rewrite_sorted(
-    paths: Sequence[tuple[str, ...]], target: TableStage, files: pa.Table, options: WriteOptions
+    paths: Sequence[tuple[str, ...]], stage: TableStage, files: pa.Table, options: WriteOptions
 ) -> list[AddFile]:
     """Write the rows of files again, along the Z-curve of columns."""
-    engine, names = target.engine, target.schema.names
-    rows = engine.scan(target.live(files))
+    engine, names = stage.engine, stage.schema.names
+    rows = engine.scan(stage.live(files))
     bits = min(_MOST_BITS, _ALL_BITS // len(paths))
     keys = {f"{_ORDER}{n}": field_of(path) for n, path in enumerate(paths)}
     ranked = engine.ranked(rows, keys, bits)
@@ -86,22 +86,22 @@ def rewrite_sorted(
         .order_by(order, *(field_of(path) for path in paths))
     )
     relation = engine.query(sorted_rows, ranked=ranked)
-    return engine.write(relation, target.plan(options, data_change=False))
+    return engine.write(relation, stage.plan(options, data_change=False))
 
 
-def _checked(target: TableStage, columns: Sequence[str]) -> list[tuple[str, ...]]:
+def _checked(stage: TableStage, columns: Sequence[str]) -> list[tuple[str, ...]]:
     if not columns:
         raise TxnLogSchemaError(
             "Z-order requires at least one column",
             prefix=TABLE_ERROR,
             help="Name the columns to sort by.",
         )
-    if target.clustered_by():
+    if stage.clustered_by():
         raise TxnLogSchemaError(
             "a clustered table has no other order",
             help="Call compact() (deltasql optimize): it clusters the files that are not yet.",
         )
-    partitions = set(target.partition_columns)
+    partitions = set(stage.partition_columns)
     found = [name for name in columns if name in partitions]
     if found:
         shown = ", ".join(f'"{name}"' for name in found)
@@ -110,7 +110,7 @@ def _checked(target: TableStage, columns: Sequence[str]) -> list[tuple[str, ...]
             prefix=TABLE_ERROR,
             help="A partition has one value of them: leave them out.",
         )
-    scope = Scope.of(target.schema)
+    scope = Scope.of(stage.schema)
     paths = []
     for name in columns:
         known = scope.find([name]) or scope.find(name.split("."))
@@ -119,8 +119,8 @@ def _checked(target: TableStage, columns: Sequence[str]) -> list[tuple[str, ...]
                 f'Z-order column "{name}": field "{name}" not found in schema',
                 column=name,
                 prefix=TABLE_ERROR,
-                help=f"{nearest(name, target.schema.names)}The table has: "
-                f"{', '.join(target.schema.names)}.",
+                help=f"{nearest(name, stage.schema.names)}The table has: "
+                f"{', '.join(stage.schema.names)}.",
             )
         paths.append(known[1].path)
     return paths

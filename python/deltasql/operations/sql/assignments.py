@@ -19,7 +19,8 @@ from deltasql.model.schema.schema import (
     type_name,
 )
 from deltasql.operations.sql.expressions import Flavour, Scope, assigned_column, scalar
-from deltasql.operations.sql.types import cast_to, conformed, identifier
+from deltasql.operations.sql.queries import identifier
+from deltasql.operations.sql.types import cast_to, conformed
 
 if TYPE_CHECKING:
     from deltasql.engine.base import Engine, Relation

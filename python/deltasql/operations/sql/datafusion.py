@@ -35,7 +35,7 @@ _NUMBERS: dict[object, str] = {
     exp.DType.DOUBLE: "Float64",
 }
 _BINARY = (exp.DType.BINARY, exp.DType.VARBINARY, exp.DType.BLOB)
-_MOMENTS = (
+_TIMESTAMPS = (
     *(exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ),
     exp.DType.TIMESTAMP_NS,
 )
@@ -60,7 +60,7 @@ _READERS: dict[object, Callable[[str], bool]] = {
     exp.DType.BOOLEAN: lambda text: text.strip().lower() in _FLAGS,
     _DATE: lambda text: _DAY.match(text) is not None,
     # What is long enough and yet no moment is for the engine to tell.
-    **{kind: lambda text: len(text) > 9 for kind in _MOMENTS},
+    **{kind: lambda text: len(text) > 9 for kind in _TIMESTAMPS},
 }
 """Whether a text can be compared with a value of a type."""
 _UNFIT: dict[object, str] = {
@@ -74,7 +74,7 @@ _UNFIT: dict[object, str] = {
     },
     exp.DType.BOOLEAN: "Cast error: Cannot cast value '{}' to value of Boolean type",
     **dict.fromkeys(
-        _MOMENTS,
+        _TIMESTAMPS,
         "Parser error: Error parsing timestamp from '{}': "
         "timestamp must contain at least 10 characters",
     ),
@@ -86,14 +86,14 @@ def arrow_type(kind: exp.DataType) -> str:
     return _NUMBERS.get(kind.this) or ("Utf8" if kind.this == _TEXT else kind.sql())
 
 
-def in_datafusion(node: exp.Expr) -> None:
+def apply_datafusion_semantics(node: exp.Expr) -> None:
     """Say outright what a part of an expression means in DataFusion's SQL."""
     if isinstance(node, exp.Div):
         node.set("typed", True)
         node.set("safe", False)
     elif isinstance(node, exp.Concat):
         node.set("coalesce", True)
-        node.set("expressions", [_text_of_moment(part) or part for part in node.expressions])
+        node.set("expressions", [_timestamp_text(part) or part for part in node.expressions])
     elif isinstance(node, exp.Bracket):
         node.set("expressions", [_place_from_one(place) for place in node.expressions])
     elif isinstance(node, _COMPARISONS):
@@ -109,7 +109,7 @@ def in_datafusion(node: exp.Expr) -> None:
         node.replace(_FUNCTIONS[node.name.lower()](node.expressions))
 
 
-def counted_days(node: exp.Expr) -> exp.Expr | None:
+def cast_date_number(node: exp.Expr) -> exp.Expr | None:
     """Return a cast between a day and its number since 1970, which engines do not have."""
     given = node.this.type if isinstance(node, exp.Cast) else None
     if not isinstance(node, exp.Cast) or given is None:
@@ -211,15 +211,15 @@ def _start_before_the_text(node: exp.Substring) -> None:
     node.set("start", exp.Literal.number(1))
 
 
-def moment_as_text(node: exp.Expr) -> exp.Expr | None:
+def timestamp_to_text(node: exp.Expr) -> exp.Expr | None:
     """Return a cast of a moment to text: with T and Z, and the digits of a second that it needs."""
     if not isinstance(node, exp.Cast) or node.to.this not in exp.DataType.TEXT_TYPES:
         return None
-    return _text_of_moment(node.this)
+    return _timestamp_text(node.this)
 
 
-def _text_of_moment(moment: exp.Expr) -> exp.Expr | None:
-    kind = _kind_of_moment(moment)
+def _timestamp_text(moment: exp.Expr) -> exp.Expr | None:
+    kind = _timestamp_type(moment)
     if kind is None:
         return None
     has_nanoseconds = kind == exp.DType.TIMESTAMP_NS
@@ -238,12 +238,12 @@ def _text_of_moment(moment: exp.Expr) -> exp.Expr | None:
     return held
 
 
-def _kind_of_moment(node: exp.Expr) -> exp.DType | None:
+def _timestamp_type(node: exp.Expr) -> exp.DType | None:
     """Return the type of a moment, with or without a zone; None of what is none."""
     if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
         # sqlglot does not know it: that of the moment, and one without a zone for a day.
         day = node.this.type is not None and node.this.type.this == _DATE
-        return exp.DType.TIMESTAMPNTZ if day else _kind_of_moment(node.this)
+        return exp.DType.TIMESTAMPNTZ if day else _timestamp_type(node.this)
     kind = None if node.type is None else node.type.this
     known = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ, exp.DType.TIMESTAMP_NS)
     return kind if kind in known else None

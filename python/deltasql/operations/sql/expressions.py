@@ -27,16 +27,17 @@ from deltasql.model.predicates.predicate import (
 from deltasql.model.predicates.pruning import column_path
 from deltasql.model.schema.schema import DataType, LeafColumn, StructType, nearest, resolve_column
 from deltasql.operations.sql.datafusion import (
+    apply_datafusion_semantics,
     arrow_type,
-    counted_days,
-    in_datafusion,
-    moment_as_text,
+    cast_date_number,
+    timestamp_to_text,
 )
-from deltasql.operations.sql.nanoseconds import keep_nanoseconds
-from deltasql.operations.sql.types import drops_digits, field_of, in_utc, sql_type, truncated
+from deltasql.operations.sql.queries import field_of
+from deltasql.operations.sql.timestamps import in_utc, keep_nanoseconds
+from deltasql.operations.sql.types import drops_digits, sql_type, truncated
 
 Flavour: TypeAlias = Literal["datafusion", "spark"]
-_MOMENT = exp.DType.TIMESTAMPTZ
+_TIMESTAMP = exp.DType.TIMESTAMPTZ
 _CONDITIONS = (exp.DType.BOOLEAN, exp.DType.NULL, exp.DType.UNKNOWN)
 # Engines take them for true when they are not zero; the types of functions are less certain.
 _ARITHMETIC = (exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
@@ -133,7 +134,7 @@ def scalar(
     if isinstance(resolved, exp.Column) and kind is not None:  # as every value of UPDATE SET * is
         resolved.type = sql_type(kind)
         return resolved
-    return _meaning(keep_nanoseconds(_with_types(resolved)), flavour)
+    return _with_explicit_semantics(keep_nanoseconds(_with_types(resolved)), flavour)
 
 
 def parse_condition(
@@ -183,7 +184,7 @@ def assigned_column(name: str, scope: Scope) -> LeafColumn | None:
     return None
 
 
-def set_name(name: str, scope: Scope) -> list[str]:
+def assigned_path(name: str, scope: Scope) -> list[str]:
     """Return the path that the left side of an assignment names, without its alias."""
     column = assigned_column(name, scope)
     if column is not None:
@@ -270,14 +271,14 @@ def _with_types(resolved: exp.Expr) -> exp.Expr:
     return inner
 
 
-def _meaning(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
+def _with_explicit_semantics(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
     """Say outright what engines would take in different ways."""
     holder = exp.Paren(this=expression)
     for node in list(holder.walk()):
         if isinstance(node, exp.Cast) and drops_digits(node):
             node.set("this", truncated(node.this))
         is_own = flavour == "datafusion"
-        made = (counted_days(node) or moment_as_text(node)) if is_own else None
+        made = (cast_date_number(node) or timestamp_to_text(node)) if is_own else None
         if made is not None:
             node.replace(made)
         elif isinstance(node, exp.TryCast) and not node.args.get("safe"):
@@ -289,28 +290,28 @@ def _meaning(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
         elif isinstance(node, exp.Like | exp.ILike) and not isinstance(node.parent, exp.Escape):
             _escape(node)
         elif is_own:
-            in_datafusion(node)
+            apply_datafusion_semantics(node)
     inner: exp.Expr = holder.this
     inner.pop()
     return inner
 
 
 def _zone(literal: exp.Literal) -> None:
-    """A moment that is compared with, or made, a timestamp and names no zone is UTC."""
+    """A timestamp that is compared with, or made, a timestamp and names no zone is UTC."""
     text = in_utc(literal.this)
     if text is None:
         return
     parent = literal.parent
     if isinstance(parent, exp.Cast):
-        if parent.to.this == _MOMENT:
+        if parent.to.this == _TIMESTAMP:
             literal.replace(exp.Literal.string(text))
         return
     if isinstance(parent, exp.Binary | exp.Between | exp.In):
         sides = [side for side in parent.iter_expressions() if side != literal]
-        if any(side.type is not None and side.type.this == _MOMENT for side in sides):
-            moment = exp.Cast(this=exp.Literal.string(text), to=exp.DataType(this=_MOMENT))
-            moment.type = moment.to
-            literal.replace(moment)
+        if any(side.type is not None and side.type.this == _TIMESTAMP for side in sides):
+            timestamp = exp.Cast(this=exp.Literal.string(text), to=exp.DataType(this=_TIMESTAMP))
+            timestamp.type = timestamp.to
+            literal.replace(timestamp)
 
 
 def _escape(like: exp.Expr) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.engine.inputs import python_rows
-from deltasql.operations.sql.types import column, identifier
+from deltasql.operations.sql.queries import column, identifier
 from deltasql.operations.verify.report import DataDifference
 
 if TYPE_CHECKING:

@@ -70,13 +70,13 @@ class FileSizes:
     def _look_up(self, paths: Iterable[str]) -> Iterator[tuple[str, int | None]]:
         wanted: dict[_Folder, dict[str, str]] = {}
         for path in paths:
-            folder, name = self._place(path)
+            folder, name = self._locate(path)
             wanted.setdefault(folder, {})[path] = name
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="deltasql-files") as pool:
             for folder, names in wanted.items():
                 yield from zip(names, folder.sizes([*names.values()], pool), strict=True)
 
-    def _place(self, path: str) -> tuple[_Folder, str]:
+    def _locate(self, path: str) -> tuple[_Folder, str]:
         if not is_absolute(path):
             return self._folder("", self._own), self._own.data_name(path)
         # A shallow clone names the files of another table: its folders of partitions are one.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SecondReading:
+class LogReading:
     """The rows of a version as its log tells them, and who read the log."""
 
     source: str
@@ -28,9 +28,9 @@ class SecondReading:
     note: str | None = None
 
 
-def open_second_reading(
+def read_rows_from_log(
     snapshot: Snapshot, engine: Engine, config: Config, location: str
-) -> SecondReading:
+) -> LogReading:
     """Read a version from the log at a location.
 
     The reader that knows least of us is preferred: delta-spark in a Spark session that has it,
@@ -40,7 +40,7 @@ def open_second_reading(
     if engine.name == "spark":
         frame = _delta_spark(engine, location, version)
         if frame is not None:
-            return SecondReading("delta-spark", frame)
+            return LogReading("delta-spark", frame)
         return _replay(version, engine, config, location, "the Spark session has no delta-spark")
     beyond = reader_features(snapshot.protocol) - STOCK_READER_FEATURES
     if beyond:
@@ -48,7 +48,7 @@ def open_second_reading(
         return _replay(version, engine, config, location, f"deltalake does not know {names}")
     options = config.storage.plain_options(location)
     table = deltalake.DeltaTable(location, version=version, storage_options=options or None)
-    return SecondReading("deltalake", engine.rows(table.scan()))
+    return LogReading("deltalake", engine.rows(table.scan()))
 
 
 def _delta_spark(engine: Engine, location: str, version: int) -> Relation | None:
@@ -58,8 +58,8 @@ def _delta_spark(engine: Engine, location: str, version: int) -> Relation | None
     return engine.delta_rows(location, version)
 
 
-def _replay(version: int, engine: Engine, config: Config, location: str, why: str) -> SecondReading:
+def _replay(version: int, engine: Engine, config: Config, location: str, why: str) -> LogReading:
     state = read_state(open_storage(location, config.storage), version)
     live = LiveFiles(location, state.metadata, state.files, config.storage)
     note = f"rows compared with our own reading of the log, since {why}"
-    return SecondReading("replay", engine.scan(live), note)
+    return LogReading("replay", engine.scan(live), note)

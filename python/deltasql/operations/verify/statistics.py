@@ -1,4 +1,4 @@
-"""What the rows of files are, file by file, against what the statistics of the log tell."""
+"""Compare the rows of data files with the statistics in the log, file by file."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.engine.base import FILE
+from deltasql.engine.files.live_files import LiveFiles
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError, redact
 from deltasql.model.file_stats import read_stats
 from deltasql.model.partition_values import nanoseconds
 from deltasql.model.progress import Meter
-from deltasql.model.schema.schema import NANOSECOND_TYPES, column_mapping_mode
-from deltasql.operations.sql.types import column, identifier
-from deltasql.operations.touched import file_rows
+from deltasql.model.schema.schema import NANOSECOND_TYPES, StructType, column_mapping_mode
+from deltasql.operations.affected_files import logged_row_counts
+from deltasql.operations.sql.queries import column, identifier
 from deltasql.operations.verify.report import DataDifference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from deltasql.config import Config
+    from deltasql.engine.base import Engine, Relation
+    from deltasql.model.actions import Metadata
     from deltasql.model.schema.schema import DataType, StructField
-    from deltasql.operations.verify.checked_data import CheckedData
 
 ROWS = "__deltasql_rows"
 Facts = dict[str, Any]
@@ -37,6 +40,28 @@ _MOST_UNREADABLE = 100
 _TOGETHER = 5000  # files that one query reads
 
 
+@dataclass(frozen=True, slots=True)
+class DataToVerify:
+    """The live files of one version, and the engine that reads them."""
+
+    name: str
+    location: str
+    metadata: Metadata
+    files: pa.Table
+    """With the columns of `Scan.arrow`."""
+    config: Config
+    engine: Engine
+
+    @property
+    def schema(self) -> StructType:
+        return StructType.from_json(self.metadata.schema_string)
+
+    def scan(self, files: pa.Table, *, positions: bool = False) -> Relation:
+        """Return the live rows of some of the files."""
+        live = LiveFiles(self.location, self.metadata, files, self.config.storage)
+        return self.engine.scan(live, positions=positions)
+
+
 @dataclass(slots=True)
 class Measured:
     """What was found, by the place of a file; why those that cannot be read cannot."""
@@ -46,7 +71,9 @@ class Measured:
     unchecked: list[int] = field(default_factory=list)
 
 
-def measure(data: CheckedData, places: Sequence[int], meter: Meter | None = None) -> Measured:
+def measure_files(
+    data: DataToVerify, places: Sequence[int], meter: Meter | None = None
+) -> Measured:
     """Let the engine look at all rows of the files at some places."""
     found, counter = Measured(), meter or Meter()
     fields = measured_fields(data)
@@ -58,10 +85,10 @@ def measure(data: CheckedData, places: Sequence[int], meter: Meter | None = None
     return found
 
 
-def compare_statistics(data: CheckedData, measured: Measured) -> Iterator[DataDifference]:
+def compare_statistics(data: DataToVerify, measured: Measured) -> Iterator[DataDifference]:
     """Compare what was measured with the statistics of each file."""
     fields, files = measured_fields(data), data.files
-    for place, count in enumerate(file_rows(files)):
+    for place, count in enumerate(logged_row_counts(files)):
         found = measured.facts.get(place)
         if found is None:
             continue
@@ -73,7 +100,7 @@ def compare_statistics(data: CheckedData, measured: Measured) -> Iterator[DataDi
         yield from _compared(data, path, stats, fields, found, whole=whole)
 
 
-def measured_fields(data: CheckedData) -> list[StructField]:
+def measured_fields(data: DataToVerify) -> list[StructField]:
     """Return the columns that can have bounds, without those that no file holds."""
     partitions = set(data.metadata.partition_columns)
     return [
@@ -84,7 +111,7 @@ def measured_fields(data: CheckedData) -> list[StructField]:
 
 
 def _measure(
-    data: CheckedData, places: Sequence[int], fields: Sequence[StructField], found: Measured
+    data: DataToVerify, places: Sequence[int], fields: Sequence[StructField], found: Measured
 ) -> None:
     """Measure files together; when that fails, in halves, until those that fail are known."""
     try:
@@ -110,7 +137,7 @@ def _reason(error: Exception) -> str:
     return redact(text.partition("\n")[0])
 
 
-def _rows(data: CheckedData, files: pa.Table, fields: Sequence[StructField]) -> dict[int, Facts]:
+def _rows(data: DataToVerify, files: pa.Table, fields: Sequence[StructField]) -> dict[int, Facts]:
     """Return one row for each file that has any, by the place of the file."""
     measures: list[exp.Expr] = [exp.alias_(exp.Count(this=exp.Star()), identifier(ROWS))]
     for number, each in enumerate(fields):
@@ -138,7 +165,7 @@ def _rows(data: CheckedData, files: pa.Table, fields: Sequence[StructField]) -> 
 
 
 def _compared(
-    data: CheckedData,
+    data: DataToVerify,
     path: str,
     stats: str | None,
     fields: Sequence[StructField],
@@ -160,7 +187,7 @@ def _compared(
         least, most = (_bound(told.get(key), name, read) for key in ("minValues", "maxValues"))
         if least is not None and low is not None and least > low:
             yield DataDifference(path, "min", each.name, least, low)
-        if most is not None and high is not None and _raised(most, each.type) < high:
+        if most is not None and high is not None and _upper_limit(most, each.type) < high:
             yield DataDifference(path, "max", each.name, most, high)
 
 
@@ -172,7 +199,7 @@ def _bound(told: Any, name: str, read: Callable[[Any], Any] | None) -> Any:
         return None
 
 
-def _raised(bound: Any, kind: DataType) -> Any:
+def _upper_limit(bound: Any, kind: DataType) -> Any:
     if kind in NANOSECOND_TYPES:
         return bound + 1_000_000
     return bound + _MILLISECOND if isinstance(bound, datetime) else bound
@@ -188,16 +215,16 @@ def _reader(field: StructField) -> Callable[[Any], Any] | None:
     return _READERS.get(kind)
 
 
-def _moment(text: str) -> datetime:
+def _timestamp(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def _wall(text: str) -> datetime:
+def _timestamp_ntz(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=None)
 
 
-def _single(value: Any) -> float:
+def _float32(value: Any) -> float:
     # 1.1 in a text is another number than in four bytes.
     return float(pa.scalar(float(value), pa.float32()).as_py())
 
@@ -210,11 +237,11 @@ def _text(value: object) -> str:
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("byte", "short", "integer", "long"), int),
-    "float": _single,
+    "float": _float32,
     "double": float,
     "date": date.fromisoformat,
-    "timestamp": _moment,
-    "timestamp_ntz": _wall,
+    "timestamp": _timestamp,
+    "timestamp_ntz": _timestamp_ntz,
     "timestamp_nanos": partial(nanoseconds, has_zone=True),
     "timestamp_nanos_ntz": partial(nanoseconds, has_zone=False),
     "string": _text,

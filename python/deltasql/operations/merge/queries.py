@@ -22,9 +22,10 @@ from deltasql.operations.sql.queries import (
     all_of,
     any_of,
     case,
+    column,
     count_rows,
     equal,
-    is_known,
+    is_not_null,
     is_null,
     join,
     number,
@@ -33,7 +34,7 @@ from deltasql.operations.sql.queries import (
     subquery,
     table,
 )
-from deltasql.operations.sql.types import column, typed_null
+from deltasql.operations.sql.types import typed_null
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -85,7 +86,7 @@ def decisions() -> exp.Select:
 
     `m` are the pairs; a pair without a clause is not counted.
     """
-    wanting = case([(is_known(column(BRANCH)), column(NUMBER))])
+    wanting = case([(is_not_null(column(BRANCH)), column(NUMBER))])
     return select(
         column(FILE),
         column(ROW),
@@ -121,7 +122,7 @@ def by_file(rows: exp.Select) -> exp.Select:
         alias(count_rows(), "n"),
         alias(most, "most"),
         source=subquery(rows, "r"),
-        where=is_known(column(BRANCH)),
+        where=is_not_null(column(BRANCH)),
         group_by=[column(FILE), column(BRANCH)],
     )
 
@@ -218,7 +219,7 @@ def inserted(
         *values,
         alias(action_of(INSERTED), ACTION),
         source=subquery(new, SOURCE),
-        where=is_known(column(BRANCH, SOURCE)),
+        where=is_not_null(column(BRANCH, SOURCE)),
     )
 
 

@@ -1,19 +1,31 @@
-"""Rows as a small table of text, for an error message."""
+"""The error for rows that break a rule of the table, with some of the rows as text."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.inputs import python_values
+from deltasql.exceptions import InvalidDataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+PREVIEW_ROWS = 5
 _WIDTH = 60
 
 
+def invalid_data_error(table: str, count: int, rows: pa.Table, advice: str) -> InvalidDataError:
+    """Return the error for `count` invalid rows; `rows` are all or the first of them."""
+    return InvalidDataError(
+        f"Invalid data found: {count} rows failed validation check.\n"
+        f"Preview of invalid data:\n\n{preview(rows.slice(0, PREVIEW_ROWS))}",
+        table=table,
+        help=advice,
+    )
+
+
 def preview(rows: pa.Table) -> str:
-    """Draw rows with a frame of ASCII.
+    """Format rows as an ASCII table.
 
     >>> import pyarrow as pa
     >>> print(preview(pa.table({"a": [-1, None], "b": ["x", "y"]})))

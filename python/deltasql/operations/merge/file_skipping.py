@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Engine, Relation
     from deltasql.model.predicates.predicate import Predicate
     from deltasql.model.schema.schema import DataType
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 _WHOLE = {"byte", "short", "integer", "long"}
 _ORDERED = {"string", "date", "timestamp", "timestamp_ntz", *NANOSECOND_TYPES}
