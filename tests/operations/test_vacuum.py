@@ -351,7 +351,7 @@ def test_time_decides_which_versions_are_retained(
     lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later_ms = now_ms() + 2 * 3_600_000
-    for clock in ("commit.transaction", "operations.vacuum"):
+    for clock in ("commit.transaction", "operations.vacuum.vacuum"):
         monkeypatch.setattr(f"deltasql.{clock}.now_ms", lambda: later_ms)
     write(lake, 20, mode="overwrite")
     hour = {"retention_hours": 1, "enforce_retention_duration": False}

@@ -74,6 +74,6 @@ def stage_actions(
             )
             stage.change_metadata(changed, upgraded_protocol(stage.protocol, mapped, properties))
     stage.staged.extend(file_actions(actions, stage.location))
-    stage.follows()
+    stage.record_read_version()
     partitions = json.dumps(list(partition_by), separators=(",", ":"), ensure_ascii=False)
     set_commit_info(stage, "WRITE", {"mode": MODES[mode], "partitionBy": partitions})

@@ -29,8 +29,8 @@ def logged_row_counts(files: pa.Table) -> list[int | None]:
         for text in files["deletion_vector"].to_pylist()
     ]
     return [
-        None if records is None else records - gone
-        for records, gone in zip(files["num_records"].to_pylist(), deleted, strict=True)
+        None if records is None else records - count
+        for records, count in zip(files["num_records"].to_pylist(), deleted, strict=True)
     ]
 
 

@@ -94,7 +94,7 @@ def stage_create(
     )
 
 
-def refuse_log_of_others(location: str, config: Config) -> None:
+def refuse_existing_log(location: str, config: Config) -> None:
     """Raise an error if the folder has a `_delta_log`: the mirror could not publish there."""
     try:
         found = next(iter(open_storage(location, config.storage).list(LOG_FOLDER)), None)

@@ -134,6 +134,6 @@ def _write_deleted_rows(
     stage: TableStage, affected: pa.Table, condition: exp.Expr, options: WriteOptions | None
 ) -> None:
     columns = [column(name, "t") for name in stage.schema.names]
-    gone = select(*columns, change_type("delete"), source="t", where=condition.copy())
+    deleted = select(*columns, change_type("delete"), source="t", where=condition.copy())
     scan = stage.engine.scan(stage.live(affected))
-    write_change_data(stage, stage.engine.query(gone, t=scan), options)
+    write_change_data(stage, stage.engine.query(deleted, t=scan), options)

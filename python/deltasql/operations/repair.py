@@ -21,10 +21,11 @@ def repair(stage: TableStage, *, dry_run: bool = False) -> dict[str, Any]:
     Nothing is staged if no file is missing.
     """
     files = stage.files()
-    gone = missing_files(stage.location, files, stage.config.storage)
-    if gone and not dry_run:
-        lost = files.filter(pc.is_in(files["path"], value_set=pa.array(gone, pa.string())))
-        stage.remove(lost)
-        metrics = {"dry_run": False, "files_removed": json.dumps(gone, separators=(",", ":"))}
+    missing = missing_files(stage.location, files, stage.config.storage)
+    if missing and not dry_run:
+        stage.remove(
+            files.filter(pc.is_in(files["path"], value_set=pa.array(missing, pa.string())))
+        )
+        metrics = {"dry_run": False, "files_removed": json.dumps(missing, separators=(",", ":"))}
         set_commit_info(stage, "FSCK", {}, metrics)
-    return {"dry_run": dry_run, "files_removed": gone}
+    return {"dry_run": dry_run, "files_removed": missing}

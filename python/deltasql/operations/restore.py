@@ -55,12 +55,13 @@ def restore(
     restored = _without(wanted, present)
     removed = _without(present, wanted)
     if not ignore_missing_files:
-        gone = missing_files(stage.location, restored, stage.config.storage)
-        if gone:
+        missing = missing_files(stage.location, restored, stage.config.storage)
+        if missing:
             raise TxnLogError(
-                f"Find missing file {gone[0]} when restore.",
+                f"Find missing file {missing[0]} when restore.",
                 prefix=GENERIC_ERROR,
-                help=f"That version lacks {many(len(gone), 'file')}, possibly deleted by VACUUM. "
+                help=f"That version lacks {many(len(missing), 'file')}, "
+                "possibly deleted by VACUUM. "
                 "Choose a later version, or set ignore_missing_files (--ignore-missing-files).",
             )
     stage.remove(removed)

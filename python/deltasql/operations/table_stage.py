@@ -132,12 +132,12 @@ class TableStage:
         tables = []
         if self.snapshot is not None:
             found = self.snapshot.scan(predicate).arrow
-            gone = {logical_file(each) for each in self.staged.removes}
-            if gone:
+            removed = {logical_file(each) for each in self.staged.removes}
+            if removed:
                 vectors = [load_dv(text) for text in found["deletion_vector"].to_pylist()]
                 paths = map(_core.canonical_path, found["path"].to_pylist())
                 keys = zip(paths, vectors, strict=True)
-                kept = [(path, v and v.unique_id) not in gone for path, v in keys]
+                kept = [(path, v and v.unique_id) not in removed for path, v in keys]
                 found = found.filter(pa.array(kept, pa.bool_()))
             tables.append(found)
         if self.staged.adds or not tables:
@@ -175,9 +175,9 @@ class TableStage:
         else:
             read = ReadSet(whole_table, predicates)
         self.staged.reads = self.staged.reads.merge(read)
-        self.follows()
+        self.record_read_version()
 
-    def follows(self) -> None:
+    def record_read_version(self) -> None:
         """Record that the change was computed from the snapshot of the transaction."""
         if self.snapshot is not None and self.staged.read_version is None:
             self.staged.read_version = self.snapshot.version
@@ -220,14 +220,14 @@ class TableStage:
             remove_file(row, data_change=data_change) for row in rows if row["path"] not in own
         ]
         self.staged.removes.extend(removed)
-        self.follows()
+        self.record_read_version()
         return removed
 
     def _change_data(self) -> None:
         """Set dataChange on all staged files: a rewrite in this transaction lost rows since."""
         staged = self.staged
         staged.adds[:] = [replace(add, data_change=True) for add in staged.adds]
-        staged.removes[:] = [replace(gone, data_change=True) for gone in staged.removes]
+        staged.removes[:] = [replace(remove, data_change=True) for remove in staged.removes]
 
     def clustered_by(self) -> list[tuple[str, ...]]:
         """Return the physical paths of the clustering columns; empty if there are none."""
@@ -244,7 +244,7 @@ class TableStage:
         self.staged.metadata = metadata
         if protocol is not None and protocol != self.protocol:
             self.staged.protocol = protocol
-        self.follows()
+        self.record_read_version()
 
 
 def adds_table_to_errors(

@@ -67,22 +67,22 @@ def stage_update(
     if not updates or not len(files):
         return metrics
     condition = None if predicate is None else parse_condition(predicate, scope, flavour=flavour)
-    touched, updated = files, None
+    affected, updated = files, None
     if condition is not None:
         matched = count_rows_by_file(
             stage.engine, stage.engine.scan(stage.live(files), positions=True), condition
         )
-        touched, updated = files_at(files, matched), sum(matched.values())
+        affected, updated = files_at(files, matched), sum(matched.values())
     metrics["scan_time_ms"] = clock.lap_ms()
-    if len(touched):
-        rows = live_row_counts(stage, touched)
+    if len(affected):
+        rows = live_row_counts(stage, affected)
         metrics["num_updated_rows"] = sum(rows) if updated is None else updated
         metrics["num_copied_rows"] = sum(rows) - metrics["num_updated_rows"]
-        added = _rewrite(stage, touched, condition, assigned, options)
+        added = _rewrite(stage, affected, condition, assigned, options)
         stage.add(added)
-        stage.remove(touched)
+        stage.remove(affected)
         metrics["num_added_files"] = len(added)
-        metrics["num_removed_files"] = len(touched)
+        metrics["num_removed_files"] = len(affected)
         metrics["execution_time_ms"] = clock.total_ms()
         shown = "true"
         if predicate is not None:
@@ -102,13 +102,13 @@ def _new_values(stage: TableStage, assigned: Assignments) -> dict[str, exp.Expr]
 
 def _rewrite(
     stage: TableStage,
-    touched: pa.Table,
+    affected: pa.Table,
     condition: exp.Expr | None,
     assigned: Assignments,
     options: WriteOptions | None,
 ) -> list[AddFile]:
     engine, schema = stage.engine, stage.schema
-    scan = engine.scan(stage.live(touched))
+    scan = engine.scan(stage.live(affected))
     old = [column(name, "t") for name in schema.names]
     hit = exp.true() if condition is None else is_true(condition)
     action = case([(hit, action_of(UPDATED))], action_of(COPIED))

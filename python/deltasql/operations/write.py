@@ -40,7 +40,7 @@ from deltasql.operations.rules.row_checks import (
     with_generated,
 )
 from deltasql.operations.rules.schema_merge import nullable
-from deltasql.operations.rules.write_schema import follow_schema, refuse_other_partitions
+from deltasql.operations.rules.write_schema import check_or_change_schema, refuse_other_partitions
 from deltasql.operations.sql.expressions import Scope, parse_condition
 from deltasql.operations.sql.normal_form import normal
 from deltasql.operations.sql.queries import column, is_not_true, is_true
@@ -79,7 +79,7 @@ def stage_write(
     check_modes(mode, schema_mode)
     rows = _Rows.of(stage, data)
     refuse_other_partitions(stage, mode, predicate, schema_mode, partition_by)
-    follow_schema(
+    check_or_change_schema(
         stage,
         rows.schema,
         predicate,
@@ -88,7 +88,7 @@ def stage_write(
         cast_by_engine=rows.relation is not None,
     )
     replaced = _replaced(stage, mode, predicate)
-    # If some rows of a file stay, `_write` has written the change data of the others.
+    # If some rows of a file stay, `_write` also writes the change data of the others.
     record_files = replaced.scan is None and bool(stage.staged.cdc)
     adds = _write(stage, rows, predicate, replaced, options)
     if replaced.files is not None:
@@ -99,7 +99,7 @@ def stage_write(
     if record_files:
         record_whole_files(stage, stage.listed(adds), "insert", options)
     # The files have the current schema: a concurrent change of the schema is a conflict.
-    stage.follows()
+    stage.record_read_version()
     metrics = {
         "num_added_files": len(adds),
         "num_removed_files": 0 if replaced.files is None else len(replaced.files),
@@ -256,10 +256,10 @@ def _write_relation(
     added = engine.write(engine.query(both, new=new, t=replaced.scan), stage.plan(options))
     if keeps_change_data(stage):
         old = [column(name, _OLD) for name in stage.schema.names]
-        gone = exp.select(*old, change_type("delete")).from_(exp.to_table(_OLD))
+        deletes = exp.select(*old, change_type("delete")).from_(exp.to_table(_OLD))
         changes = exp.union(
             inserts.select(change_type("insert")),
-            gone.where(is_true(replaced.matching)),
+            deletes.where(is_true(replaced.matching)),
             distinct=False,
         )
         write_change_data(stage, engine.query(changes, new=new, t=replaced.scan), options)

@@ -42,7 +42,7 @@ _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 def add_columns(stage: TableStage, columns: StructType) -> None:
     """Add columns at the end of the table, and fields at the end of existing structs.
 
-    Column mapping in the given metadata is ignored: the columns get new ids and physical names.
+    Column mapping in the given metadata is ignored: the table assigns its own.
     """
     columns = without_mapping(columns)
     for column in columns.fields:

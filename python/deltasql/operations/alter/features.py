@@ -52,7 +52,7 @@ def add_feature(
     check_writable(protocol, stage.schema, stage.configuration)
     if protocol != current:
         stage.staged.protocol = protocol
-    stage.follows()
+    stage.record_read_version()
     set_commit_info(
         stage, "ADD FEATURE", {"name": json.dumps(list(features), separators=(",", ":"))}
     )
@@ -65,7 +65,7 @@ def raise_versions(stage: TableStage, versions: Mapping[str, str]) -> None:
         stage.staged.protocol = protocol
         new = json.dumps(protocol.body(), separators=(",", ":"))
         set_commit_info(stage, "UPGRADE PROTOCOL", {"newProtocol": new})
-    stage.follows()
+    stage.record_read_version()
 
 
 def refuse_higher_versions(current: Protocol, features: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
-"""Change data: the rows that a commit changed, for tables with `delta.enableChangeDataFeed`.
+"""Write change data files: the rows that a commit changed, for the change data feed.
 
-A reader of a version takes its change data alone when there is any: so it tells of every row.
+If a commit has change data, readers ignore its add and remove actions. Its change data must
+therefore contain every changed row.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ FOLDER = "_change_data/"
 
 
 def keeps_change_data(stage: TableStage) -> bool:
-    """Tell whether commits to the table have to say which rows they changed."""
+    """Return whether the table has `delta.enableChangeDataFeed`."""
     return TableProperties(stage.configuration).change_data_feed
 
 
 def write_change_data(stage: TableStage, changes: Relation, options: WriteOptions | None) -> None:
     """Write changed rows, which have the table's columns and CHANGE_TYPE.
 
-    What the transaction did to the table before is told along with the first of them.
+    The first call in a transaction also writes the rows that it added and removed before.
     """
     if not stage.staged.cdc:
         _record_earlier_changes(stage, options)
@@ -42,9 +43,9 @@ def write_change_data(stage: TableStage, changes: Relation, options: WriteOption
 def record_whole_files(
     stage: TableStage, files: pa.Table, kind: str, options: WriteOptions | None = None
 ) -> None:
-    """Tell of all rows of listed files, if the commit has change data already.
+    """Write all rows of listed files as change data, if the commit already has change data.
 
-    A commit without any tells by the files it adds and removes.
+    Otherwise readers derive the changes from the add and remove actions.
     """
     if stage.staged.cdc and len(files):
         _write(stage, _whole(stage, files, kind), options)
@@ -61,8 +62,8 @@ def _record_earlier_changes(stage: TableStage, options: WriteOptions | None) -> 
     removed = {each.path for each in staged.removes if each.data_change}
     if removed and stage.snapshot is not None:
         before = stage.snapshot.scan(None).arrow
-        gone = before.filter(pc.is_in(before["path"], pa.array(sorted(removed), pa.string())))
-        _write(stage, _whole(stage, gone, "delete"), options)
+        files = before.filter(pc.is_in(before["path"], pa.array(sorted(removed), pa.string())))
+        _write(stage, _whole(stage, files, "delete"), options)
 
 
 def _whole(stage: TableStage, files: pa.Table, kind: str) -> Relation:
@@ -80,5 +81,5 @@ def _write(stage: TableStage, changes: Relation, options: WriteOptions | None) -
 
 
 def change_type(kind: str) -> exp.Expr:
-    """Return the column that says what happened to a row."""
+    """Return the column CHANGE_TYPE with a constant value."""
     return exp.alias_(exp.Literal.string(kind), identifier(CHANGE_TYPE))

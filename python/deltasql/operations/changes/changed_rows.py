@@ -1,6 +1,7 @@
-"""Rows that an operation rewrites: the rules of the table, the new files, the change data.
+"""Write the rows of UPDATE and MERGE: check them, write the new files and the change data.
 
-Before and after are relations of the table's columns with ACTION: what becomes of each row.
+Rows are relations with the table's columns and the column ACTION, which says whether a row is
+copied, updated, deleted or inserted.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ COPIED, UPDATED, DELETED, INSERTED = range(4)
 
 
 def action_of(number: int) -> exp.Expr:
-    """Return an action as it is in the column ACTION."""
+    """Return the literal of an action in the column ACTION."""
     return exp.Literal(this=str(number), is_string=False)
 
 
 def has_action(*numbers: int, relation: str | None = None) -> exp.Expr:
-    """Return the condition that a row has one of some actions."""
+    """Return the condition that a row has one of the actions."""
     return exp.In(
         this=column(ACTION, relation), expressions=[action_of(number) for number in numbers]
     )
 
 
 def checked_rows(stage: TableStage, rows: Relation) -> Relation:
-    """Return rows with ACTION, the new ones checked by the rules of the table."""
+    """Return the rows after checking the updated and inserted ones against the table's rules."""
     if not rules_of(stage):
         return rows
     kept = stage.engine.keep(rows)
@@ -48,20 +49,23 @@ def checked_rows(stage: TableStage, rows: Relation) -> Relation:
 def write_new_rows(
     stage: TableStage, rows: Relation, options: WriteOptions | None
 ) -> list[AddFile]:
-    """Write rows that are all new; change data tells of them only where it tells of others."""
+    """Write inserted rows; they are change data only if the commit already has change data."""
     final = checked_rows(stage, rows)
     query = select(*_columns(stage), source="r")
     added = stage.engine.write(stage.engine.query(query, r=final), stage.plan(options))
     if stage.staged.cdc:
-        told = select(*_columns(stage), change_type("insert"), source="r")
-        write_change_data(stage, stage.engine.query(told, r=final), options)
+        changes = select(*_columns(stage), change_type("insert"), source="r")
+        write_change_data(stage, stage.engine.query(changes, r=final), options)
     return added
 
 
 def write_changed_rows(
     stage: TableStage, before: Relation | None, after: Relation, options: WriteOptions | None
 ) -> list[AddFile]:
-    """Write what is left, and the change data of a table that keeps it, which needs `before`."""
+    """Write the rows that are not deleted, and change data if `before` is given.
+
+    `before` has the rows as they were, with the same ACTION.
+    """
     engine = stage.engine
     left = select(*_columns(stage), source="r", where=exp.Not(this=has_action(DELETED)))
     if before is None:

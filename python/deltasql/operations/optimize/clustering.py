@@ -1,7 +1,7 @@
-"""OPTIMIZE of a clustered table: rows that are near in some columns come into the same files.
+"""OPTIMIZE of a clustered table: write rows with near values of some columns to the same files.
 
-Nobody sorts what is appended. OPTIMIZE takes the files that it has not clustered yet and its own
-small ones, and marks what it writes, so that large clustered files are left alone.
+Appended rows are not sorted. OPTIMIZE rewrites files that are not clustered yet and small clustered
+files. It sets clusteringProvider on the files it writes, so that it can skip large clustered files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def plan_optimize(
     partition_filters: Sequence[Any] | None = None,
     target_size: int | None = None,
 ) -> tuple[Compaction, Rewrite | None]:
-    """Plan to cluster what is not yet, and to compact tables that are not clustered."""
+    """Plan to cluster the unclustered files of a table; a table without clustering is compacted."""
     options: Any = {"partition_filters": partition_filters, "target_size": target_size}
     physical = stage.clustered_by()
     if not physical:
@@ -53,7 +53,7 @@ def plan_optimize(
 
 
 def _unclustered(files: pa.Table, plan: Compaction) -> pa.Table:
-    """Return the files that are not clustered or not large; a small one alone stays."""
+    """Return the files that are not clustered or small; a single small clustered one is skipped."""
     clustered = pc.equal(pc.coalesce(files["clustering_provider"], ""), _PROVIDER)
     whole = pc.equal(pc.coalesce(files["deletion_vector"], ""), "")
     done = pc.and_(clustered, whole)

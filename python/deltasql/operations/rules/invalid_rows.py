@@ -39,7 +39,7 @@ def preview(rows: pa.Table) -> str:
     lines = [rows.column_names]
     columns = [python_values(column) for column in rows.columns]
     lines += [[_text(value) for value in row] for row in zip(*columns, strict=True)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
     frame = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
     head, *body = [
         "| " + " | ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)) + " |"

@@ -1,4 +1,4 @@
-"""The columns of rows that are written, and those of the table: checked, or changed after them."""
+"""Check the schema of written rows against the table's, or change the table's schema."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refuse_other_partitions(
     schema_mode: str | None,
     partition_by: Sequence[str] | str | None,
 ) -> None:
-    """Refuse other partition columns than the table has, unless all of it is replaced."""
+    """Raise for other partition columns than the table's, unless the whole table is replaced."""
     if partition_by is None:
         return
     wanted = [partition_by] if isinstance(partition_by, str) else list(partition_by)
@@ -51,12 +51,11 @@ def refuse_other_partitions(
             "replaceWhere predicate.",
             table=stage.name,
             prefix=GENERIC_ERROR,
-            help="Leave out partition_by, or write with mode='overwrite' and "
-            "schema_mode='overwrite'.",
+            help="Omit partition_by, or write with mode='overwrite' and schema_mode='overwrite'.",
         )
 
 
-def follow_schema(
+def check_or_change_schema(
     stage: TableStage,
     rows: pa.Schema | StructType,
     predicate: str | None,
@@ -65,7 +64,10 @@ def follow_schema(
     *,
     cast_by_engine: bool,
 ) -> None:
-    """Check the columns of the data against the table's, or change the table's after them."""
+    """Check the columns of the rows, or stage a schema change if `schema_mode` allows it.
+
+    `cast_by_engine` adds checks for types that an engine would cast without an error.
+    """
     present = arrow_schema(stage.metadata.schema_string)
     is_same = isinstance(rows, pa.Schema) and rows.equals(present)
     if partition_by is None and is_same and schema_mode != "overwrite":
@@ -100,9 +102,9 @@ def follow_schema(
 
 
 def move_partition_columns_last(stage: TableStage) -> None:
-    """Put partition columns behind the others that were there before a schema grew.
+    """After a schema change, order columns as deltalake does.
 
-    So does deltalake; new columns stay the last ones.
+    Partition columns come after the other columns of the old schema, and new columns come last.
     """
     before = stage.snapshot
     if before is None or stage.staged.metadata is None or not stage.partition_columns:
@@ -121,10 +123,10 @@ def move_partition_columns_last(stage: TableStage) -> None:
 
 
 def _overwritten(known: StructType, given: StructType) -> StructType:
-    """Return the schema of rows that replace all others.
+    """Return the schema after an overwrite of the schema.
 
-    Of a column with nothing but nulls the table knows the type, and another order is no other
-    schema.
+    A column with only nulls keeps the table's type, and a different column order alone keeps the
+    table's schema.
     """
     typed = StructType(tuple(_typed(known.find(each.name), each) for each in given.fields))
     is_known = len(typed.fields) == len(known.fields) and all(

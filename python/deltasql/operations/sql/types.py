@@ -71,7 +71,7 @@ def sql_type(data_type: DataType) -> exp.DataType:
         return exp.DataType(this=_KINDS.DECIMAL, expressions=sizes)
     if not isinstance(data_type, str) or data_type not in _TYPES:
         raise TxnLogSchemaError(
-            f"a column has the type {type_name(data_type)[:_SHOWN]}, which no engine knows",
+            f"a column has the type {type_name(data_type)[:_SHOWN]}, which no engine supports",
             help="The schema was not written by a Delta writer.",
         )
     return exp.DataType(this=_TYPES[data_type])

@@ -84,7 +84,7 @@ class VacuumPlan:
         return {MARK: done.before_ms, RETAINED: done.retained, **kept, **spared}
 
     def keep(self, intents: Iterable[tuple[str, str]]) -> None:
-        """Take the files of intents out of the plan: their transactions are still running."""
+        """Take the files of intents out of the plan that the vacuum could not take over."""
         for intent in intents:
             for name in self.intents.pop(intent):
                 self.sizes.pop(name, None)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 ROWS = "__deltasql_rows"
 Facts = dict[str, Any]
 _REAL = ("float", "double")
-# Statistics keep milliseconds of a moment, and leave out what comes after them.
+# Timestamps in statistics are truncated to milliseconds.
 _MILLISECOND = timedelta(milliseconds=1)
-# To find each unreadable file costs a few scans; where so many are, something else is wrong.
+# Each unreadable file costs a few scans; with this many, something else is wrong.
 _MOST_UNREADABLE = 100
 _TOGETHER = 5000  # files that one query reads
 
@@ -64,7 +64,7 @@ class DataToVerify:
 
 @dataclass(slots=True)
 class Measured:
-    """What was found, by the place of a file; why those that cannot be read cannot."""
+    """What the files contain, by file index, and the reasons why some cannot be read."""
 
     facts: dict[int, Facts] = field(default_factory=dict)
     unreadable: dict[int, str] = field(default_factory=dict)
@@ -72,36 +72,36 @@ class Measured:
 
 
 def measure_files(
-    data: DataToVerify, places: Sequence[int], meter: Meter | None = None
+    data: DataToVerify, indexes: Sequence[int], meter: Meter | None = None
 ) -> Measured:
-    """Let the engine look at all rows of the files at some places."""
+    """Compute row counts, null counts and bounds of the files at some indexes."""
     found, counter = Measured(), meter or Meter()
     fields = measured_fields(data)
-    counter.begin("reading data", "files", len(places))
-    for first in range(0, len(places), _TOGETHER):
-        some = places[first : first + _TOGETHER]
+    counter.begin("reading data", "files", len(indexes))
+    for first in range(0, len(indexes), _TOGETHER):
+        some = indexes[first : first + _TOGETHER]
         _measure(data, some, fields, found)
         counter.step(len(some))
     return found
 
 
 def compare_statistics(data: DataToVerify, measured: Measured) -> Iterator[DataDifference]:
-    """Compare what was measured with the statistics of each file."""
+    """Compare what was measured with the statistics of each file in the log."""
     fields, files = measured_fields(data), data.files
-    for place, count in enumerate(logged_row_counts(files)):
-        found = measured.facts.get(place)
+    for index, count in enumerate(logged_row_counts(files)):
+        found = measured.facts.get(index)
         if found is None:
             continue
-        path = files["path"][place].as_py()
+        path = files["path"][index].as_py()
         if count is not None and count != found[ROWS]:
             yield DataDifference(path, "rows", None, count, found[ROWS])
-        whole = not files["deletion_vector"][place].as_py()
-        stats = files["stats"][place].as_py()
+        whole = not files["deletion_vector"][index].as_py()
+        stats = files["stats"][index].as_py()
         yield from _compared(data, path, stats, fields, found, whole=whole)
 
 
 def measured_fields(data: DataToVerify) -> list[StructField]:
-    """Return the columns that can have bounds, without those that no file holds."""
+    """Return the columns that can have bounds, without partition columns."""
     partitions = set(data.metadata.partition_columns)
     return [
         each
@@ -111,25 +111,25 @@ def measured_fields(data: DataToVerify) -> list[StructField]:
 
 
 def _measure(
-    data: DataToVerify, places: Sequence[int], fields: Sequence[StructField], found: Measured
+    data: DataToVerify, indexes: Sequence[int], fields: Sequence[StructField], found: Measured
 ) -> None:
-    """Measure files together; when that fails, in halves, until those that fail are known."""
+    """Measure files together; after an error, in halves, until the files that fail are known."""
     try:
-        rows = _rows(data, data.files.take(pa.array(places, pa.int64())), fields)
+        rows = _rows(data, data.files.take(pa.array(indexes, pa.int64())), fields)
     except UnsupportedFeatureError:
         raise
     except (TxnLogError, OSError, pa.ArrowException) as error:
-        if len(places) == 1:
-            found.unreadable[places[0]] = _reason(error)
+        if len(indexes) == 1:
+            found.unreadable[indexes[0]] = _reason(error)
         elif len(found.unreadable) >= _MOST_UNREADABLE:
-            found.unchecked += places
+            found.unchecked += indexes
         else:
-            middle = len(places) // 2
-            _measure(data, places[:middle], fields, found)
-            _measure(data, places[middle:], fields, found)
+            middle = len(indexes) // 2
+            _measure(data, indexes[:middle], fields, found)
+            _measure(data, indexes[middle:], fields, found)
         return
-    for number, place in enumerate(places):
-        found.facts[place] = rows.get(number, {ROWS: 0})
+    for number, index in enumerate(indexes):
+        found.facts[index] = rows.get(number, {ROWS: 0})
 
 
 def _reason(error: Exception) -> str:
@@ -138,12 +138,12 @@ def _reason(error: Exception) -> str:
 
 
 def _rows(data: DataToVerify, files: pa.Table, fields: Sequence[StructField]) -> dict[int, Facts]:
-    """Return one row for each file that has any, by the place of the file."""
+    """Return the measures of each file that has rows, by its index in `files`."""
     measures: list[exp.Expr] = [exp.alias_(exp.Count(this=exp.Star()), identifier(ROWS))]
     for number, each in enumerate(fields):
         value: exp.Expr = column(each.name)
         ordered = value
-        if each.type in _REAL:  # engines do not agree where NaN is, and bounds leave it out
+        if each.type in _REAL:  # engines order NaN differently, and bounds ignore it
             is_nan = exp.IsNan(this=value.copy())
             ordered = exp.Case(ifs=[exp.If(this=exp.not_(is_nan), true=value.copy())])
         for name, measured in (
@@ -156,7 +156,7 @@ def _rows(data: DataToVerify, files: pa.Table, fields: Sequence[StructField]) ->
     engine = data.engine
     scan = data.scan(files, positions=True)
     found = engine.collect(engine.query(query, t=scan))
-    # Python's own moments have no nanoseconds: they are compared as numbers.
+    # Python's datetime has no nanoseconds, so such timestamps are compared as numbers.
     counted = [
         each.with_type(pa.int64()) if each.type == pa.timestamp("ns") else each
         for each in found.schema
@@ -173,29 +173,29 @@ def _compared(
     *,
     whole: bool,
 ) -> Iterator[DataDifference]:
-    """Compare bounds and nulls; of a file with deleted rows only the bounds must hold."""
-    told = read_stats(stats, Decimal)
+    """Compare bounds and null counts; if the file has deleted rows, only the bounds."""
+    logged = read_stats(stats, Decimal)
     mode = column_mapping_mode(data.metadata.configuration)
     for number, each in enumerate(fields):
         name, read = each.physical_name(mode), _reader(each)
         count, low, high = (
             found.get(f"__deltasql_{kind}_{number}") for kind in ("count", "min", "max")
         )
-        nulls = _bound(told.get("nullCount"), name, int)
+        nulls = _bound(logged.get("nullCount"), name, int)
         if whole and nulls is not None and count is not None and nulls != found[ROWS] - count:
             yield DataDifference(path, "nulls", each.name, nulls, found[ROWS] - count)
-        least, most = (_bound(told.get(key), name, read) for key in ("minValues", "maxValues"))
+        least, most = (_bound(logged.get(key), name, read) for key in ("minValues", "maxValues"))
         if least is not None and low is not None and least > low:
             yield DataDifference(path, "min", each.name, least, low)
         if most is not None and high is not None and _upper_limit(most, each.type) < high:
             yield DataDifference(path, "max", each.name, most, high)
 
 
-def _bound(told: Any, name: str, read: Callable[[Any], Any] | None) -> Any:
-    value = told.get(name) if isinstance(told, dict) else None
+def _bound(logged: Any, name: str, read: Callable[[Any], Any] | None) -> Any:
+    value = logged.get(name) if isinstance(logged, dict) else None
     try:
         return None if value is None or read is None else read(value)
-    except (ValueError, TypeError, InvalidOperation):  # years that Python does not have, perhaps
+    except (ValueError, TypeError, InvalidOperation):  # such as a year outside of Python's calendar
         return None
 
 
@@ -206,7 +206,7 @@ def _upper_limit(bound: Any, kind: DataType) -> Any:
 
 
 def _reader(field: StructField) -> Callable[[Any], Any] | None:
-    """Return how a bound of a column is read from the statistics; None when it has none."""
+    """Return the function that parses a column's bounds; None if the type has no bounds."""
     kind = field.type
     if not isinstance(kind, str):
         return None
@@ -216,8 +216,8 @@ def _reader(field: StructField) -> Callable[[Any], Any] | None:
 
 
 def _timestamp(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _timestamp_ntz(text: str) -> datetime:
@@ -225,13 +225,13 @@ def _timestamp_ntz(text: str) -> datetime:
 
 
 def _float32(value: Any) -> float:
-    # 1.1 in a text is another number than in four bytes.
+    # 1.1 in JSON is a double; the same value as a 32-bit float differs.
     return float(pa.scalar(float(value), pa.float32()).as_py())
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a string")
     return value
 
 

@@ -1,6 +1,6 @@
-"""VERIFY of data: every live file is there and holds what the log tells of its rows.
+"""VERIFY data: check that every live file exists and agrees with the log.
 
-A file that is gone or cannot be read is told as such, and the others are looked at all the same.
+A file that is missing or cannot be read is reported, and the other files are still checked.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _NOT_READ = ("missing", "unreadable", "unchecked")
 
 @adds_table_to_errors
 def verify_data(stage: TableStage, *, checks: DataChecks = "counts") -> DataReport:
-    """Compare the files of a transaction's table, staged ones too, with what the log tells.
+    """Compare the files of a transaction's table, staged files too, with the log.
 
-    Rows are compared with those of the published log only where nothing is staged.
+    Rows are compared with the published log only if nothing is staged.
     """
     metadata, files = stage.metadata, stage.files()
     data = DataToVerify(stage.name, stage.location, metadata, files, stage.config, stage.engine)
@@ -56,13 +56,13 @@ def verify_snapshot(
     location: str | None = None,
     meter: Meter | None = None,
 ) -> DataReport:
-    """Compare the files of a version with what the log tells of them, and of their rows.
+    """Compare the files of a version, and their rows, with the log.
 
-    `location` is where the files and the log are, when it is not the table's own.
+    `location` is where the files and the log are, if it is not the table's own location.
     """
     table, files = snapshot.table, snapshot.scan().arrow
-    place = location or table.location
-    data = DataToVerify(table.full_name, place, snapshot.metadata, files, config, engine)
+    root = location or table.location
+    data = DataToVerify(table.full_name, root, snapshot.metadata, files, config, engine)
     return _verify(data, checks, snapshot, meter)
 
 
@@ -77,14 +77,14 @@ def _verify(
     found.add(_compared_sizes(files, sizes))
     rows, compared_with, notes = None, None, []
     if checks != "files":
-        there = [place for place, size in enumerate(sizes) if size is not None]
-        measured = measure_files(data, there, meter)
+        present = [index for index, size in enumerate(sizes) if size is not None]
+        measured = measure_files(data, present, meter)
         found.add(_unread(files["path"].to_pylist(), measured))
         found.add(compare_statistics(data, measured))
         rows = sum(facts[ROWS] for facts in measured.facts.values())
     if checks == "rows" and snapshot is not None:
         if found.has(_NOT_READ):
-            notes.append("rows not compared, since not all files can be read")
+            notes.append("rows not compared, because not all files can be read")
         else:
             compared_with = _compare_rows(data, snapshot, found, notes)
     return DataReport(
@@ -104,18 +104,18 @@ def _verify(
 
 def _compared_sizes(files: pa.Table, sizes: Sequence[int | None]) -> Iterator[DataDifference]:
     listed = zip(files["path"].to_pylist(), files["size"].to_pylist(), sizes, strict=True)
-    for path, told, size in listed:
+    for path, logged, size in listed:
         if size is None:
             yield DataDifference(path, "missing")
-        elif told != size:
-            yield DataDifference(path, "size", None, told, size)
+        elif logged != size:
+            yield DataDifference(path, "size", None, logged, size)
 
 
 def _unread(paths: Sequence[str], measured: Measured) -> Iterator[DataDifference]:
-    for place, why in measured.unreadable.items():
-        yield DataDifference(paths[place], "unreadable", found=why)
-    for place in measured.unchecked:
-        yield DataDifference(paths[place], "unchecked")
+    for index, why in measured.unreadable.items():
+        yield DataDifference(paths[index], "unreadable", found=why)
+    for index in measured.unchecked:
+        yield DataDifference(paths[index], "unchecked")
 
 
 def _compare_rows(data: DataToVerify, snapshot: Snapshot, found: Findings, notes: list[str]) -> str:
