@@ -136,7 +136,7 @@ def test_what_the_statistics_tell_is_checked(kept: Catalog) -> None:
     path = adds[0].path
     report = verify_data(kept, data="counts")
     assert kinds(report) == {(path, kind) for kind in ("rows", "min", "max", "nulls")}
-    assert "the log tells 4, it has 3" in report.summary()
+    assert "the log has 4, the file has 3" in report.summary()
 
 
 def test_statistics_that_make_no_sense_are_no_reason_to_stop(kept: Catalog) -> None:

@@ -29,13 +29,13 @@ from deltasql.model.schema.schema import (
     type_name,
 )
 from deltasql.operations.commit_info import set_commit_info
+from deltasql.operations.rules.schema_merge import GENERATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from deltasql.operations.table_stage import TableStage
 
-_GENERATED = "delta.generationExpression"
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 
 
@@ -46,7 +46,7 @@ def add_columns(stage: TableStage, columns: StructType) -> None:
     """
     columns = without_mapping(columns)
     for column in columns.fields:
-        if _GENERATED in column.metadata:
+        if GENERATED in column.metadata:
             raise TxnLogError(
                 "New columns cannot be a generated column",
                 help="Create the table with its generated columns.",
@@ -299,7 +299,7 @@ def _refuse_used(stage: TableStage, path: tuple[str, ...], done: str) -> None:
     """Raise if a constraint, an invariant or a generated column uses the column."""
     rules = dict(TableProperties(stage.configuration).constraints)
     for member in stage.schema.fields:
-        for key in (_GENERATED, "delta.invariants"):
+        for key in (GENERATED, "delta.invariants"):
             if key in member.metadata and (member.name,) != path:
                 rules[member.name] = str(member.metadata[key])
     for name, text in rules.items():

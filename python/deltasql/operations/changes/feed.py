@@ -242,7 +242,7 @@ class ChangeFeed:
             .subquery("repeated")
         )
         kind = exp.case().when(_column(_TOTAL) > 0, "'insert'").else_("'delete'")
-        commit = pa.table(
+        marks = pa.table(
             {
                 COMMIT_VERSION: pa.array([changes.version], pa.int64()),
                 COMMIT_TIMESTAMP: pa.array([changes.committed_at_ms * 1000], _TIMESTAMP),
@@ -252,13 +252,13 @@ class ChangeFeed:
             exp.select(
                 *(_column(name, "repeated") for name in names),
                 exp.alias_(kind, CHANGE_TYPE),
-                _column(COMMIT_VERSION, "commit"),
-                _column(COMMIT_TIMESTAMP, "commit"),
+                _column(COMMIT_VERSION, "marks"),
+                _column(COMMIT_TIMESTAMP, "marks"),
             )
             .from_(repeated)
-            .join("commit", join_type="cross")
+            .join("marks", join_type="cross")
         )
-        return engine.query(query, **sides, commit=engine.rows(commit))
+        return engine.query(query, **sides, marks=engine.rows(marks))
 
     def _live(
         self,
