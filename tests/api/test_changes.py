@@ -151,7 +151,7 @@ def test_deleted_files_are_refused_naming_the_first_version_that_can_be_read(
         Path(table.table("t").location) / path for path in table.table("t").scan().paths()
     }
     gone.unlink()
-    with pytest.raises(VersionNotFoundError, match="first possible version is 3") as caught:
+    with pytest.raises(VersionNotFoundError, match="Start at version 3 or later") as caught:
         table.changes("t", 0).read_all()
     assert caught.value.version == 1
     assert told(table, 3) == {(3, "insert", 3): 1}

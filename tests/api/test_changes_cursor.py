@@ -134,7 +134,7 @@ def test_a_snapshot_whose_files_were_deleted_is_refused(table: Catalog) -> None:
     live = {Path(table.table("t").location) / path for path in table.table("t").scan().paths()}
     for file in set(Path(table.table("t").location).glob("*.parquet")) - live:
         file.unlink()
-    with pytest.raises(VersionNotFoundError, match="begin with a snapshot"):
+    with pytest.raises(VersionNotFoundError, match="start with a snapshot"):
         list(cursor)
     assert state(table.cursor("t")) == {9: 1}
 

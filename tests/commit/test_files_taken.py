@@ -12,7 +12,7 @@ import pytest
 
 import deltasql
 from deltasql.exceptions import FilesTakenError
-from deltasql.operations.vacuum.unreferenced import find_strays
+from deltasql.operations.vacuum.unreferenced import find_unreferenced
 from deltasql.operations.vacuum.vacuum import plan_vacuum
 from deltasql.phases import hooked
 from deltasql.storage import open_storage
@@ -215,7 +215,7 @@ def test_what_is_announced_while_a_folder_is_listed_is_no_stray(lake: Catalog) -
     def find_late(*args: Any) -> Any:
         begun.append(lake.begin())
         begun[0].write("t", ROWS)
-        return find_strays(*args)
+        return find_unreferenced(*args)
 
     # As with a clock that is ahead: all that is there looks old.
     options: dict[str, Any] = {"retention": timedelta(days=-7), "enforce_retention_duration": False}

@@ -106,7 +106,7 @@ def test_files_are_told_one_by_one_and_the_others_are_still_looked_at(kept: Cata
     }
     assert report.rows == len(paths) - 4
     assert report.compared_with is None
-    assert "rows not compared, since not all files can be read" in report.summary()
+    assert "rows not compared, because not all files can be read" in report.summary()
     quick = verify_data(kept, data="files")
     assert kinds(quick) == {(gone, "missing"), (short, "size"), (empty, "size")}
     assert quick.rows is None
@@ -136,7 +136,7 @@ def test_what_the_statistics_tell_is_checked(kept: Catalog) -> None:
     path = adds[0].path
     report = verify_data(kept, data="counts")
     assert kinds(report) == {(path, kind) for kind in ("rows", "min", "max", "nulls")}
-    assert "the log tells 4, it has 3" in report.summary()
+    assert "the log has 4, the file has 3" in report.summary()
 
 
 def test_statistics_that_make_no_sense_are_no_reason_to_stop(kept: Catalog) -> None:
@@ -174,7 +174,9 @@ def test_rows_that_the_log_tells_otherwise_are_shown(kept: Catalog) -> None:
     assert report.counts == {"row": 2}
     shown = {(each.column, each.told, each.found) for each in report.differences}
     assert shown == {("id=8, p='a b'", 0, 1), ("id=8, p='b a'", 1, 0)}
-    assert "a row is there 1 times, and 0 times in the log: id=8, p='a b'" in report.summary()
+    assert (
+        "a row occurs 1 times in the data and 0 times in the log: id=8, p='a b'" in report.summary()
+    )
 
 
 def test_how_often_a_row_is_there_counts(kept: Catalog) -> None:
@@ -224,7 +226,7 @@ def test_a_table_that_deltalake_cannot_read_is_compared_with_our_own_reading(
         report = verify_data(catalog, written.name)
         assert report.ok, report.summary()
         assert report.compared_with == "replay"
-        assert "deltalake does not know vacuumProtocolCheck" in report.summary()
+        assert "deltalake does not support vacuumProtocolCheck" in report.summary()
 
 
 def test_a_transaction_checks_what_it_staged(kept: Catalog) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
 def make(catalog: Catalog, *parts: pa.Table, name: str = "t", **options: Any) -> DmlSide:

@@ -129,7 +129,7 @@ def test_dropped_column_that_is_added_again_starts_empty(lake: Catalog) -> None:
     ("change", "message"),
     [
         (lambda alter: alter.rename_column("nope", "x"), "No column with the name 'nope'"),
-        (lambda alter: alter.rename_column("text", "ID"), "is there already"),
+        (lambda alter: alter.rename_column("text", "ID"), "already exists"),
         (lambda alter: alter.rename_column("id", "key"), "positive uses it"),
         (lambda alter: alter.drop_column("id"), "positive uses it"),
         (lambda alter: alter.drop_column(["part", "text", "id"]), "positive uses it"),

@@ -10,7 +10,7 @@ import pytest
 
 import deltasql
 from deltasql.exceptions import TxnLogSchemaError
-from deltasql.operations.optimize.clustering import clustering_columns
+from deltasql.operations.alter.cluster_by import clustering_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

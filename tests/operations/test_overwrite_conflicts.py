@@ -13,7 +13,7 @@ from deltalake.transaction import AddAction
 
 from deltasql.exceptions import CommitConflictError, ConcurrentAppendError
 from deltasql.operations.add_actions import stage_actions
-from deltasql.operations.create import replace_table, tell_created
+from deltasql.operations.create import record_create, replace_table
 from tests.operations.dml import held
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def restore(tx: MultiTableTransaction, table: str, by: str) -> None:
 
 def create_or_replace(tx: MultiTableTransaction, table: str, by: str) -> None:
     replace_table(tx.target(table), SCHEMA, ["p"], {}, description=by)
-    tell_created(tx.target(table), "Overwrite", replaces=True)
+    record_create(tx.target(table), "Overwrite", replaces=True)
 
 
 def delete(tx: MultiTableTransaction, table: str, by: str) -> None:

@@ -13,9 +13,9 @@ from deltasql.config import Config
 from deltasql.model.progress import Meter
 from deltasql.operations.vacuum.spark_listing import SparkListing
 from deltasql.operations.vacuum.unreferenced import (
-    StrayRule,
-    Strays,
-    find_strays,
+    UnreferencedFiles,
+    VacuumRule,
+    find_unreferenced,
     list_range,
     ranges_of,
 )
@@ -69,8 +69,8 @@ def test_what_is_new_needed_hidden_or_behind_a_link_is_no_stray(tmp_path: Path) 
     (root / "link").symlink_to(elsewhere)
     told: list[int] = []
     meter = Meter("t", lambda progress: told.append(progress.done))
-    found = find_strays(StrayRule(str(root), 2000, ("_p",)), storage, {"needed"}, meter)
-    assert found == Strays({"_p=1/f": 1, "old": 1}, {"inner/"})
+    found = find_unreferenced(VacuumRule(str(root), 2000, ("_p",)), storage, {"needed"}, meter)
+    assert found == UnreferencedFiles({"_p=1/f": 1, "old": 1}, {"inner/"})
     assert told[-1] == 8
 
 
@@ -83,16 +83,16 @@ def test_a_table_inside_whose_log_is_a_link_is_left_alone(tmp_path: Path, log: s
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "0.json").touch()
     (root / "inner" / "_delta_log").symlink_to(log)
-    rule = StrayRule(str(root), 2000)
-    found = find_strays(rule, storage, set(), Meter("t", None))
+    rule = VacuumRule(str(root), 2000)
+    found = find_unreferenced(rule, storage, set(), Meter("t", None))
     spared = ("logs/inner/",) if log == "../logs/inner" else ()
     assert found.tables.issuperset(spared)
     assert {name for name in found.sizes if not name.startswith(tuple(found.tables))} == {
         "old",
         *(() if spared else ("logs/inner/0.json",)),
     }
-    apart = Strays()  # as one who lists a part of the names alone
-    rule.sift(list_range(storage, ("inner/e", "inner/p=2/")), set(), apart)
+    apart = UnreferencedFiles()  # as one who lists a part of the names alone
+    rule.collect(list_range(storage, ("inner/e", "inner/p=2/")), set(), apart)
     assert not apart.sizes
 
 
@@ -102,7 +102,7 @@ def test_a_log_of_the_table_itself_that_is_a_link_is_left_alone(tmp_path: Path) 
         storage.put(name, b"1")
         os.utime(tmp_path / name, (1, 1))
     (tmp_path / "_delta_log").symlink_to("log")
-    found = find_strays(StrayRule(str(tmp_path), 2000), storage, set(), Meter("t", None))
+    found = find_unreferenced(VacuumRule(str(tmp_path), 2000), storage, set(), Meter("t", None))
     assert found.tables == {"log/"}
     assert "f" in found.sizes
 
@@ -125,8 +125,8 @@ def test_folders_whose_names_are_no_text_are_listed_by_the_driver(tmp_path: Path
         os.mkdir(folder)
         open(folder + b"/f", "w").close()
         os.utime(folder + b"/f", (1, 1))
-    storage, rule = open_storage(str(tmp_path)), StrayRule(str(tmp_path), 2000)
-    here = find_strays(rule, storage, set(), Meter("t", None))
+    storage, rule = open_storage(str(tmp_path)), VacuumRule(str(tmp_path), 2000)
+    here = find_unreferenced(rule, storage, set(), Meter("t", None))
     no_session = object()  # nothing is asked of it
     there = SparkListing(no_session, Config().storage)(rule, storage, set(), Meter("t", None))
     assert len(there.sizes) == 20

@@ -19,7 +19,7 @@ from deltasql.exceptions import (
     VersionNotFoundError,
 )
 from deltasql.model.clock import now_ms
-from deltasql.operations.vacuum import search as vacuum_search
+from deltasql.operations.vacuum import file_search as vacuum_search
 from tests.conftest import new_catalog_uri
 from tests.counting import counting
 from tests.operations.care import (

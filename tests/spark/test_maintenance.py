@@ -335,4 +335,4 @@ def test_data_that_is_not_what_the_log_tells_is_found(
         (third.path, "rows", None),
     }
     assert report.files == 3
-    assert "the log tells 11, it has 10" in str(report)
+    assert "the log has 11, the file has 10" in str(report)

@@ -1,1 +1,1 @@
-"""The verbs, one file each: what to stage so that a table changes as asked."""
+"""The operations on a table (WRITE, DELETE, MERGE, ALTER …): each stages its actions."""

@@ -1,4 +1,4 @@
-"""WRITE of files that somebody else wrote: their actions are committed as they are given."""
+"""WRITE of existing data files: stage add and remove actions as the caller gives them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deltasql.model.actions import Action
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
 def file_actions(actions: object, location: str) -> list[Action]:
-    """Return deltalake's actions as ours, with paths that are relative to the table's folder.
+    """Convert deltalake's actions, with paths relative to the table's folder.
 
-    For deltalake a path that starts with a slash is one below the folder. In a log it would be
-    one of the whole file system.
+    In deltalake, a path that starts with a slash is below the table's folder. In a log, it would
+    be an absolute path.
     """
     return [
         replace(each, path=_relative(each.path, location))
@@ -45,7 +45,7 @@ def _relative(path: str, location: str) -> str:
 
 
 def stage_actions(
-    target: TableStage,
+    stage: TableStage,
     actions: object,
     *,
     mode: str,
@@ -53,27 +53,27 @@ def stage_actions(
     partition_by: Sequence[str] = (),
     partition_filters: object = None,
 ) -> None:
-    """Stage added and removed files; `overwrite` also removes the live files that filters name.
+    """Stage actions; `overwrite` also removes the live files that the filters select.
 
-    Without filters it removes them all, and the table takes the given schema.
+    Without filters it removes all live files. It also sets the given schema.
     """
     check_modes(mode)
     if mode == "overwrite":
-        predicate = target.predicate(partition_filters) if partition_filters else None
-        replaced = target.files(predicate)
-        target.remove(replaced)
+        predicate = stage.predicate(partition_filters) if partition_filters else None
+        replaced = stage.files(predicate)
+        stage.remove(replaced)
         wanted = schema_from_any(schema)
-        changes_schema = wanted != target.schema
-        # Files that others add for the schema of before must not end up below another one.
+        changes_schema = wanted != stage.schema
+        # Files that are added concurrently have the old schema, so they are a conflict.
         whole_table = changes_schema or predicate is None
-        target.read(whole_table=whole_table, predicate=predicate, files=replaced)
+        stage.read(whole_table=whole_table, predicate=predicate, files=replaced)
         if changes_schema:
-            mapped, properties = with_new_columns_mapped(wanted, target.configuration)
+            mapped, properties = with_new_columns_mapped(wanted, stage.configuration)
             changed = replace(
-                target.metadata, schema_string=mapped.to_json(), configuration=properties
+                stage.metadata, schema_string=mapped.to_json(), configuration=properties
             )
-            target.change_metadata(changed, upgraded_protocol(target.protocol, mapped, properties))
-    target.staged.extend(file_actions(actions, target.location))
-    target.follows()
+            stage.change_metadata(changed, upgraded_protocol(stage.protocol, mapped, properties))
+    stage.staged.extend(file_actions(actions, stage.location))
+    stage.record_read_version()
     partitions = json.dumps(list(partition_by), separators=(",", ":"), ensure_ascii=False)
-    set_commit_info(target, "WRITE", {"mode": MODES[mode], "partitionBy": partitions})
+    set_commit_info(stage, "WRITE", {"mode": MODES[mode], "partitionBy": partitions})

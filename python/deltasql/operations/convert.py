@@ -1,4 +1,4 @@
-"""CONVERT: the Parquet files of a folder become the first version of a table, where they are."""
+"""CONVERT TO DELTA: make a table of the Parquet files in a folder, without copying them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What was found in a folder."""
+    """The schema and the files of a converted folder."""
 
     schema: StructType
     partition_by: tuple[str, ...]
     adds: list[AddFile]
 
     def parameters(self, *, collect_stats: bool) -> dict[str, str]:
-        """Return what the history tells of it."""
+        """Return the operation parameters of the commit."""
         return {
             "numFiles": str(len(self.adds)),
             "partitionBy": json.dumps(list(self.partition_by), separators=(",", ":")),
@@ -54,14 +54,14 @@ def convert_files(
     strategy: str | None = None,
     collect_stats: bool = True,
 ) -> Converted:
-    """Read the footers of a folder's Parquet files; names that start with _ or . are not data."""
+    """Read the footers of a folder's Parquet files; names that start with _ or . are skipped."""
     storage = open_storage(location, settings)
     partitions = StructType() if partition_schema is None else schema_from_any(partition_schema)
     if next(iter(storage.list(_LOG)), None) is not None:
-        # Its files are not all live: rows that were deleted would come back.
+        # Not all files of a Delta table are live: deleted rows would come back.
         raise TableExistsError(
             "The given location is already a delta table location",
-            help="Bring the table into the catalog with import_table.",
+            help="Load the table into the catalog with import_table.",
         )
     files = [file for file in storage.list() if _is_data(file.name)]
     if not files:
@@ -94,7 +94,7 @@ def _is_data(name: str) -> bool:
 def _partition_values(
     name: str, partitions: StructType, strategy: str | None
 ) -> dict[str, str | None]:
-    """Take the values of a file from the folders it is in."""
+    """Return the partition values of a file from its folder names."""
     folders = name.split("/")[:-1]
     if strategy == "directory":
         if len(folders) != len(partitions.fields):
@@ -122,14 +122,15 @@ def _undeclared(what: str) -> TxnLogSchemaError:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """Take out what Parquet files say about columns beyond their types."""
+    """Remove the field metadata that Parquet files store."""
     return pa.schema([field.remove_metadata() for field in schema])
 
 
 def _shape_of(schema: StructType, partitions: tuple[str, ...], storage: Storage) -> FileShape:
-    def nothing_is_written(_: list[str]) -> None: ...
+    def no_intents(_: list[str]) -> None:
+        """Do nothing: no file is written."""
 
-    plan = WritePlan(storage.location, storage, schema, partitions, {}, nothing_is_written)
+    plan = WritePlan(storage.location, storage, schema, partitions, {}, no_intents)
     return file_shape(plan)
 
 

@@ -1,4 +1,4 @@
-"""CREATE TABLE: the metadata and protocol a new table starts with."""
+"""CREATE TABLE and REPLACE TABLE: the metadata and protocol of a new table."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from deltasql.model.protocol import protocol_for, raised_protocol, upgraded_prot
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.rules import validate_schema
+from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.commit_info import set_commit_info
-from deltasql.operations.optimize.clustering import cluster_by
 from deltasql.storage import open_storage
 from deltasql.storage.location import location_url
 from deltasql.store.records import TableRow
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.model.actions import Protocol
     from deltasql.model.schema.schema import StructType
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 _IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
 
@@ -49,9 +49,9 @@ def stage_create(
     title: str | None = None,
     allow_nested_location: bool = False,
 ) -> Staged:
-    """Stage version 0 of a new table: nothing exists before the commit.
+    """Stage version 0 of a new table; nothing is created before the commit.
 
-    `title` is the name in its metadata.
+    `title` is the name in the table's metadata.
     """
     wanted = dict(properties or {})
     if config.table.in_commit_timestamps:
@@ -60,7 +60,7 @@ def stage_create(
     in_commit_timestamps = wanted.get(_IN_COMMIT_TIMESTAMPS) == "true"
     created_at_ms = now_ms()
     table = TableRow(
-        table_id=-1,  # given by the database when the commit is ratified
+        table_id=-1,  # the database assigns it when the commit is ratified
         table_uuid=str(uuid.uuid4()),
         namespace=namespace,
         name=name,
@@ -94,21 +94,21 @@ def stage_create(
     )
 
 
-def refuse_log_of_others(location: str, config: Config) -> None:
-    """Raise an error when a folder has a log: its commits would be in the way of the mirror's."""
+def refuse_existing_log(location: str, config: Config) -> None:
+    """Raise an error if the folder has a `_delta_log`: the mirror could not publish there."""
     try:
         found = next(iter(open_storage(location, config.storage).list(LOG_FOLDER)), None)
     except TxnLogStorageError:
-        return  # a store out of reach does not hinder a commit, and the mirror looks again
+        return  # an unreachable store does not block the commit; the mirror checks again
     if found is not None:
         raise TableExistsError(
             f"{location} holds a Delta table already ({found.name})",
-            help="Bring it in with its history (deltasql import), or give another location.",
+            help="Import it with its history (deltasql import), or give another location.",
         )
 
 
 def replace_table(
-    target: TableStage,
+    stage: TableStage,
     schema: object,
     partition_by: Sequence[str] | str | None,
     properties: Mapping[str, str],
@@ -116,34 +116,34 @@ def replace_table(
     title: str | None = None,
     description: str | None = None,
 ) -> None:
-    """Stage a table that is there anew: its rows go, its history stays."""
-    kept = {k: v for k, v in target.configuration.items() if "nCommitTimestamp" in k}
+    """Stage a new schema and remove all rows of an existing table; the history stays."""
+    kept = {k: v for k, v in stage.configuration.items() if "nCommitTimestamp" in k}
     columns, partitions, wanted = _shape(schema, partition_by, {**kept, **properties})
-    replaced = target.files()
-    # Files that others add for the schema of before must not end up below another one.
-    target.read(whole_table=True, files=replaced)
-    target.remove(replaced)
+    replaced = stage.files()
+    # Files that are added concurrently have the old schema, so they are a conflict.
+    stage.read(whole_table=True, files=replaced)
+    stage.remove(replaced)
     metadata = replace(
-        target.metadata,
+        stage.metadata,
         name=title,
         description=description,
         schema_string=columns.to_json(),
         partition_columns=tuple(partitions),
         configuration=stored_properties(wanted)
-        | _name_in_catalog(target.staged.table.name, target.location),
+        | _name_in_catalog(stage.staged.table.name, stage.location),
         created_time=now_ms(),
     )
-    cluster_by(target, [])
-    protocol = raised_protocol(target.protocol, wanted)
-    target.change_metadata(metadata, upgraded_protocol(protocol, columns, wanted))
+    cluster_by(stage, [])
+    protocol = raised_protocol(stage.protocol, wanted)
+    stage.change_metadata(metadata, upgraded_protocol(protocol, columns, wanted))
 
 
-def tell_created(target: TableStage, mode: str, *, replaces: bool = False) -> None:
-    """Name the creation in the history, with what deltalake tells of it."""
+def record_create(stage: TableStage, mode: str, *, replaces: bool = False) -> None:
+    """Set the commitInfo of CREATE TABLE, with the parameters that deltalake records."""
     set_commit_info(
-        target,
+        stage,
         "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE",
-        _parameters(mode, target.location, target.metadata, target.protocol),
+        _parameters(mode, stage.location, stage.metadata, stage.protocol),
     )
 
 
@@ -165,9 +165,9 @@ def _shape(
 
 
 def _name_in_catalog(name: str, location: str) -> dict[str, str]:
-    """Return the property that tells a table's name where its folder does not.
+    """Return the property with the table's name, if its folder has another name.
 
-    A catalog that is lost is built again from these names.
+    A rebuild of a lost catalog uses it.
     """
     folder = unquote(location.rstrip("/").rpartition("/")[2])
     return {} if folder == name else {NAME_IN_CATALOG: name}

@@ -1,29 +1,27 @@
-"""DELETE: rows for which a condition is true leave the table; only files with such rows change."""
+"""DELETE: remove the rows for which a condition is true; only files with such rows change."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltasql.operations.changes.write import (
+from deltasql.operations.affected_files import (
+    count_rows_by_file,
+    files_at,
+    in_partitions,
+    live_row_counts,
+    logged_row_counts,
+)
+from deltasql.operations.changes.change_data import (
     change_type,
     keeps_change_data,
-    tell_whole_files,
+    record_whole_files,
     write_change_data,
 )
-from deltasql.operations.commit_info import set_commit_info
+from deltasql.operations.commit_info import Stopwatch, set_commit_info
 from deltasql.operations.sql.expressions import Flavour, Scope, parse_condition
 from deltasql.operations.sql.normal_form import normal
-from deltasql.operations.sql.queries import select
-from deltasql.operations.sql.types import column, is_not_true
-from deltasql.operations.target import adds_table_to_errors
-from deltasql.operations.touched import (
-    Stopwatch,
-    chosen,
-    counted_rows,
-    file_rows,
-    in_partitions,
-    rows_by_file,
-)
+from deltasql.operations.sql.queries import column, is_not_true, select
+from deltasql.operations.table_stage import adds_table_to_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,20 +29,20 @@ if TYPE_CHECKING:
 
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
 @adds_table_to_errors
 def stage_delete(
-    target: TableStage,
+    stage: TableStage,
     predicate: str | None = None,
     *,
     options: WriteOptions | None = None,
     flavour: Flavour = "datafusion",
 ) -> dict[str, int]:
-    """Stage the deletion and return deltalake's metrics; a null condition keeps the row.
+    """Stage the deletion and return deltalake's metrics; a row with a null condition is kept.
 
-    Without a predicate, or with one on partition columns alone, no file is read.
+    Without a predicate, or with one on partition columns only, no file is read.
     """
     clock = Stopwatch()
     metrics = {
@@ -56,86 +54,86 @@ def stage_delete(
         "scan_time_ms": 0,
         "rewrite_time_ms": 0,
     }
-    found = None if predicate is None else target.predicate(predicate)
+    found = None if predicate is None else stage.predicate(predicate)
     condition = None
-    if predicate is not None:  # a slip is told before any file is looked at
-        condition = parse_condition(predicate, Scope.of(target.schema, "t"), flavour=flavour)
-    files = target.files(found)
-    target.read(whole_table=found is None, predicate=found, files=files)
+    if predicate is not None:  # report errors in the predicate before any file is read
+        condition = parse_condition(predicate, Scope.of(stage.schema, "t"), flavour=flavour)
+    files = stage.files(found)
+    stage.read(whole_table=found is None, predicate=found, files=files)
     if found is None or predicate is None or condition is None:
-        _remove_whole(target, files, metrics)
+        _remove_whole(stage, files, metrics)
     elif found.partition_only:
-        _remove_whole(target, in_partitions(target, files, predicate, flavour), metrics)
+        _remove_whole(stage, in_partitions(stage, files, predicate, flavour), metrics)
     elif len(files):
-        _remove_rows(target, files, condition, options, metrics, clock)
+        _remove_rows(stage, files, condition, options, metrics, clock)
     metrics["execution_time_ms"] = clock.total_ms()
     if metrics["num_removed_files"]:
         parameters = {}
         if predicate is not None:
-            shown = normal(predicate, target.schema, escapes=flavour == "spark")
+            shown = normal(predicate, stage.schema, escapes=flavour == "spark")
             parameters = {"predicate": shown}
-        set_commit_info(target, "DELETE", parameters, metrics)
+        set_commit_info(stage, "DELETE", parameters, metrics)
     return metrics
 
 
-def _remove_whole(target: TableStage, files: pa.Table, metrics: dict[str, int]) -> None:
-    counts = file_rows(files)
+def _remove_whole(stage: TableStage, files: pa.Table, metrics: dict[str, int]) -> None:
+    counts = logged_row_counts(files)
     known = [count for count in counts if count is not None]
     metrics["num_removed_files"] = len(files)
     if len(known) == len(counts):
         metrics["num_deleted_rows"] = sum(known)
-    else:  # the log does not tell, and the files are not opened for it
+    else:  # files without statistics are not read only to count their rows
         del metrics["num_deleted_rows"]
     if len(files):
-        tell_whole_files(target, files, "delete")
-        target.remove(files)
+        record_whole_files(stage, files, "delete")
+        stage.remove(files)
 
 
 def _remove_rows(
-    target: TableStage,
+    stage: TableStage,
     files: pa.Table,
     condition: exp.Expr,
     options: WriteOptions | None,
     metrics: dict[str, int],
     clock: Stopwatch,
 ) -> None:
-    scan = target.engine.scan(target.live(files), positions=True)
-    matched = rows_by_file(target.engine, scan, condition)
-    touched = chosen(files, matched)
-    deleted = [matched[place] for place in sorted(matched)]
+    scan = stage.engine.scan(stage.live(files), positions=True)
+    matched = count_rows_by_file(stage.engine, scan, condition)
+    affected = files_at(files, matched)
+    deleted = [matched[index] for index in sorted(matched)]
     metrics["scan_time_ms"] = clock.lap_ms()
     if not matched:
         return
-    rows = counted_rows(target, touched)
-    partly = [place for place, count in enumerate(deleted) if count < rows[place]]
+    rows = live_row_counts(stage, affected)
+    partly = [index for index, count in enumerate(deleted) if count < rows[index]]
     if partly:
-        added = _written_anew(target, chosen(touched, partly), condition, options)
-        if keeps_change_data(target):
-            _tell_changes(target, touched, condition, options)
-        target.add(added)
+        added = _rewrite_files(stage, files_at(affected, partly), condition, options)
+        if keeps_change_data(stage):
+            _write_deleted_rows(stage, affected, condition, options)
+        stage.add(added)
         metrics["num_added_files"] = len(added)
     else:
-        tell_whole_files(target, touched, "delete", options)
-    target.remove(touched)
-    metrics["num_removed_files"] = len(touched)
+        record_whole_files(stage, affected, "delete", options)
+    stage.remove(affected)
+    metrics["num_removed_files"] = len(affected)
     metrics["num_deleted_rows"] = sum(deleted)
-    metrics["num_copied_rows"] = sum(rows[place] - deleted[place] for place in partly)
+    metrics["num_copied_rows"] = sum(rows[index] - deleted[index] for index in partly)
     metrics["rewrite_time_ms"] = clock.lap_ms()
 
 
-def _written_anew(
-    target: TableStage, files: pa.Table, condition: exp.Expr, options: WriteOptions | None
+def _rewrite_files(
+    stage: TableStage, files: pa.Table, condition: exp.Expr, options: WriteOptions | None
 ) -> list[AddFile]:
-    engine = target.engine
-    columns = [column(name, "t") for name in target.schema.names]
+    engine = stage.engine
+    columns = [column(name, "t") for name in stage.schema.names]
     kept = select(*columns, source="t", where=is_not_true(condition))
-    return engine.write(engine.query(kept, t=engine.scan(target.live(files))), target.plan(options))
+    return engine.write(engine.query(kept, t=engine.scan(stage.live(files))), stage.plan(options))
 
 
-def _tell_changes(
-    target: TableStage, touched: pa.Table, condition: exp.Expr, options: WriteOptions | None
+def _write_deleted_rows(
+    stage: TableStage, affected: pa.Table, condition: exp.Expr, options: WriteOptions | None
 ) -> None:
-    columns = [column(name, "t") for name in target.schema.names]
-    gone = select(*columns, change_type("delete"), source="t", where=condition.copy())
-    scan = target.engine.scan(target.live(touched))
-    write_change_data(target, target.engine.query(gone, t=scan), options)
+    columns = [column(name, "t") for name in stage.schema.names]
+    deleted = select(*columns, change_type("delete"), source="t", where=condition.copy())
+    scan = stage.engine.scan(stage.live(affected))
+    write_change_data(stage, stage.engine.query(deleted, t=scan), options)

@@ -1,4 +1,4 @@
-"""READ: the rows of a table inside of a transaction, with what was staged so far."""
+"""READ: the rows of a table in a transaction, staged changes included."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from sqlglot import exp
 from deltasql.model.schema.schema import known_columns
 from deltasql.operations.rules.conform import arrow_schema, conformer
 from deltasql.operations.sql.expressions import parse_condition
-from deltasql.operations.sql.types import column
-from deltasql.operations.target import adds_table_to_errors
+from deltasql.operations.sql.queries import column
+from deltasql.operations.table_stage import adds_table_to_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deltasql.engine.base import Relation
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
 @adds_table_to_errors
 def read_rows(
-    target: TableStage, columns: Sequence[str] | None = None, predicate: str | None = None
+    stage: TableStage, columns: Sequence[str] | None = None, predicate: str | None = None
 ) -> pa.RecordBatchReader:
-    """Return the rows for which a predicate is true; a commit that changes them is a conflict."""
-    found = target.engine.stream(read_relation(target, columns, predicate))
-    whole = arrow_schema(target.metadata.schema_string)
+    """Return the rows for which the predicate is true, and add them to the read set."""
+    found = stage.engine.stream(read_relation(stage, columns, predicate))
+    whole = arrow_schema(stage.metadata.schema_string)
     names = list(whole.names) if columns is None else list(columns)
     wanted = pa.schema([whole.field(name) for name in names])
     conform = conformer(found.schema, wanted)
@@ -36,15 +36,15 @@ def read_rows(
 
 
 def read_relation(
-    target: TableStage, columns: Sequence[str] | None = None, predicate: str | None = None
+    stage: TableStage, columns: Sequence[str] | None = None, predicate: str | None = None
 ) -> Relation:
-    """Return the same rows where the engine has them."""
-    pruning = None if predicate is None else target.predicate(predicate)
-    files = target.files(pruning)
-    target.read(whole_table=pruning is None, predicate=pruning, files=files)
-    names = known_columns(target.schema, columns, target.name)
+    """Return the same rows as a relation of the engine."""
+    pruning = None if predicate is None else stage.predicate(predicate)
+    files = stage.files(pruning)
+    stage.read(whole_table=pruning is None, predicate=pruning, files=files)
+    names = known_columns(stage.schema, columns, stage.name)
     query = exp.select(*(column(name) for name in names)).from_("rows")
     if predicate is not None:
-        query = query.where(parse_condition(predicate, target.schema))
-    engine = target.engine
-    return engine.query(query, rows=engine.scan(target.live(files)))
+        query = query.where(parse_condition(predicate, stage.schema))
+    engine = stage.engine
+    return engine.query(query, rows=engine.scan(stage.live(files)))

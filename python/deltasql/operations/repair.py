@@ -1,4 +1,4 @@
-"""FSCK: files that are gone from storage leave the table."""
+"""FSCK REPAIR TABLE: remove files from the table that are missing in storage."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.verify.file_presence import missing_files
 
 if TYPE_CHECKING:
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
-def repair(target: TableStage, *, dry_run: bool = False) -> dict[str, Any]:
-    """Remove the files that cannot be read any more; without one, nothing is committed."""
-    files = target.files()
-    gone = missing_files(target.location, files, target.config.storage)
-    if gone and not dry_run:
-        lost = files.filter(pc.is_in(files["path"], value_set=pa.array(gone, pa.string())))
-        target.remove(lost)
-        told = {"dry_run": False, "files_removed": json.dumps(gone, separators=(",", ":"))}
-        set_commit_info(target, "FSCK", {}, told)
-    return {"dry_run": dry_run, "files_removed": gone}
+def repair(stage: TableStage, *, dry_run: bool = False) -> dict[str, Any]:
+    """Remove missing files, and files whose deletion vector is missing, from the table.
+
+    Nothing is staged if no file is missing.
+    """
+    files = stage.files()
+    missing = missing_files(stage.location, files, stage.config.storage)
+    if missing and not dry_run:
+        stage.remove(
+            files.filter(pc.is_in(files["path"], value_set=pa.array(missing, pa.string())))
+        )
+        metrics = {"dry_run": False, "files_removed": json.dumps(missing, separators=(",", ":"))}
+        set_commit_info(stage, "FSCK", {}, metrics)
+    return {"dry_run": dry_run, "files_removed": missing}

@@ -1,4 +1,4 @@
-"""RESTORE: the table becomes what it was at an older version, by a new one."""
+"""RESTORE: a new version with the files and metadata of an older one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.actions import AddFile, logical_file
 from deltasql.model.counts import many
 from deltasql.model.protocol import upgraded_protocol
-from deltasql.operations.changes.write import tell_whole_files
+from deltasql.operations.alter.cluster_by import restore_clustering
+from deltasql.operations.changes.change_data import record_whole_files
 from deltasql.operations.commit_info import set_commit_info
-from deltasql.operations.optimize.clustering import restore_clustering
 from deltasql.operations.verify.file_presence import missing_files
 from deltasql.store.records import load, load_dv
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deltasql.model.actions import Metadata
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
 
-# They describe the log, not what is in the table: it cannot go back behind them.
+# These properties describe the log, not the table's content, so a restore keeps them.
 _OF_THE_LOG = (
     "delta.enableInCommitTimestamps",
     "delta.inCommitTimestampEnablementVersion",
@@ -34,7 +34,7 @@ _OF_THE_LOG = (
 
 
 def restore(
-    target: TableStage,
+    stage: TableStage,
     to: Snapshot,
     *,
     parameters: Mapping[str, str],
@@ -42,51 +42,52 @@ def restore(
     protocol_downgrade_allowed: bool = False,
     operation: str = "RESTORE",
 ) -> dict[str, int]:
-    """Bring back the files and the metadata of an older version; its data files must be there."""
-    assert target.snapshot is not None
-    if to.version >= target.snapshot.version:
+    """Stage the files and the metadata of an older version; its data files must still exist."""
+    assert stage.snapshot is not None
+    if to.version >= stage.snapshot.version:
         raise TxnLogError(
             f"Version to restore {to.version} should be less then last available version "
-            f"{target.snapshot.version}.",
+            f"{stage.snapshot.version}.",
             prefix=GENERIC_ERROR,
             help="Choose an older version; history() lists them.",
         )
-    wanted, present = to.scan().arrow, target.files()
+    wanted, present = to.scan().arrow, stage.files()
     restored = _without(wanted, present)
     removed = _without(present, wanted)
     if not ignore_missing_files:
-        gone = missing_files(target.location, restored, target.config.storage)
-        if gone:
+        missing = missing_files(stage.location, restored, stage.config.storage)
+        if missing:
             raise TxnLogError(
-                f"Find missing file {gone[0]} when restore.",
+                f"Find missing file {missing[0]} when restore.",
                 prefix=GENERIC_ERROR,
-                help=f"That version lacks {many(len(gone), 'file')}, deleted by VACUUM perhaps. "
+                help=f"That version lacks {many(len(missing), 'file')}, "
+                "possibly deleted by VACUUM. "
                 "Choose a later version, or set ignore_missing_files (--ignore-missing-files).",
             )
-    target.remove(removed)
-    _bring_back(target, [add_file(row) for row in restored.to_pylist()])
-    target.read(whole_table=True)
-    metadata = _metadata(to.metadata, target.metadata)
-    base = to.protocol if protocol_downgrade_allowed else target.protocol
+    stage.remove(removed)
+    _bring_back(stage, [add_file(row) for row in restored.to_pylist()])
+    stage.read(whole_table=True)
+    metadata = _metadata(to.metadata, stage.metadata)
+    base = to.protocol if protocol_downgrade_allowed else stage.protocol
     protocol = upgraded_protocol(base, to.schema, metadata.configuration)
-    restore_clustering(target, to)
-    target.change_metadata(metadata, protocol)
+    restore_clustering(stage, to)
+    stage.change_metadata(metadata, protocol)
     for files, kind in ((removed, "delete"), (restored, "insert")):
-        tell_whole_files(target, files, kind)
+        record_whole_files(stage, files, kind)
     metrics = {"numRemovedFile": len(removed), "numRestoredFile": len(restored)}
-    set_commit_info(target, operation, parameters, metrics)
+    set_commit_info(stage, operation, parameters, metrics)
     return metrics
 
 
-def undo(target: TableStage, before: Snapshot) -> dict[str, int]:
-    """Take back the last commit: the table becomes what it was before it."""
-    assert target.snapshot is not None
-    parameters = {"version": str(target.snapshot.version), "restored": str(before.version)}
-    return restore(target, before, parameters=parameters, operation="UNDO")
+def undo(stage: TableStage, before: Snapshot) -> dict[str, int]:
+    """Undo the last commit by restoring the version before it."""
+    assert stage.snapshot is not None
+    parameters = {"version": str(stage.snapshot.version), "restored": str(before.version)}
+    return restore(stage, before, parameters=parameters, operation="UNDO")
 
 
 def version_before(snapshot: Snapshot) -> int:
-    """Return the version before a snapshot's, or say that there is none."""
+    """Return the version before a snapshot's; raise if there is none."""
     rows = list(snapshot.history(2))
     if len(rows) < 2:
         raise VersionNotFoundError(
@@ -99,7 +100,7 @@ def version_before(snapshot: Snapshot) -> int:
 
 
 def add_file(row: Mapping[str, Any]) -> AddFile:
-    """Return a listed file as the action that adds it."""
+    """Return the add action of a listed file."""
     return AddFile(
         path=row["path"],
         partition_values=load(row["partition"]) or {},
@@ -115,17 +116,17 @@ def add_file(row: Mapping[str, Any]) -> AddFile:
     )
 
 
-def _bring_back(target: TableStage, files: list[AddFile]) -> None:
-    """Add files; one that this transaction removed is simply not removed."""
-    staged = target.staged
+def _bring_back(stage: TableStage, files: list[AddFile]) -> None:
+    """Stage files; if this transaction removed a file, drop that removal instead."""
+    staged = stage.staged
     wanted = {logical_file(file) for file in files}
     undone = {logical_file(each) for each in staged.removes} & wanted
     staged.removes[:] = [each for each in staged.removes if logical_file(each) not in undone]
-    target.add(file for file in files if logical_file(file) not in undone)
+    stage.add(file for file in files if logical_file(file) not in undone)
 
 
 def _without(files: pa.Table, others: pa.Table) -> pa.Table:
-    """Return the files that are not among the others; a file is its path and its vector."""
+    """Return the files that are not in `others`, compared by path and deletion vector."""
     known = set(_keys(others))
     return files.filter(pa.array([key not in known for key in _keys(files)], pa.bool_()))
 

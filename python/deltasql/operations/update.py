@@ -1,4 +1,4 @@
-"""UPDATE: rows for which a condition is true get new values; only files with such rows change."""
+"""UPDATE: set new values in the rows for which a condition is true; only their files change."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from deltasql.operations.affected_files import count_rows_by_file, files_at, live_row_counts
+from deltasql.operations.changes.change_data import keeps_change_data
 from deltasql.operations.changes.changed_rows import (
     ACTION,
     COPIED,
@@ -15,16 +17,13 @@ from deltasql.operations.changes.changed_rows import (
     has_action,
     write_changed_rows,
 )
-from deltasql.operations.changes.write import keeps_change_data
-from deltasql.operations.commit_info import set_commit_info
-from deltasql.operations.rules.checks import rules_of
+from deltasql.operations.commit_info import Stopwatch, set_commit_info
+from deltasql.operations.rules.row_checks import rules_of
 from deltasql.operations.sql.assignments import Computed, assignments, explained_casts, row_values
 from deltasql.operations.sql.expressions import Flavour, Scope, parse_condition
 from deltasql.operations.sql.normal_form import normal
-from deltasql.operations.sql.queries import alias, case, select
-from deltasql.operations.sql.types import column, is_true
-from deltasql.operations.target import adds_table_to_errors
-from deltasql.operations.touched import Stopwatch, chosen, counted_rows, rows_by_file
+from deltasql.operations.sql.queries import alias, case, column, is_true, select
+from deltasql.operations.table_stage import adds_table_to_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,12 +33,12 @@ if TYPE_CHECKING:
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.sql.assignments import Assignments
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
 @adds_table_to_errors
 def stage_update(
-    target: TableStage,
+    stage: TableStage,
     updates: Mapping[str, str],
     predicate: str | None = None,
     *,
@@ -47,7 +46,7 @@ def stage_update(
     options: WriteOptions | None = None,
     flavour: Flavour = "datafusion",
 ) -> dict[str, int]:
-    """Stage new values by column and return deltalake's metrics.
+    """Stage the update and return deltalake's metrics; `updates` maps columns to expressions.
 
     A value that does not fit its column is an error, or null with `safe_cast`.
     """
@@ -60,65 +59,65 @@ def stage_update(
         "execution_time_ms": 0,
         "scan_time_ms": 0,
     }
-    scope = Scope.of(target.schema, "t")
+    scope = Scope.of(stage.schema, "t")
     assigned = assignments(updates, scope, scope, safe=safe_cast, flavour=flavour)
-    found = None if predicate is None else target.predicate(predicate)
-    files = target.files(found)
-    target.read(whole_table=found is None, predicate=found, files=files)
+    found = None if predicate is None else stage.predicate(predicate)
+    files = stage.files(found)
+    stage.read(whole_table=found is None, predicate=found, files=files)
     if not updates or not len(files):
         return metrics
     condition = None if predicate is None else parse_condition(predicate, scope, flavour=flavour)
-    touched, updated = files, None
+    affected, updated = files, None
     if condition is not None:
-        matched = rows_by_file(
-            target.engine, target.engine.scan(target.live(files), positions=True), condition
+        matched = count_rows_by_file(
+            stage.engine, stage.engine.scan(stage.live(files), positions=True), condition
         )
-        touched, updated = chosen(files, matched), sum(matched.values())
+        affected, updated = files_at(files, matched), sum(matched.values())
     metrics["scan_time_ms"] = clock.lap_ms()
-    if len(touched):
-        rows = counted_rows(target, touched)
+    if len(affected):
+        rows = live_row_counts(stage, affected)
         metrics["num_updated_rows"] = sum(rows) if updated is None else updated
         metrics["num_copied_rows"] = sum(rows) - metrics["num_updated_rows"]
-        added = _rewrite(target, touched, condition, assigned, options)
-        target.add(added)
-        target.remove(touched)
+        added = _rewrite(stage, affected, condition, assigned, options)
+        stage.add(added)
+        stage.remove(affected)
         metrics["num_added_files"] = len(added)
-        metrics["num_removed_files"] = len(touched)
+        metrics["num_removed_files"] = len(affected)
         metrics["execution_time_ms"] = clock.total_ms()
         shown = "true"
         if predicate is not None:
-            shown = normal(predicate, target.schema, escapes=flavour == "spark")
-        set_commit_info(target, "UPDATE", {"predicate": shown}, metrics)
+            shown = normal(predicate, stage.schema, escapes=flavour == "spark")
+        set_commit_info(stage, "UPDATE", {"predicate": shown}, metrics)
     return metrics
 
 
-def _new_values(target: TableStage, assigned: Assignments) -> dict[str, exp.Expr]:
+def _new_values(stage: TableStage, assigned: Assignments) -> dict[str, exp.Expr]:
     return row_values(
-        target.schema,
+        stage.schema,
         assigned,
-        rules_of(target).generated,
+        rules_of(stage).generated,
         lambda member: column(member.name, "t"),
     )
 
 
 def _rewrite(
-    target: TableStage,
-    touched: pa.Table,
+    stage: TableStage,
+    affected: pa.Table,
     condition: exp.Expr | None,
     assigned: Assignments,
     options: WriteOptions | None,
 ) -> list[AddFile]:
-    engine, schema = target.engine, target.schema
-    scan = engine.scan(target.live(touched))
+    engine, schema = stage.engine, stage.schema
+    scan = engine.scan(stage.live(affected))
     old = [column(name, "t") for name in schema.names]
     hit = exp.true() if condition is None else is_true(condition)
     action = case([(hit, action_of(UPDATED))], action_of(COPIED))
     marked = select(*old, alias(action, ACTION), source="t")
     before = engine.query(marked, t=scan)
-    if keeps_change_data(target):
+    if keeps_change_data(stage):
         before = engine.keep(before)
     columns = []
-    for name, value in _new_values(target, assigned).items():
+    for name, value in _new_values(stage, assigned).items():
         present = column(name, "t")
         new = (
             value
@@ -130,6 +129,6 @@ def _rewrite(
     hit_rows = select(source="t", where=has_action(UPDATED, relation="t"))
     hits = Computed(assigned, hit_rows, {"t": before})
     with explained_casts(engine, hits):
-        after = checked_rows(target, engine.query(rewritten, t=before))
-        told = before if keeps_change_data(target) else None
-        return write_changed_rows(target, told, after, options)
+        after = checked_rows(stage, engine.query(rewritten, t=before))
+        change_data = before if keeps_change_data(stage) else None
+        return write_changed_rows(stage, change_data, after, options)

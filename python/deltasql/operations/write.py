@@ -1,4 +1,4 @@
-"""WRITE: append rows to a table, or put them in the place of what it holds."""
+"""WRITE: append rows to a table, or overwrite all or some of its rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,21 @@ from deltasql.exceptions import TxnLogConfigError
 from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
-from deltasql.operations.changes.write import (
+from deltasql.operations.affected_files import (
+    count_rows_by_file,
+    files_at,
+    in_partitions,
+    live_row_counts,
+)
+from deltasql.operations.changes.change_data import (
     change_type,
     keeps_change_data,
-    tell_whole_files,
+    record_whole_files,
     write_change_data,
 )
 from deltasql.operations.commit_info import set_commit_info
-from deltasql.operations.rules.checks import (
+from deltasql.operations.rules.conform import arrow_schema, conformer
+from deltasql.operations.rules.row_checks import (
     checked,
     checked_batches,
     generated_columns,
@@ -32,31 +39,30 @@ from deltasql.operations.rules.checks import (
     rules_of,
     with_generated,
 )
-from deltasql.operations.rules.conform import arrow_schema, conformer
 from deltasql.operations.rules.schema_merge import nullable
-from deltasql.operations.rules.write_schema import follow_schema, refuse_other_partitions
+from deltasql.operations.rules.write_schema import check_or_change_schema, refuse_other_partitions
 from deltasql.operations.sql.expressions import Scope, parse_condition
 from deltasql.operations.sql.normal_form import normal
-from deltasql.operations.sql.types import cast_to, column, is_not_true, is_true
-from deltasql.operations.target import adds_table_to_errors
-from deltasql.operations.touched import chosen, counted_rows, in_partitions, rows_by_file
+from deltasql.operations.sql.queries import column, is_not_true, is_true
+from deltasql.operations.sql.types import cast_to
+from deltasql.operations.table_stage import adds_table_to_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from deltasql.engine.base import Engine, Relation, WriteOptions
     from deltasql.model.actions import AddFile
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 MODES = {"append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists", "ignore": "Ignore"}
 SCHEMA_MODES = ("overwrite", "merge")
 _OLD = "t"
-"""The rows of the table, in queries."""
+"""Name of the table's existing rows in queries."""
 
 
 @adds_table_to_errors
 def stage_write(
-    target: TableStage,
+    stage: TableStage,
     data: object,
     *,
     mode: str = "append",
@@ -65,35 +71,35 @@ def stage_write(
     partition_by: Sequence[str] | str | None = None,
     options: WriteOptions | None = None,
 ) -> dict[str, Any]:
-    """Write rows as files and stage them; returns the metrics that deltalake reports.
+    """Write rows as files, stage the files, and return the metrics that deltalake reports.
 
-    With `overwrite` they replace all rows, or those for which the predicate is true.
+    With `overwrite` they replace all rows, or the rows for which the predicate is true.
     """
     started = time.perf_counter()
     check_modes(mode, schema_mode)
-    rows = _Rows.of(target, data)
-    refuse_other_partitions(target, mode, predicate, schema_mode, partition_by)
-    follow_schema(
-        target,
+    rows = _Rows.of(stage, data)
+    refuse_other_partitions(stage, mode, predicate, schema_mode, partition_by)
+    check_or_change_schema(
+        stage,
         rows.schema,
         predicate,
         schema_mode,
         partition_by,
         cast_by_engine=rows.relation is not None,
     )
-    replaced = _replaced(target, mode, predicate)
-    # Where some rows of a file stay, the change data of the others is written along with them.
-    tells_files = replaced.scan is None and bool(target.staged.cdc)
-    adds = _write(target, rows, predicate, replaced, options)
+    replaced = _replaced(stage, mode, predicate)
+    # If some rows of a file stay, `_write` also writes the change data of the others.
+    record_files = replaced.scan is None and bool(stage.staged.cdc)
+    adds = _write(stage, rows, predicate, replaced, options)
     if replaced.files is not None:
-        if tells_files:
-            tell_whole_files(target, replaced.files, "delete", options)
-        target.remove(replaced.files)
-    target.add(adds)
-    if tells_files:
-        tell_whole_files(target, target.listed(adds), "insert", options)
-    # The files are for the schema of this moment: an append is in vain once it changed.
-    target.follows()
+        if record_files:
+            record_whole_files(stage, replaced.files, "delete", options)
+        stage.remove(replaced.files)
+    stage.add(adds)
+    if record_files:
+        record_whole_files(stage, stage.listed(adds), "insert", options)
+    # The files have the current schema: a concurrent change of the schema is a conflict.
+    stage.record_read_version()
     metrics = {
         "num_added_files": len(adds),
         "num_removed_files": 0 if replaced.files is None else len(replaced.files),
@@ -102,12 +108,12 @@ def stage_write(
         "execution_time_ms": int((time.perf_counter() - started) * 1000),
         "num_retries": 0,
     }
-    set_commit_info(target, "WRITE", _parameters(target, mode, predicate), metrics)
+    set_commit_info(stage, "WRITE", _parameters(stage, mode, predicate), metrics)
     return metrics
 
 
 def check_modes(mode: str, schema_mode: str | None = None) -> None:
-    """Refuse a mode that there is not, in the words of deltalake."""
+    """Raise deltalake's error for an unknown mode, or for modes that do not go together."""
     if mode not in MODES:
         raise TxnLogConfigError(
             f"Invalid save mode provided: {mode}, only these are supported: {list(MODES)}",
@@ -119,7 +125,7 @@ def check_modes(mode: str, schema_mode: str | None = None) -> None:
             f"Invalid schema write mode provided: {schema_mode}, "
             f"only these are supported: {list(SCHEMA_MODES)}",
             prefix=TABLE_ERROR,
-            help="Use 'merge' or 'overwrite', or leave it out.",
+            help="Use 'merge' or 'overwrite', or omit schema_mode.",
         )
     if schema_mode == "overwrite" and mode != "overwrite":
         raise TxnLogConfigError(
@@ -130,14 +136,15 @@ def check_modes(mode: str, schema_mode: str | None = None) -> None:
 
 
 def rows_to_write(data: object) -> Any:
-    """Return rows that know their `schema` and can be written: a Spark frame, or a reader."""
+    """Return rows with a `schema` that can be written: a Spark DataFrame, or an Arrow reader."""
     return data if is_spark_frame(data) else batches(data)
 
 
 def schema_to_create(rows: Any) -> object:
-    """Return the schema of a table that is made for these rows.
+    """Return the schema of a table that is created for these rows.
 
-    Spark says of computed columns that they are never null, which is no wish of the user.
+    All columns of a Spark DataFrame become nullable: Spark marks computed columns as NOT NULL,
+    although the user did not ask for it.
     """
     if not is_spark_frame(rows):
         return rows.schema
@@ -147,7 +154,7 @@ def schema_to_create(rows: Any) -> object:
 
 @dataclass(slots=True)
 class _Rows:
-    """What is to be written: a stream of Arrow, or a relation of the engine."""
+    """The rows to write: an Arrow stream, or a relation of the engine."""
 
     schema: pa.Schema | StructType
     reader: pa.RecordBatchReader | None = None
@@ -155,10 +162,10 @@ class _Rows:
     count: int = 0
 
     @classmethod
-    def of(cls, target: TableStage, data: object) -> _Rows:
+    def of(cls, stage: TableStage, data: object) -> _Rows:
         if is_spark_frame(data):
             frame: Any = data
-            return cls(schema_from_any(frame.schema), relation=target.engine.rows(data))
+            return cls(schema_from_any(frame.schema), relation=stage.engine.rows(data))
         reader = batches(data)
         return cls(reader.schema, reader)
 
@@ -169,110 +176,113 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Replaced:
-    """The files that leave the table; where some of their rows stay, which ones go."""
+    """The files that an overwrite removes.
+
+    If some of their rows stay, `scan` has all rows and `matching` selects the rows to remove.
+    """
 
     files: pa.Table | None = None
     scan: Relation | None = None
     matching: exp.Expr = field(default_factory=exp.true)
 
 
-def _replaced(target: TableStage, mode: str, predicate: str | None) -> _Replaced:
+def _replaced(stage: TableStage, mode: str, predicate: str | None) -> _Replaced:
     if mode != "overwrite":
         return _Replaced()
     if predicate is None:
-        files = target.files()
+        files = stage.files()
         if len(files):
-            refuse_append_only(target)
-        target.read(whole_table=True, files=files)
+            refuse_append_only(stage)
+        stage.read(whole_table=True, files=files)
         return _Replaced(files)
-    pruning = target.predicate(predicate)
-    found = target.files(pruning)
+    pruning = stage.predicate(predicate)
+    found = stage.files(pruning)
     if len(found):
-        refuse_append_only(target)
+        refuse_append_only(stage)
     if pruning.partition_only or not len(found):
-        files = in_partitions(target, found, predicate) if len(found) else found
-        target.read(predicate=pruning, files=files)
+        files = in_partitions(stage, found, predicate) if len(found) else found
+        stage.read(predicate=pruning, files=files)
         return _Replaced(files)
-    engine = target.engine
-    condition = parse_condition(predicate, Scope.of(target.schema, _OLD))
-    matched = rows_by_file(engine, engine.scan(target.live(found), positions=True), condition)
-    files = chosen(found, matched)
-    target.read(predicate=pruning, files=files)
-    if sum(matched.values()) == sum(counted_rows(target, files)):
+    engine = stage.engine
+    condition = parse_condition(predicate, Scope.of(stage.schema, _OLD))
+    matched = count_rows_by_file(engine, engine.scan(stage.live(found), positions=True), condition)
+    files = files_at(found, matched)
+    stage.read(predicate=pruning, files=files)
+    if sum(matched.values()) == sum(live_row_counts(stage, files)):
         return _Replaced(files)
-    return _Replaced(files, engine.scan(target.live(files)), condition)
+    return _Replaced(files, engine.scan(stage.live(files)), condition)
 
 
 def _write(
-    target: TableStage,
+    stage: TableStage,
     rows: _Rows,
     predicate: str | None,
     replaced: _Replaced,
     options: WriteOptions | None,
 ) -> list[AddFile]:
-    condition = None if predicate is None else parse_condition(predicate, target.schema)
-    tells_changes = replaced.scan is not None and keeps_change_data(target)
-    if rows.reader is None or tells_changes:
-        return _write_relation(target, rows, condition, replaced, options)
-    wanted = arrow_schema(target.metadata.schema_string)
-    stream = _conformed_batches(target, rows, wanted, condition)
+    condition = None if predicate is None else parse_condition(predicate, stage.schema)
+    writes_change_data = replaced.scan is not None and keeps_change_data(stage)
+    if rows.reader is None or writes_change_data:
+        return _write_relation(stage, rows, condition, replaced, options)
+    wanted = arrow_schema(stage.metadata.schema_string)
+    stream = _conformed_batches(stage, rows, wanted, condition)
     if replaced.scan is not None:
-        kept = target.engine.query(_survivors(target, replaced), t=replaced.scan)
-        stream = _chained(stream, target.engine, kept, wanted)
-    return write_batches(pa.RecordBatchReader.from_batches(wanted, stream), target.plan(options))
+        kept = stage.engine.query(_survivors(stage, replaced), t=replaced.scan)
+        stream = _chained(stream, stage.engine, kept, wanted)
+    return write_batches(pa.RecordBatchReader.from_batches(wanted, stream), stage.plan(options))
 
 
 def _write_relation(
-    target: TableStage,
+    stage: TableStage,
     rows: _Rows,
     condition: exp.Expr | None,
     replaced: _Replaced,
     options: WriteOptions | None,
 ) -> list[AddFile]:
-    engine = target.engine
-    new = _conformed(target, rows, condition)
+    engine = stage.engine
+    new = _conformed(stage, rows, condition)
     if replaced.scan is None:
-        written = engine.write(new, target.plan(options))
-        if rows.reader is None:  # counted from the files, so that rows are computed once
+        written = engine.write(new, stage.plan(options))
+        if rows.reader is None:  # count from the statistics, so that rows are computed once
             rows.count = sum(json.loads(each.stats or "{}")["numRecords"] for each in written)
         return written
     if rows.reader is None:
         new = engine.keep(new)
         count = exp.select(exp.Count(this=exp.Star())).from_("rows")
         rows.count = int(engine.collect(engine.query(count, rows=new)).column(0)[0].as_py())
-    columns = [column(name) for name in target.schema.names]
+    columns = [column(name) for name in stage.schema.names]
     inserts = exp.select(*columns).from_(exp.to_table("new"))
-    both = exp.union(inserts, _survivors(target, replaced), distinct=False)
-    added = engine.write(engine.query(both, new=new, t=replaced.scan), target.plan(options))
-    if keeps_change_data(target):
-        old = [column(name, _OLD) for name in target.schema.names]
-        gone = exp.select(*old, change_type("delete")).from_(exp.to_table(_OLD))
+    both = exp.union(inserts, _survivors(stage, replaced), distinct=False)
+    added = engine.write(engine.query(both, new=new, t=replaced.scan), stage.plan(options))
+    if keeps_change_data(stage):
+        old = [column(name, _OLD) for name in stage.schema.names]
+        deletes = exp.select(*old, change_type("delete")).from_(exp.to_table(_OLD))
         changes = exp.union(
             inserts.select(change_type("insert")),
-            gone.where(is_true(replaced.matching)),
+            deletes.where(is_true(replaced.matching)),
             distinct=False,
         )
-        write_change_data(target, engine.query(changes, new=new, t=replaced.scan), options)
+        write_change_data(stage, engine.query(changes, new=new, t=replaced.scan), options)
     return added
 
 
-def _survivors(target: TableStage, replaced: _Replaced) -> exp.Select:
-    old = [column(name, _OLD) for name in target.schema.names]
+def _survivors(stage: TableStage, replaced: _Replaced) -> exp.Select:
+    old = [column(name, _OLD) for name in stage.schema.names]
     return exp.select(*old).from_(exp.to_table(_OLD)).where(is_not_true(replaced.matching))
 
 
 def _conformed_batches(
-    target: TableStage, rows: _Rows, wanted: pa.Schema, condition: exp.Expr | None
+    stage: TableStage, rows: _Rows, wanted: pa.Schema, condition: exp.Expr | None
 ) -> Iterator[pa.RecordBatch]:
     assert rows.reader is not None
     conform = conformer(rows.reader.schema, wanted)
     given: Iterable[pa.RecordBatch] = _counted(rows)
     stream = given if conform is None else map(conform, given)
-    missing = [name for name in generated_columns(target) if name not in rows.names]
-    if condition is None and not rules_of(target):
+    missing = [name for name in generated_columns(stage) if name not in rows.names]
+    if condition is None and not rules_of(stage):
         yield from stream
     else:
-        yield from checked_batches(target, stream, generate=missing, predicate=condition)
+        yield from checked_batches(stage, stream, generate=missing, predicate=condition)
 
 
 def _counted(rows: _Rows) -> Iterator[pa.RecordBatch]:
@@ -286,29 +296,29 @@ def _chained(
     first: Iterator[pa.RecordBatch], engine: Engine, kept: Relation, wanted: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     yield from first
-    # Not before: the checks of the first rows ask the same engine.
+    # Start it only now: the checks of the first rows use the same engine.
     second = engine.stream(kept)
     conform = conformer(second.schema, wanted)
     yield from second if conform is None else map(conform, second)
 
 
-def _conformed(target: TableStage, rows: _Rows, condition: exp.Expr | None) -> Relation:
-    """Return the rows of a relation with the table's columns, checked."""
-    engine = target.engine
-    given = _as_relation(target, rows) if rows.relation is None else rows.relation
-    complete = with_generated(target, given, engine=engine)
-    if complete is rows.relation and _has_types_of(target.schema, rows):
-        return checked(target, complete, engine=engine, predicate=condition)
+def _conformed(stage: TableStage, rows: _Rows, condition: exp.Expr | None) -> Relation:
+    """Return the rows as a relation with the table's columns and types, checked."""
+    engine = stage.engine
+    given = _as_relation(stage, rows) if rows.relation is None else rows.relation
+    complete = with_generated(stage, given, engine=engine)
+    if complete is rows.relation and _has_types_of(stage.schema, rows):
+        return checked(stage, complete, engine=engine, predicate=condition)
     columns = [
         exp.alias_(
             cast_to(column(f.name) if f.name in complete.columns else exp.null(), f.type),
             f.name,
             quoted=True,
         )
-        for f in target.schema.fields
+        for f in stage.schema.fields
     ]
     shaped = engine.query(exp.select(*columns).from_("rows"), rows=complete)
-    return checked(target, shaped, engine=engine, predicate=condition)
+    return checked(stage, shaped, engine=engine, predicate=condition)
 
 
 def _has_types_of(schema: StructType, rows: _Rows) -> bool:
@@ -318,25 +328,25 @@ def _has_types_of(schema: StructType, rows: _Rows) -> bool:
     return given == wanted
 
 
-def _as_relation(target: TableStage, rows: _Rows) -> Relation:
-    """Hand a stream to the engine, in the table's types; what is generated is not there yet."""
+def _as_relation(stage: TableStage, rows: _Rows) -> Relation:
+    """Return a stream as a relation in the table's types, without missing generated columns."""
     assert rows.reader is not None
-    generated = [name for name in generated_columns(target) if name not in rows.names]
-    whole = arrow_schema(target.metadata.schema_string)
+    generated = [name for name in generated_columns(stage) if name not in rows.names]
+    whole = arrow_schema(stage.metadata.schema_string)
     wanted = pa.schema([field for field in whole if field.name not in generated])
     conform = conformer(rows.reader.schema, wanted)
     stream = rows.reader if conform is None else map(conform, rows.reader)
-    return target.engine.rows(pa.RecordBatchReader.from_batches(wanted, stream))
+    return stage.engine.rows(pa.RecordBatchReader.from_batches(wanted, stream))
 
 
-def _parameters(target: TableStage, mode: str, predicate: str | None) -> dict[str, Any]:
+def _parameters(stage: TableStage, mode: str, predicate: str | None) -> dict[str, Any]:
     found: dict[str, Any] = {"mode": MODES[mode]}
-    if target.partition_columns:
+    if stage.partition_columns:
         found["partitionBy"] = json.dumps(
-            list(target.partition_columns), separators=(",", ":"), ensure_ascii=False
+            list(stage.partition_columns), separators=(",", ":"), ensure_ascii=False
         )
     if predicate is not None:
-        found["predicate"] = normal(predicate, target.schema)
+        found["predicate"] = normal(predicate, stage.schema)
     return found
 
 

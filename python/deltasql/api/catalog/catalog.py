@@ -28,7 +28,7 @@ from deltasql.exceptions import (
 )
 from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
-from deltasql.operations.create import refuse_log_of_others, stage_create
+from deltasql.operations.create import refuse_existing_log, stage_create
 from deltasql.snapshot.cache import FileCache
 from deltasql.snapshot.snapshot import snapshots_as_of
 from deltasql.storage import absolute_location, join_location
@@ -372,7 +372,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         allow_nested = allow_nested_location or self.config.table.allow_nested_location
         refuse_shared_location(self.store.query, place, allow_nested=allow_nested)
         if self.config.mirror.mode != "off":
-            refuse_log_of_others(place, self.config)
+            refuse_existing_log(place, self.config)
         return stage_create(
             namespace,
             short,

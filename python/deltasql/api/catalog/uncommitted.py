@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from deltasql.api.catalog.vacuum import databases, mirror_targets
 from deltasql.model.clock import now_ms
-from deltasql.operations.vacuum.search import needed_names
+from deltasql.operations.vacuum.file_search import needed_names
 from deltasql.operations.vacuum.vacuum import INTENT_GRACE_MS
 from deltasql.storage import open_storage
 from deltasql.storage.deletion import CHANGE_DATA, Deletable, delete_data

@@ -12,7 +12,7 @@ from deltasql.mirror.publish.targets import DELTA, DUCKDB
 from deltasql.model.progress import Meter
 from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.vacuum.spark_listing import SparkListing
-from deltasql.operations.vacuum.unreferenced import find_strays
+from deltasql.operations.vacuum.unreferenced import find_unreferenced
 from deltasql.operations.vacuum.vacuum import plan_vacuum, spare_needed
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.model.progress import OnProgress
-    from deltasql.operations.vacuum.unreferenced import FindStrays
+    from deltasql.operations.vacuum.unreferenced import FindUnreferenced
     from deltasql.operations.vacuum.vacuum import VacuumPlan
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
@@ -98,10 +98,10 @@ def vacuum(
     return plan.files
 
 
-def _finder(catalog: Catalog, engine: str | None, session: Any) -> FindStrays:
+def _finder(catalog: Catalog, engine: str | None, session: Any) -> FindUnreferenced:
     wanted = engine or catalog.config.engine.default
     if wanted in ("auto", "duckdb"):
-        return find_strays
+        return find_unreferenced
     if wanted == "spark":
         return SparkListing(session, catalog.config.storage, needs_spark=engine is not None)
     raise TxnLogEngineError(

@@ -21,7 +21,7 @@ from deltasql.model.schema.column_mapping import with_column_mapping
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.operations.add_actions import file_actions
 from deltasql.operations.convert import convert_files
-from deltasql.operations.create import replace_table, tell_created
+from deltasql.operations.create import record_create, replace_table
 from deltasql.operations.write import MODES, check_modes
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
     from deltasql.uri import DeltaSqlUri
 
 
@@ -110,7 +110,7 @@ def create_table_with_add_actions(
             new_table(tx, uri, schema, partition_by, properties, name, description, replaces)
         if add_actions:
             tx.stage_table(table, file_actions(list(add_actions), tx.target(table).location))
-        tell_created(tx.target(table), MODES[wanted], replaces=wanted == "overwrite")
+        record_create(tx.target(table), MODES[wanted], replaces=wanted == "overwrite")
         tx.set_commit_properties(table, commit_properties)
         tx.set_post_commit(post_commithook_properties)
 

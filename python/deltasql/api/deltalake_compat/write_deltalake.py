@@ -125,7 +125,7 @@ def _write_uri(
         table_properties,
     )
     from deltasql.api.deltalake_compat.handle.properties import write_options
-    from deltasql.operations.rules.write_schema import partitions_behind
+    from deltasql.operations.rules.write_schema import move_partition_columns_last
 
     uri, catalog, table = open_for_writing(table_uri, storage_options)
     with leaves_existing(catalog, table, mode=mode), catalog.begin(one_table=True) as tx:
@@ -144,6 +144,6 @@ def _write_uri(
             description=description,
         )
         if schema_mode == "merge":
-            partitions_behind(tx.target(table))
+            move_partition_columns_last(tx.target(table))
         tx.set_commit_properties(table, commit_properties)
         tx.set_post_commit(post_commithook_properties)

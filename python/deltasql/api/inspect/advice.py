@@ -14,7 +14,7 @@ from deltasql.api.inspect.page import Shown
 from deltasql.model.clock import from_ms, now_ms
 from deltasql.model.counts import many
 from deltasql.model.properties import TableProperties
-from deltasql.operations.vacuum.search import KEPT, MARK, RETAINED
+from deltasql.operations.vacuum.file_search import KEPT, MARK, RETAINED
 from deltasql.store.records import load
 
 if TYPE_CHECKING:

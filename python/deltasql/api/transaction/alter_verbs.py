@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
-from deltasql.operations import alter, columns
-from deltasql.operations.rules import features
+from deltasql.operations.alter import columns, features
+from deltasql.operations.alter import properties as table_properties
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
 class AlterVerbs:
@@ -48,13 +48,13 @@ class AlterVerbs:
         self, table: str, checks: Mapping[str, str], *, engine: str | None = None
     ) -> None:
         """Add CHECK constraints, by name; the rows that are there must meet them."""
-        from deltasql.operations.rules import constraints  # late: it parses SQL
+        from deltasql.operations.alter import constraints  # late: it parses SQL
 
         constraints.add_constraints(self.target(table, engine=engine), checks)
 
     def drop_constraint(self, table: str, name: str, *, raise_if_not_exists: bool = True) -> None:
         """Take a CHECK constraint away."""
-        from deltasql.operations.rules import constraints  # late: it parses SQL
+        from deltasql.operations.alter import constraints  # late: it parses SQL
 
         constraints.drop_constraint(
             self.target(table), name, raise_if_not_exists=raise_if_not_exists
@@ -78,17 +78,17 @@ class AlterVerbs:
         self, table: str, properties: Mapping[str, str], *, raise_if_not_exists: bool = True
     ) -> None:
         """Set table properties."""
-        alter.set_table_properties(
+        table_properties.set_table_properties(
             self.target(table), properties, raise_if_not_exists=raise_if_not_exists
         )
 
     def set_table_name(self, table: str, name: str) -> None:
         """Set the name that the metadata tells; `catalog.rename` changes the catalog's."""
-        alter.set_table_name(self.target(table), name)
+        table_properties.set_table_name(self.target(table), name)
 
     def set_table_description(self, table: str, description: str) -> None:
         """Set the description that the metadata tells."""
-        alter.set_table_description(self.target(table), description)
+        table_properties.set_table_description(self.target(table), description)
 
 
 def _struct(fields: object) -> StructType:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deltasql.model.schema.schema import StructType
     from deltasql.operations.merge.plan import MergeSpec
     from deltasql.operations.sql.expressions import Flavour
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
 class DmlVerbs:

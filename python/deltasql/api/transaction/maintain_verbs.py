@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.engine.base import WriteOptions
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
     from deltasql.operations.verify.report import DataChecks, DataReport
     from deltasql.snapshot.snapshot import Snapshot
 
@@ -51,7 +51,7 @@ class MaintainVerbs:
         is staged; it returns what would be rewritten.
         """
         # late: it rewrites files
-        from deltasql.operations.optimize.clustered import plan_optimize
+        from deltasql.operations.optimize.clustering import plan_optimize
         from deltasql.operations.optimize.optimize import stage_bins
 
         target = self.target(table, engine=engine)

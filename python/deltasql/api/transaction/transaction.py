@@ -34,8 +34,8 @@ from deltasql.exceptions import (
 from deltasql.mirror.publish.after_publish import PostCommit
 from deltasql.model.actions import CommitInfo, SetTransaction
 from deltasql.model.clock import now_ms
-from deltasql.operations.optimize import clustering
-from deltasql.operations.target import TableStage
+from deltasql.operations.alter import cluster_by as clustering
+from deltasql.operations.table_stage import TableStage
 from deltasql.phases import reached
 from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot, open_snapshot
 from deltasql.storage import open_storage

@@ -10,7 +10,7 @@ from deltasql.api.transaction.maintain_verbs import MaintainVerbs
 from deltasql.api.transaction.write_verbs import WriteVerbs
 
 if TYPE_CHECKING:
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
 class Verbs(WriteVerbs, DmlVerbs, AlterVerbs, MaintainVerbs):

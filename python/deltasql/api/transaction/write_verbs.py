@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.engine.base import WriteOptions
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
 class WriteVerbs:

@@ -1,1 +1,1 @@
-"""The change data feed: read it and write it."""
+"""The change data feed: read and write the rows that versions changed."""

@@ -1,6 +1,7 @@
-"""Rows that an operation rewrites: the rules of the table, the new files, the change data.
+"""Write the rows of UPDATE and MERGE: check them, write the new files and the change data.
 
-Before and after are relations of the table's columns with ACTION: what becomes of each row.
+Rows are relations with the table's columns and the column ACTION, which says whether a row is
+copied, updated, deleted or inserted.
 """
 
 from __future__ import annotations
@@ -10,79 +11,81 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.engine.base import CHANGE_TYPE
-from deltasql.operations.changes.write import change_type, write_change_data
-from deltasql.operations.rules.checks import checked, rules_of
-from deltasql.operations.sql.queries import alias, case, equal, select, union
-from deltasql.operations.sql.types import column
+from deltasql.operations.changes.change_data import change_type, write_change_data
+from deltasql.operations.rules.row_checks import checked, rules_of
+from deltasql.operations.sql.queries import alias, case, column, equal, select, union
 
 if TYPE_CHECKING:
     from deltasql.engine.base import Relation, WriteOptions
     from deltasql.model.actions import AddFile
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 ACTION = "__deltasql_action"
 COPIED, UPDATED, DELETED, INSERTED = range(4)
 
 
 def action_of(number: int) -> exp.Expr:
-    """Return an action as it is in the column ACTION."""
+    """Return the literal of an action in the column ACTION."""
     return exp.Literal(this=str(number), is_string=False)
 
 
 def has_action(*numbers: int, relation: str | None = None) -> exp.Expr:
-    """Return the condition that a row has one of some actions."""
+    """Return the condition that a row has one of the actions."""
     return exp.In(
         this=column(ACTION, relation), expressions=[action_of(number) for number in numbers]
     )
 
 
-def checked_rows(target: TableStage, rows: Relation) -> Relation:
-    """Return rows with ACTION, the new ones checked by the rules of the table."""
-    if not rules_of(target):
+def checked_rows(stage: TableStage, rows: Relation) -> Relation:
+    """Return the rows after checking the updated and inserted ones against the table's rules."""
+    if not rules_of(stage):
         return rows
-    kept = target.engine.keep(rows)
-    new = select(*_columns(target), source="r", where=has_action(UPDATED, INSERTED))
-    checked(target, target.engine.query(new, r=kept))
+    kept = stage.engine.keep(rows)
+    new = select(*_columns(stage), source="r", where=has_action(UPDATED, INSERTED))
+    checked(stage, stage.engine.query(new, r=kept))
     return kept
 
 
 def write_new_rows(
-    target: TableStage, rows: Relation, options: WriteOptions | None
+    stage: TableStage, rows: Relation, options: WriteOptions | None
 ) -> list[AddFile]:
-    """Write rows that are all new; change data tells of them only where it tells of others."""
-    final = checked_rows(target, rows)
-    query = select(*_columns(target), source="r")
-    added = target.engine.write(target.engine.query(query, r=final), target.plan(options))
-    if target.staged.cdc:
-        told = select(*_columns(target), change_type("insert"), source="r")
-        write_change_data(target, target.engine.query(told, r=final), options)
+    """Write inserted rows; they are change data only if the commit already has change data."""
+    final = checked_rows(stage, rows)
+    query = select(*_columns(stage), source="r")
+    added = stage.engine.write(stage.engine.query(query, r=final), stage.plan(options))
+    if stage.staged.cdc:
+        changes = select(*_columns(stage), change_type("insert"), source="r")
+        write_change_data(stage, stage.engine.query(changes, r=final), options)
     return added
 
 
 def write_changed_rows(
-    target: TableStage, before: Relation | None, after: Relation, options: WriteOptions | None
+    stage: TableStage, before: Relation | None, after: Relation, options: WriteOptions | None
 ) -> list[AddFile]:
-    """Write what is left, and the change data of a table that keeps it, which needs `before`."""
-    engine = target.engine
-    left = select(*_columns(target), source="r", where=exp.Not(this=has_action(DELETED)))
+    """Write the rows that are not deleted, and change data if `before` is given.
+
+    `before` has the rows as they were, with the same ACTION.
+    """
+    engine = stage.engine
+    left = select(*_columns(stage), source="r", where=exp.Not(this=has_action(DELETED)))
     if before is None:
-        return engine.write(engine.query(left, r=after), target.plan(options))
+        return engine.write(engine.query(left, r=after), stage.plan(options))
     final = engine.keep(after)
-    added = engine.write(engine.query(left, r=final), target.plan(options))
+    added = engine.write(engine.query(left, r=final), stage.plan(options))
     old = select(
-        *_columns(target),
+        *_columns(stage),
         _kind({UPDATED: "update_preimage", DELETED: "delete"}),
         source="b",
         where=has_action(UPDATED, DELETED),
     )
     new = select(
-        *_columns(target),
+        *_columns(stage),
         _kind({UPDATED: "update_postimage", INSERTED: "insert"}),
         source="a",
         where=has_action(UPDATED, INSERTED),
     )
     changes = union(old, new)
-    write_change_data(target, engine.query(changes, b=before, a=final), options)
+    write_change_data(stage, engine.query(changes, b=before, a=final), options)
     return added
 
 
@@ -94,5 +97,5 @@ def _kind(kinds: dict[int, str]) -> exp.Expr:
     return alias(case(named), CHANGE_TYPE)
 
 
-def _columns(target: TableStage) -> list[exp.Column]:
-    return [column(name) for name in target.schema.names]
+def _columns(stage: TableStage) -> list[exp.Column]:
+    return [column(name) for name in stage.schema.names]

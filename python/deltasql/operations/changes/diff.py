@@ -1,7 +1,7 @@
-"""The rows that one version has and another has not, whatever happened in between.
+"""Compare two versions: the rows that only one of them has.
 
 Only files that are not in both versions are read. A row that was rewritten into another file is
-on both sides, and cancels out; of equal rows as many are told as one side has more.
+in both and cancels out. Equal rows are counted, and the difference of the counts is reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.inputs import python_rows
-from deltasql.operations.sql.types import column, identifier
+from deltasql.operations.sql.queries import column, identifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ _COUNT = "__deltasql_count"
 
 @dataclass(frozen=True, slots=True)
 class RowDifference:
-    """Rows that came and rows that went: some of them, and whether there are more."""
+    """Some inserted and some deleted rows, and whether there are more."""
 
     columns: tuple[str, ...]
     inserted: tuple[dict[str, Any], ...]
@@ -40,13 +40,13 @@ class RowDifference:
 def row_difference(
     engine: Engine, config: Config, old: Snapshot, new: Snapshot, *, limit: int
 ) -> RowDifference:
-    """Compare two versions of a table by the columns that both have, `old` the earlier one."""
+    """Compare two versions of a table by the columns that both have; `old` is the earlier one."""
     names = [name for name in new.schema.names if name in old.schema.names]
-    gone = {row[0] for row in _ended(old, new)}
+    removed_ids = {row[0] for row in _removed_ids(old, new)}
     before = old.scan().arrow
-    went = before.filter(pc.is_in(before["file_id"], value_set=_ids(before, gone)))
+    removed = before.filter(pc.is_in(before["file_id"], value_set=_ids(before, removed_ids)))
     after = new.scan().arrow
-    came = after.filter(pc.greater_equal(after["file_id"], old.next_file_id))
+    added = after.filter(pc.greater_equal(after["file_id"], old.next_file_id))
     sides = [
         _signed("a", names, 1),
         _signed("b", names, -1),
@@ -60,7 +60,11 @@ def row_difference(
         .having(exp.NEQ(this=total.copy(), expression=exp.Literal.number(0)))
     )
     kept = engine.keep(
-        engine.query(query, a=_rows(engine, config, new, came), b=_rows(engine, config, old, went))
+        engine.query(
+            query,
+            a=_rows(engine, config, new, added),
+            b=_rows(engine, config, old, removed),
+        )
     )
     inserted = _some(engine, kept, exp.GT, limit)
     deleted = _some(engine, kept, exp.LT, limit)
@@ -72,7 +76,7 @@ def row_difference(
     )
 
 
-def _ended(old: Snapshot, new: Snapshot) -> list[tuple[Any, ...]]:
+def _removed_ids(old: Snapshot, new: Snapshot) -> list[tuple[Any, ...]]:
     return old.store.query(
         "removed_ids_between", table_id=old.table.table_id, after=old.version, last=new.version
     )
@@ -97,7 +101,7 @@ def _signed(relation: str, names: Sequence[str], sign: int) -> exp.Select:
 def _some(
     engine: Engine, kept: Relation, comparison: type[exp.Binary], limit: int
 ) -> list[dict[str, Any]]:
-    """Return rows of one side, each as often as that side has it more."""
+    """Return rows that one version has more often, each repeated by the difference."""
     zero = exp.Literal.number(0)
     query = exp.select(exp.Star()).from_(exp.to_table("t")).limit(limit + 1)
     chosen = query.where(comparison(this=column(_COUNT), expression=zero))

@@ -1,8 +1,8 @@
-"""Changes: the rows that versions inserted and deleted, for any table.
+"""Read the change feed: the rows that versions inserted, updated and deleted, for any table.
 
-Rows of added files are inserts, rows of removed files are deletes. Where a version has both, as
-after a copy-on-write update, rows that are in both cancel out, so that only what really changed
-is told. Change data of a writer is used where there is some.
+If a version has change data files, its changes are read from them. Otherwise rows of added files
+are inserts and rows of removed files are deletes; a row that is in both, as after a copy-on-write
+update, cancels out.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ FEED_FIELDS = (
     StructField(COMMIT_VERSION, "long"),
     StructField(COMMIT_TIMESTAMP, "timestamp"),
 )
-# Small versions are read together, as long as sorting them costs nothing.
+# Small versions are read by one query, up to a size that is cheap to sort.
 _GROUP_BYTES = 32 * 1024 * 1024
 _GROUP_VERSIONS = 500
 _TOTAL, _COPY, _SIDE = "__deltasql_total", "__deltasql_copy", "__deltasql_side"
-_MOMENT = pa.timestamp("us", "UTC")
+_TIMESTAMP = pa.timestamp("us", "UTC")
 
 
-class Marked(NamedTuple):
-    """A file to read, and what its rows mean."""
+class MarkedFile(NamedTuple):
+    """A file to read, its version, and the change type of its rows."""
 
     file: ChangedFile
     changes: VersionChanges
     kind: str | None
-    """insert or delete; None: each row says it."""
+    """`insert` or `delete`; None for change data, where each row has its change type."""
 
 
 class ChangeFeed:
-    """The changes of a table, with the columns that it has in one snapshot."""
+    """The changes of a table, with the columns of one snapshot."""
 
     def __init__(
         self,
@@ -67,10 +67,9 @@ class ChangeFeed:
         cancel_out: bool = True,
         in_file_order: bool = False,
     ) -> None:
-        """`cancel_out` leaves out rows that a version both removed and added again.
+        """`cancel_out` leaves out rows that a version both removed and added.
 
-        `in_file_order` gives the rows of a version as their files have them, deletes first; it
-        sorts them.
+        `in_file_order` sorts the rows of a version by file and position, deletes first.
         """
         self.snapshot, self._settings, self._cancel_out = snapshot, config.storage, cancel_out
         self._in_file_order = in_file_order
@@ -82,18 +81,18 @@ class ChangeFeed:
 
     @cached_property
     def log(self) -> ChangeLog:
-        """What versions did to the files; only this asks the database."""
+        """The files that versions added and removed; only this queries the database."""
         return ChangeLog(self.snapshot.store, self.snapshot.table, self._settings)
 
     def between(self, engine: Engine, first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of versions, first and last included, version after version."""
+        """Yield the changes of versions in order, first and last included."""
         for group in self._groups(self.log.versions(first, last)):
             self.log.require(group, last)
             yield from self.read(engine, group)
 
     def read(self, engine: Engine, group: Sequence[VersionChanges]) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of some versions; one after the other unless they are one."""
-        parts = [part for each in self._alike(group) for part in self._parts(engine, each)]
+        """Yield the changes of some versions, ordered by version."""
+        parts = [part for each in self._split_by_query(group) for part in self._parts(engine, each)]
         if not parts:
             return
         rows = parts[0]
@@ -131,7 +130,7 @@ class ChangeFeed:
             yield group
 
     def _pruned(self, changes: VersionChanges) -> VersionChanges:
-        """Leave out files that cannot hold a row for which the predicate is true."""
+        """Skip files that cannot hold a row for which the predicate is true."""
         if self._predicate is None:
             return changes
         tree = _core.Predicate(self._predicate.to_pruning_json())
@@ -139,7 +138,7 @@ class ChangeFeed:
 
         def kept(files: list[ChangedFile], partitioned: tuple[str, ...]) -> list[ChangedFile]:
             if partitioned != partitioned_by:
-                return files  # the predicate looks for other partition values than they have
+                return files  # the predicate was resolved for other partition columns
             return [file for file in files if tree.may_match(file.stats, file.partition)]
 
         return replace(
@@ -148,8 +147,8 @@ class ChangeFeed:
             removed=kept(changes.removed, changes.partitioned_before),
         )
 
-    def _alike(self, group: Sequence[VersionChanges]) -> Iterator[list[VersionChanges]]:
-        """Split versions into those that one query reads."""
+    def _split_by_query(self, group: Sequence[VersionChanges]) -> Iterator[list[VersionChanges]]:
+        """Group the versions that one query can read."""
         plain: dict[tuple[object, ...], list[VersionChanges]] = {}
         for each in group:
             if self._cancel_out and each.added and each.removed and not each.change_data:
@@ -162,35 +161,35 @@ class ChangeFeed:
     def _parts(self, engine: Engine, alike: Sequence[VersionChanges]) -> Iterator[Relation]:
         first = alike[0]
         if first.change_data:
-            marked = [Marked(file, each, None) for each in alike for file in each.change_data]
+            marked = [MarkedFile(file, each, None) for each in alike for file in each.change_data]
             yield from self._scans(engine, marked, first.partitioned_by)
             return
         if len(alike) == 1 and self._cancel_out and first.added and first.removed:
             yield self._difference(engine, first)
             return
-        added = [Marked(file, each, "insert") for each in alike for file in each.added]
-        removed = [Marked(file, each, "delete") for each in alike for file in each.removed]
+        added = [MarkedFile(file, each, "insert") for each in alike for file in each.added]
+        removed = [MarkedFile(file, each, "delete") for each in alike for file in each.removed]
         yield from self._scans(engine, added, first.partitioned_by)
         yield from self._scans(engine, removed, first.partitioned_before)
 
     # Queries
 
     def _scans(
-        self, engine: Engine, marked: Sequence[Marked], partitioned_by: tuple[str, ...]
+        self, engine: Engine, marked: Sequence[MarkedFile], partitioned_by: tuple[str, ...]
     ) -> Iterator[Relation]:
-        """Yield the rows of files; one that comes twice, as after a restore, in another scan."""
+        """Yield scans of files; a path that occurs twice, as after a restore, needs two scans."""
         left = marked
         while left:
-            once: dict[str, Marked] = {}
+            once: dict[str, MarkedFile] = {}
             for each in left:
                 once.setdefault(each.file.path, each)
             yield self._scan(engine, list(once.values()), partitioned_by)
             left = [each for each in left if once[each.file.path] is not each]
 
     def _scan(
-        self, engine: Engine, marked: Sequence[Marked], partitioned_by: tuple[str, ...]
+        self, engine: Engine, marked: Sequence[MarkedFile], partitioned_by: tuple[str, ...]
     ) -> Relation:
-        """Return the rows of files, each with what its file says of it."""
+        """Return the rows of files with change type, commit version and commit timestamp."""
         from_row = marked[0].kind is None
         live = self._live([each.file for each in marked], partitioned_by, change_data=from_row)
         scanned = engine.scan(live, positions=True)
@@ -200,7 +199,7 @@ class ChangeFeed:
                 CHANGE_TYPE: pa.array([each.kind for each in marked], pa.string()),
                 COMMIT_VERSION: pa.array([each.changes.version for each in marked], pa.int64()),
                 COMMIT_TIMESTAMP: pa.array(
-                    [each.changes.committed_at_ms * 1000 for each in marked], _MOMENT
+                    [each.changes.committed_at_ms * 1000 for each in marked], _TIMESTAMP
                 ),
             }
         )
@@ -219,7 +218,7 @@ class ChangeFeed:
         return engine.query(query, scanned=scanned, marks=engine.rows(marks))
 
     def _difference(self, engine: Engine, changes: VersionChanges) -> Relation:
-        """Return the rows that a version added more often than it removed, and the reverse."""
+        """Return the inserted and deleted rows of a version, without rows that cancel out."""
         names = list(self.snapshot.schema.names)
         sides: dict[str, Any] = {
             "added": engine.scan(self._live(changes.added, changes.partitioned_by)),
@@ -243,23 +242,23 @@ class ChangeFeed:
             .subquery("repeated")
         )
         kind = exp.case().when(_column(_TOTAL) > 0, "'insert'").else_("'delete'")
-        moment = pa.table(
+        marks = pa.table(
             {
                 COMMIT_VERSION: pa.array([changes.version], pa.int64()),
-                COMMIT_TIMESTAMP: pa.array([changes.committed_at_ms * 1000], _MOMENT),
+                COMMIT_TIMESTAMP: pa.array([changes.committed_at_ms * 1000], _TIMESTAMP),
             }
         )
         query = (
             exp.select(
                 *(_column(name, "repeated") for name in names),
                 exp.alias_(kind, CHANGE_TYPE),
-                _column(COMMIT_VERSION, "moment"),
-                _column(COMMIT_TIMESTAMP, "moment"),
+                _column(COMMIT_VERSION, "marks"),
+                _column(COMMIT_TIMESTAMP, "marks"),
             )
             .from_(repeated)
-            .join("moment", join_type="cross")
+            .join("marks", join_type="cross")
         )
-        return engine.query(query, **sides, moment=engine.rows(moment))
+        return engine.query(query, **sides, marks=engine.rows(marks))
 
     def _live(
         self,
@@ -287,7 +286,7 @@ class ChangeFeed:
         )
         return LiveFiles(self.snapshot.table.location, read_as, listed, self._settings)
 
-    # What the user asks for
+    # Columns and predicate
 
     def _known(self, name: str) -> str:
         found = self._fields.find(name)
@@ -297,7 +296,7 @@ class ChangeFeed:
                 f"Schema error: No field named {name}. Valid fields are {names}.",
                 table=self.snapshot.table.full_name,
                 column=name,
-                help="Ask for columns that the table has at the last of the versions.",
+                help="Choose columns that the table has at the last requested version.",
             )
         return found.name
 
@@ -310,7 +309,7 @@ class ChangeFeed:
 
 
 def _nullable(field: pa.Field) -> pa.Field:
-    """Allow nulls at every level: an engine does not say where there are none."""
+    """Make a field nullable at every level: results of an engine do not carry NOT NULL."""
     kind = field.type
     if pa.types.is_struct(kind):
         kind = pa.struct([_nullable(member) for member in kind])

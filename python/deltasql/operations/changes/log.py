@@ -1,4 +1,4 @@
-"""What each version did to the files of a table, as a change feed wants to know it."""
+"""The files that each version added, removed or wrote as change data, read from SQL."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class ChangedFile:
     size: int
     stats: str | None
     may_be_gone: bool
-    """Not live any more: a vacuum may have deleted it."""
+    """The file is not live, so a vacuum may have deleted it."""
 
 
 @dataclass(slots=True)
 class VersionChanges:
-    """The files of one version; those that only rearrange rows are left out."""
+    """The files of one version, without files whose dataChange is false."""
 
     version: int
     committed_at_ms: int
     partitioned_before: tuple[str, ...] = ()
-    """What partitioned the files that it removed, by physical names."""
+    """Physical names of the partition columns of the removed files."""
     partitioned_by: tuple[str, ...] = ()
     added: list[ChangedFile] = field(default_factory=list)
     removed: list[ChangedFile] = field(default_factory=list)
@@ -59,12 +59,12 @@ class VersionChanges:
         return sum(file.size for file in self.files())
 
     def files(self) -> list[ChangedFile]:
-        """Return what has to be read: change data says all, where a writer left some."""
+        """Return the files to read: the change data alone if there is any."""
         return self.change_data or [*self.added, *self.removed]
 
 
 class ChangeLog:
-    """The log of one table, from version to version."""
+    """The file changes of one table, by version."""
 
     def __init__(self, store: Store, table: TableRow, settings: StorageSettings) -> None:
         self._store, self.table, self._settings = store, table, settings
@@ -72,16 +72,16 @@ class ChangeLog:
     def bounds(self) -> tuple[int, int]:
         """Return the first version whose changes are in the log, and the last."""
         low, high = self._store.query("version_bounds", table_id=self.table.table_id)[0]
-        # A log that was loaded from a checkpoint begins with all that the table held then.
+        # A log that was imported from a checkpoint begins with the whole table as its first commit.
         return (low if low == 0 else low + 1), high
 
     def metadata_between(self, first: int, last: int) -> list[tuple[int, Metadata]]:
-        """Return the metadata that versions wrote."""
+        """Return the metadata changes of the versions."""
         rows = self._query("metadata_between", after=first - 1, last=last)
         return [(row[0], metadata_from_row(row)) for row in rows]
 
     def versions(self, first: int, last: int) -> Iterator[VersionChanges]:
-        """Yield the versions in order, a few statements for many of them."""
+        """Yield the versions in order; they are fetched in pages."""
         start = first
         while start <= last:
             page = self._page(start, last)
@@ -91,7 +91,7 @@ class ChangeLog:
             start = page[-1].version + 1
 
     def require(self, changes: Iterable[VersionChanges], last: int) -> None:
-        """Refuse versions whose files were deleted, naming the first that can be read."""
+        """Raise if files of a version were deleted; the error names the first readable version."""
         for each in changes:
             missing = self._missing(each)
             if missing:
@@ -102,7 +102,7 @@ class ChangeLog:
                     f"read any more: {len(missing)} of its files are gone, such as {missing[0]}",
                     table=self.table.full_name,
                     version=each.version,
-                    help=f"The first possible version is {broken + 1}; or begin with a snapshot.",
+                    help=f"Start at version {broken + 1} or later, or start with a snapshot.",
                 )
 
     def _missing(self, changes: VersionChanges) -> list[str]:
@@ -118,7 +118,7 @@ class ChangeLog:
         return storage.exists(name)
 
     def _page(self, first: int, last: int) -> list[VersionChanges]:
-        # One version more than asked for: it tells where the files of the first begin.
+        # One version before the first: its row has the file id at which the first begins.
         rows = self._query("versions_between", first=first - 1, last=last, limit=_PAGE + 1)
         first_file_id = rows.pop(0)[2] if rows and rows[0][0] < first else 0
         if not rows:
@@ -158,7 +158,7 @@ class ChangeLog:
 
 
 def changed_files(listed: pa.Table, *, may_be_gone: bool) -> list[ChangedFile]:
-    """Return the files of a scan, in the order in which they were added."""
+    """Return the files of a scan in the order they were added."""
     names = ("path", "partition", "deletion_vector", "size", "stats")
     columns = [listed.sort_by("file_id")[name].to_pylist() for name in names]
     return [
@@ -168,7 +168,7 @@ def changed_files(listed: pa.Table, *, may_be_gone: bool) -> list[ChangedFile]:
 
 
 def physical_partitioning(metadata: Metadata) -> tuple[str, ...]:
-    """Return the partition columns by the names that stay when a column is renamed."""
+    """Return the physical names of the partition columns, which a rename does not change."""
     schema = StructType.from_json(metadata.schema_string)
     mode = column_mapping_mode(metadata.configuration)
     found = [schema.find(name) for name in metadata.partition_columns]

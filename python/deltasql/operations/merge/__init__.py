@@ -1,1 +1,1 @@
-"""MERGE: plan it, join the rows, write the files."""
+"""MERGE: plan, join the rows, write the files."""

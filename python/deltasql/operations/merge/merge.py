@@ -1,7 +1,7 @@
-"""MERGE: rows of a source update, delete and insert rows of a table; only touched files change.
+"""MERGE: update, delete and insert rows of a table from the rows of a source.
 
-The keys of the target are read once, to find the pairs of rows that match. The files of rows
-that change are then read whole and written again; if rows are only inserted, none is.
+The keys of the target are read once, to find the pairs of rows that match. Files with rows that
+change are then read completely and rewritten. If rows are only inserted, no file is rewritten.
 """
 
 from __future__ import annotations
@@ -20,24 +20,23 @@ from deltasql.exceptions import MergeAmbiguityError, UnsupportedFeatureError
 from deltasql.exceptions.prefixes import MERGE_ERROR
 from deltasql.model.schema.convert import nanoseconds_enabled
 from deltasql.model.schema.schema import has_nanoseconds
-from deltasql.operations.commit_info import set_commit_info
+from deltasql.operations.affected_files import files_at, live_row_counts
+from deltasql.operations.commit_info import Stopwatch, set_commit_info
+from deltasql.operations.merge.file_skipping import matching_predicate, source_facts
 from deltasql.operations.merge.plan import MergePlan, MergeSpec, evolve_schema, resolve_merge
-from deltasql.operations.merge.rows import (
+from deltasql.operations.merge.queries import (
     MATCHES,
     NUMBER,
     by_file,
     decisions,
-    left_alone,
     matched_sources,
     matches,
+    not_in_decisions,
 )
-from deltasql.operations.merge.target_files import matching_predicate, source_facts
 from deltasql.operations.merge.write import MergeResult
 from deltasql.operations.rules.conform import in_microseconds, nanosecond_columns
-from deltasql.operations.sql.queries import number, select, subquery
-from deltasql.operations.sql.types import column
-from deltasql.operations.target import adds_table_to_errors
-from deltasql.operations.touched import Stopwatch, chosen, counted_rows
+from deltasql.operations.sql.queries import column, number, select, subquery
+from deltasql.operations.table_stage import adds_table_to_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Relation, WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.model.schema.schema import StructType
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
 @dataclass(slots=True)
@@ -70,10 +69,10 @@ class _Metrics:
 
 @adds_table_to_errors
 def source_rows(target: TableStage, source: object) -> Relation:
-    """Return the rows of a merge's source as the engine has them.
+    """Return the rows of a merge's source as a relation of the engine.
 
-    Nanoseconds are cut, as in deltalake, unless they were enabled; a table that has them refuses
-    such rows.
+    Unless nanoseconds are enabled, timestamps are truncated to microseconds, as in deltalake; if
+    the table itself has nanoseconds, this is an error.
     """
     is_arrow = is_rows(source) and not is_spark_frame(source)
     if not is_arrow or nanoseconds_enabled():
@@ -118,7 +117,7 @@ def stage_merge(
 
 
 class _Merge:
-    """One run: the pairs that match, what is decided for each row, the files that come of it."""
+    """One run of a merge: find the matching pairs, decide for each row, write the files."""
 
     def __init__(
         self,
@@ -135,26 +134,26 @@ class _Merge:
         self.decided: Relation | None = None
 
     def run(self, clock: Stopwatch) -> None:
-        """Find the rows that change, and stage the files without them and with the new ones."""
+        """Find the rows that change, write their files again, and stage the result."""
         files = self.list_files()
         scan = self.engine.scan(self.target.live(files), positions=True) if len(files) else None
         pairs = None if scan is None else self._pairs(scan)
-        touched: pa.Table = files.slice(0, 0)
-        places: list[int] = []
+        affected: pa.Table = files.slice(0, 0)
+        indexes: list[int] = []
         if scan is not None and pairs is not None:
-            places = self._decide(files, scan, pairs)
-            touched = chosen(files, places)
+            indexes = self._decide(files, scan, pairs)
+            affected = files_at(files, indexes)
         self.metrics.scan_time_ms = clock.lap_ms()
         result = MergeResult(self.target, self.plan, self.source, self.options, pairs, self.decided)
-        added = result.write(touched, places)
+        added = result.write(affected, indexes)
         self.target.add(added)
-        if len(touched):
-            self.target.remove(touched)
-        self._count_output(touched, added)
+        if len(affected):
+            self.target.remove(affected)
+        self._count_output(affected, added)
         self.metrics.rewrite_time_ms = clock.lap_ms()
 
     def list_files(self) -> pa.Table:
-        """Return the files that are to be read, and tell that they were."""
+        """Return the target files that source rows can match, and add them to the read set."""
         target, metrics = self.target, self.metrics
         facts = source_facts(self.engine, self.plan, self.source)
         metrics.num_source_rows = facts.rows
@@ -178,7 +177,7 @@ class _Merge:
         return self.engine.keep(self.engine.query(query, t=scan, s=self.source))
 
     def _decide(self, files: pa.Table, scan: Relation, pairs: Relation) -> list[int]:
-        """Count what happens to the rows of each file; return the places of those that change."""
+        """Count the rows of each clause; return the indexes of the files that change."""
         plan, metrics, engine = self.plan, self.metrics, self.engine
         if not plan.matched and not plan.not_matched_by_source:
             return []
@@ -186,13 +185,15 @@ class _Merge:
         several = any(most > 1 for *_, most in counts)
         if several and not self.spec.deletes_whatever_matches:
             raise self._ambiguous(files, pairs)
-        # If each row has one pair and each pair a clause, the pairs are the decisions.
+        # If each row has one pair and each pair has a clause, the pairs are the decisions.
         if plan.wants_every_pair and not several:
             self.decided = pairs
         else:
             self.decided = engine.keep(engine.query(decisions(), m=pairs))
         if plan.not_matched_by_source:
-            counts += self._counted(left_alone(plan.not_matched_by_source), t=scan, d=self.decided)
+            counts += self._counted(
+                not_in_decisions(plan.not_matched_by_source), t=scan, d=self.decided
+            )
         by_branch: Counter[int] = Counter()
         for _, branch, rows, _ in counts:
             by_branch[branch] += rows
@@ -202,20 +203,20 @@ class _Merge:
         return sorted({file for file, *_ in counts})
 
     def _counted(self, rows: exp.Select, **relations: Relation) -> list[tuple[int, int, int, int]]:
-        """Count rows by file and clause: (file, clause, rows, most source rows for one)."""
+        """Count rows by file and clause: (file, clause, rows, most source rows of one row)."""
         found = self.engine.collect(self.engine.query(by_file(rows), **relations))
-        return list(zip(*(found.column(place).to_pylist() for place in range(4)), strict=True))
+        return list(zip(*(found.column(index).to_pylist() for index in range(4)), strict=True))
 
-    def _count_output(self, touched: pa.Table, added: list[AddFile]) -> None:
+    def _count_output(self, affected: pa.Table, added: list[AddFile]) -> None:
         metrics = self.metrics
         metrics.num_target_files_added = len(added)
-        metrics.num_target_files_removed = len(touched)
+        metrics.num_target_files_removed = len(affected)
         metrics.num_output_rows = sum(
             json.loads(each.stats or "{}")["numRecords"] for each in added
         )
-        if len(touched):
+        if len(affected):
             changed = metrics.num_target_rows_updated + metrics.num_target_rows_deleted
-            metrics.num_target_rows_copied = sum(counted_rows(self.target, touched)) - changed
+            metrics.num_target_rows_copied = sum(live_row_counts(self.target, affected)) - changed
         kept = metrics.num_target_rows_copied + metrics.num_target_rows_updated
         metrics.num_target_rows_inserted = metrics.num_output_rows - kept
 
@@ -236,5 +237,5 @@ class _Merge:
             f"WHEN MATCHED clauses (file: {path}, row ordinal in file: {row})",
             table=self.target.name,
             prefix=MERGE_ERROR,
-            help="Give the source one row per key, or conditions that leave one of them.",
+            help="Give the source one row per key, or add conditions that select one of them.",
         )

@@ -1,4 +1,4 @@
-"""The files that come of a MERGE: touched ones written again, and rows that are new."""
+"""Write the files of a MERGE: rewrite the affected files, and write inserted rows."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltasql.engine.base import FILE
+from deltasql.operations.changes.change_data import keeps_change_data
 from deltasql.operations.changes.changed_rows import (
     checked_rows,
     write_changed_rows,
     write_new_rows,
 )
-from deltasql.operations.changes.write import keeps_change_data
-from deltasql.operations.merge.rows import PLACE, inserted, joined, rewritten, unchanged
-from deltasql.operations.rules.checks import rules_of
+from deltasql.operations.merge.queries import NEW_FILE, inserted, joined, rewritten, unchanged
+from deltasql.operations.rules.row_checks import rules_of
 from deltasql.operations.sql.assignments import Computed, explained_casts
 from deltasql.operations.sql.queries import select, union
 
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Relation, WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.merge.plan import MergePlan
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """What is known when all rows are decided."""
+    """The decisions of a merge, from which the files are written."""
 
     target: TableStage
     plan: MergePlan
     source: Relation
     options: WriteOptions | None
     pairs: Relation | None
-    """The pairs of rows that match; None when there is nothing to match."""
+    """The pairs of rows that match; None if the target has no files to match."""
     decided: Relation | None
-    """What becomes of rows of the target; None when nothing does."""
+    """The clause of each target row that changes; None if no row changes."""
 
-    def write(self, touched: pa.Table, places: list[int]) -> list[AddFile]:
-        """Write the files; `places` are those that touched ones had in the first scan."""
-        if not len(touched):
+    def write(self, affected: pa.Table, indexes: list[int]) -> list[AddFile]:
+        """Write the files; `indexes` are those of the affected files in the first scan."""
+        if not len(affected):
             return self._write_new()
-        return self._write_anew(touched, places)
+        return self._rewrite_files(affected, indexes)
 
     def _write_new(self) -> list[AddFile]:
-        """Write the rows that match nothing."""
+        """Write only the inserted rows."""
         new = self._inserted()
         if new is None:
             return []
@@ -63,10 +63,10 @@ class MergeResult:
         with explained_casts(engine, *computed):
             return write_new_rows(self.target, engine.query(query, **relations), self.options)
 
-    def _write_anew(self, touched: pa.Table, places: list[int]) -> list[AddFile]:
-        """Write all rows of files again, and those that match nothing along with them."""
+    def _rewrite_files(self, affected: pa.Table, indexes: list[int]) -> list[AddFile]:
+        """Rewrite all rows of the affected files, together with the inserted rows."""
         target, plan, engine = self.target, self.plan, self.target.engine
-        rows, relations = self._joined(touched, places)
+        rows, relations = self._joined(affected, indexes)
         after = rewritten(rows, target.schema, plan, rules_of(target).generated)
         before = None
         if keeps_change_data(target):
@@ -83,17 +83,17 @@ class MergeResult:
             return write_changed_rows(target, before, final, self.options)
 
     def _joined(
-        self, touched: pa.Table, places: list[int]
+        self, affected: pa.Table, indexes: list[int]
     ) -> tuple[exp.Select, Mapping[str, Relation]]:
         assert self.decided is not None
         engine = self.target.engine
-        scan = engine.scan(self.target.live(touched), positions=True)
+        scan = engine.scan(self.target.live(affected), positions=True)
         relations = {"t": scan, "d": self.decided, "x": self.source}
-        moved = places != list(range(len(places)))
+        moved = indexes != list(range(len(indexes)))
         if moved:
-            numbers = pa.array(range(len(places)), pa.int64())
+            numbers = pa.array(range(len(indexes)), pa.int64())
             relations["f"] = engine.rows(
-                pa.table({FILE: pa.array(places, pa.int64()), PLACE: numbers})
+                pa.table({FILE: pa.array(indexes, pa.int64()), NEW_FILE: numbers})
             )
         return joined(self.source.columns, moved=moved), relations
 

@@ -1,1 +1,1 @@
-"""OPTIMIZE: compaction, clustering and Z-order."""
+"""OPTIMIZE: compaction, clustering and Z-ordering."""

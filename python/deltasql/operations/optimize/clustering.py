@@ -1,52 +1,63 @@
-"""CLUSTER BY: which columns OPTIMIZE keeps the rows of a table together by."""
+"""OPTIMIZE of a clustered table: write rows with near values of some columns to the same files.
+
+Appended rows are not sorted. OPTIMIZE rewrites files that are not clustered yet and small clustered
+files. It sets clusteringProvider on the files it writes, so that it can skip large clustered files.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from deltasql.model.clustering import (
-    DOMAIN,
-    FEATURE,
-    clustered_by,
-    clustering_domain,
-    column_names,
-    physical_paths,
-)
-from deltasql.model.protocol import with_features, writer_features
+import pyarrow.compute as pc
+
+from deltasql.model.clustering import logical_paths
+from deltasql.operations.optimize.optimize import plan_compaction, plan_rewrite
+from deltasql.operations.optimize.zorder import rewrite_sorted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from deltasql.model.clustering import ColumnPath
-    from deltasql.operations.target import TableStage
-    from deltasql.snapshot.snapshot import Snapshot
+    import pyarrow as pa
 
+    from deltasql.engine.base import WriteOptions
+    from deltasql.model.actions import AddFile
+    from deltasql.operations.optimize.optimize import Compaction
+    from deltasql.operations.table_stage import TableStage
 
-def clustering_columns(snapshot: Snapshot) -> list[str]:
-    """Return the columns that a table is clustered by; none for most tables."""
-    if FEATURE not in writer_features(snapshot.protocol):
-        return []
-    return column_names(clustered_by(snapshot.domains().get(DOMAIN)), snapshot.metadata)
-
-
-def cluster_by(target: TableStage, columns: Sequence[str]) -> None:
-    """Stage what a table is clustered by from now on: other columns, or none."""
-    if columns:
-        paths = physical_paths(columns, target.metadata)
-        target.staged.protocol = with_features(target.protocol, [FEATURE])
-        _stage(target, paths)
-    elif target.clustered_by():
-        _stage(target, [])
+    Rewrite = Callable[[TableStage, pa.Table, WriteOptions], list[AddFile]]
+_PROVIDER = "deltasql"
 
 
-def restore_clustering(target: TableStage, to: Snapshot) -> None:
-    """Stage what an older version was clustered by."""
-    if FEATURE in writer_features(target.protocol):
-        wanted = clustered_by(to.domains().get(DOMAIN))
-        if wanted != target.clustered_by():
-            _stage(target, wanted)
+def plan_optimize(
+    stage: TableStage,
+    *,
+    partition_filters: Sequence[Any] | None = None,
+    target_size: int | None = None,
+) -> tuple[Compaction, Rewrite | None]:
+    """Plan to cluster the unclustered files of a table; a table without clustering is compacted."""
+    options: Any = {"partition_filters": partition_filters, "target_size": target_size}
+    physical = stage.clustered_by()
+    if not physical:
+        return plan_compaction(stage, **options), None
+    plan = plan_rewrite(stage, "zOrder", **options)
+    plan.bins = [chosen for files in plan.bins if len(chosen := _unclustered(files, plan))]
+    plan.partitions = len(plan.bins)
+    paths = logical_paths(physical, stage.metadata)
+
+    def rewrite(stage: TableStage, files: pa.Table, options: WriteOptions) -> list[AddFile]:
+        adds = rewrite_sorted(paths, stage, files, options)
+        return [replace(each, clustering_provider=_PROVIDER) for each in adds]
+
+    return plan, rewrite
 
 
-def _stage(target: TableStage, paths: Sequence[ColumnPath]) -> None:
-    others = [each for each in target.staged.domains if each.domain != DOMAIN]
-    target.staged.domains[:] = [*others, clustering_domain(paths)]
+def _unclustered(files: pa.Table, plan: Compaction) -> pa.Table:
+    """Return the files that are not clustered or small; a single small clustered one is skipped."""
+    clustered = pc.equal(pc.coalesce(files["clustering_provider"], ""), _PROVIDER)
+    whole = pc.equal(pc.coalesce(files["deletion_vector"], ""), "")
+    done = pc.and_(clustered, whole)
+    large = pc.greater_equal(files["size"], plan.target_size // 2)
+    chosen = files.filter(pc.invert(pc.and_(done, large)))
+    is_idle = pc.all(done).as_py() and len(chosen) == 1
+    return chosen.slice(0, 0) if is_idle else chosen

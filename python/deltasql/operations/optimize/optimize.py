@@ -1,4 +1,4 @@
-"""OPTIMIZE: many small files become few large ones; the rows stay as they are."""
+"""OPTIMIZE: compact small files into larger ones; the rows do not change."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ import pyarrow.compute as pc
 from deltasql import telemetry
 from deltasql.engine.base import DEFAULT_FILE_SIZE, WriteOptions
 from deltasql.operations.commit_info import set_commit_info
-from deltasql.operations.target import STAGED_VERSION, adds_table_to_errors
+from deltasql.operations.table_stage import STAGED_VERSION, adds_table_to_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from deltasql.model.actions import AddFile
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 _log = logging.getLogger(__name__)
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _LARGEST = 2**63 - 1
-# As stock deltalake writes rewritten files: read often, written once.
+# The compression that deltalake uses for OPTIMIZE.
 _CODEC, _CODEC_LEVEL = "zstd", 4
 
 
 @dataclass(slots=True)
 class Compaction:
-    """What is to be rewritten: bins of files, each of one partition, and what was done so far."""
+    """The plan and the progress of an OPTIMIZE: bins of files, each of one partition."""
 
     strategy: str
     target_size: int
@@ -49,7 +49,7 @@ class Compaction:
     partitions: int = 0
 
     def metrics(self) -> dict[str, Any]:
-        """Return what deltalake tells of it."""
+        """Return the metrics that deltalake reports."""
         keeps_order = self.strategy != "zOrder"
         in_bins = [len(each) for each in (*self.bins, *self.rewritten)]
         return {
@@ -70,7 +70,7 @@ class Compaction:
         }
 
     def forecast(self) -> dict[str, Any]:
-        """Return what rewriting the bins that are left would come to."""
+        """Return the numbers of a dry run: what rewriting the remaining bins would remove."""
         return {
             "numFilesRemoved": sum(len(each) for each in self.bins),
             "bytesRemoved": sum(pc.sum(each["size"]).as_py() for each in self.bins),
@@ -81,46 +81,46 @@ class Compaction:
 
 
 def plan_compaction(
-    target: TableStage,
+    stage: TableStage,
     *,
     partition_filters: Sequence[Any] | None = None,
     target_size: int | None = None,
 ) -> Compaction:
-    """Put the files of each partition into bins of about the wanted size.
+    """Plan a compaction: put the files of each partition into bins of about the target size.
 
-    Files that are large enough stay, and so does one that is alone in its bin, unless some of its
-    rows are marked as deleted.
+    Files of at least the target size are skipped, and so is a file that is alone in its bin,
+    except if it has a deletion vector.
     """
-    wanted = file_size(target, target_size)
-    files, predicate = _chosen(target, partition_filters)
+    wanted = file_size(stage, target_size)
+    files, predicate = _chosen(stage, partition_filters)
     sizes, vectors = files["size"].to_pylist(), files["deletion_vector"].to_pylist()
-    places = [
+    indexes = [
         each for inside in _by_partition(files) for each in _bins(sizes, vectors, inside, wanted)
     ]
-    bins = _taken(files, places)
+    bins = _taken(files, indexes)
     plan = Compaction("preserveLocality", wanted, predicate, bins, len(files))
     plan.partitions = len({each["partition"][0].as_py() for each in bins})
     return plan
 
 
 def plan_rewrite(
-    target: TableStage,
+    stage: TableStage,
     strategy: str,
     *,
     partition_filters: Sequence[Any] | None = None,
     target_size: int | None = None,
 ) -> Compaction:
-    """Put all files of each partition into one bin."""
-    files, predicate = _chosen(target, partition_filters)
+    """Plan a rewrite of all files, with one bin for each partition."""
+    files, predicate = _chosen(stage, partition_filters)
     bins = _taken(files, [*_by_partition(files)])
-    plan = Compaction(strategy, file_size(target, target_size), predicate, bins, len(files))
+    plan = Compaction(strategy, file_size(stage, target_size), predicate, bins, len(files))
     plan.partitions = len(bins)
     return plan
 
 
 @adds_table_to_errors
 def stage_bins(
-    target: TableStage,
+    stage: TableStage,
     plan: Compaction,
     *,
     options: WriteOptions | None = None,
@@ -128,33 +128,33 @@ def stage_bins(
     is_enough: Callable[[], bool] = lambda: False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Rewrite bins, at least one, until there are none or it is enough for one commit.
+    """Rewrite bins and stage the result, until no bin is left or `is_enough` returns True.
 
-    The next commit must look at the same version of the table as this one. `on_progress` is told
-    how many bins are done, and of how many.
+    At least one bin is rewritten. The next commit of the same plan must use the same snapshot of
+    the table. `on_progress` gets the number of finished bins and of all bins.
     """
-    written = rewrite_options(target, options, plan.target_size)
+    written = rewrite_options(stage, options, plan.target_size)
     step = replace(plan, added=[], removed=[], rewritten=[])
-    work = partial(rewrite or rewrite_rows, target)
+    work = partial(rewrite or rewrite_rows, stage)
     total = len(plan.bins)
     on_progress(0, total)
     while plan.bins:
-        bins = plan.bins[: target.engine.writes_at_once]
+        bins = plan.bins[: stage.engine.writes_at_once]
         del plan.bins[: len(bins)]
         for files in bins:
-            target.read(files=files)
-        # Whatever is raised here waits for all writes, whose files are cleaned up then.
+            stage.read(files=files)
+        # On an error, wait for all writes to end, so that their files can be deleted.
         with closing(_side_by_side(work, bins, written)) as done_bins:
             for files, adds in zip(bins, done_bins, strict=True):
-                target.remove(files, data_change=False)
-                target.add(adds)
+                stage.remove(files, data_change=False)
+                stage.add(adds)
                 for each in (plan, step):
                     each.added += [add.size for add in adds]
                     each.removed += files["size"].to_pylist()
                     each.rewritten.append(files)
                 on_progress(len(step.rewritten), total)
         done = len(step.rewritten)
-        telemetry.log(_log, logging.INFO, "bins rewritten", table=target.name, done=done, of=total)
+        telemetry.log(_log, logging.INFO, "bins rewritten", table=stage.name, done=done, of=total)
         if is_enough():
             break
     if step.rewritten:
@@ -163,7 +163,7 @@ def stage_bins(
             "predicate": json.dumps(plan.predicate, ensure_ascii=False),
         }
         step.bins = plan.bins
-        set_commit_info(target, "OPTIMIZE", parameters, step.metrics())
+        set_commit_info(stage, "OPTIMIZE", parameters, step.metrics())
 
 
 def _side_by_side(
@@ -171,7 +171,7 @@ def _side_by_side(
     bins: Sequence[pa.Table],
     options: WriteOptions,
 ) -> Generator[list[AddFile]]:
-    """Rewrite bins at the same time, as many as an engine takes; they come in their order."""
+    """Rewrite bins in parallel and yield the new files in the order of the bins."""
     if len(bins) == 1:
         yield work(bins[0], options)
         return
@@ -179,36 +179,36 @@ def _side_by_side(
         yield from pool.map(lambda files: work(files, options), bins)
 
 
-def rewrite_rows(target: TableStage, files: pa.Table, options: WriteOptions) -> list[AddFile]:
-    """Write the live rows of files again, in their order."""
-    rows = target.engine.scan(target.live(files))
-    return target.engine.write(rows, target.plan(options, data_change=False))
+def rewrite_rows(stage: TableStage, files: pa.Table, options: WriteOptions) -> list[AddFile]:
+    """Rewrite the live rows of files in their order."""
+    rows = stage.engine.scan(stage.live(files))
+    return stage.engine.write(rows, stage.plan(options, data_change=False))
 
 
-def rewrite_options(target: TableStage, options: WriteOptions | None, size: int) -> WriteOptions:
-    """Return how rewritten files are written."""
+def rewrite_options(stage: TableStage, options: WriteOptions | None, size: int) -> WriteOptions:
+    """Return the write options of rewritten files."""
     wanted = replace(options or WriteOptions(), target_file_size=size, keeps_order=True)
-    if wanted.compression is None and "delta.parquet.compression.codec" not in target.configuration:
+    if wanted.compression is None and "delta.parquet.compression.codec" not in stage.configuration:
         return replace(wanted, compression=_CODEC, compression_level=_CODEC_LEVEL)
     return wanted
 
 
-def file_size(target: TableStage, asked: int | None) -> int:
-    """Return the bytes a file should have: as asked, as the table says, or the default."""
+def file_size(stage: TableStage, asked: int | None) -> int:
+    """Return the target file size in bytes: as requested, from the table property, or default."""
     if asked is not None:
         if asked < 0:
             raise OverflowError("can't convert negative int to unsigned")
         if not 1 <= asked <= _LARGEST:
             raise ValueError(f"target_file_size must be between 1 and {_LARGEST}")
         return asked
-    return wanted_file_size(target.configuration)
+    return wanted_file_size(stage.configuration)
 
 
 def wanted_file_size(configuration: Mapping[str, str]) -> int:
-    """Return the bytes a file should have as the properties of its table say, or the default.
+    """Return the target file size in bytes from the table property, or the default.
 
-    This is the one definition of a small file: a live file below this size. OPTIMIZE puts such
-    files together, and `stats`, `doctor` and the console count them.
+    A live file below this size is a small file: OPTIMIZE compacts such files, and `stats`,
+    `doctor` and the console count them.
 
     >>> wanted_file_size({"delta.targetFileSize": "32mb"}), wanted_file_size({})
     (33554432, 104857600)
@@ -221,51 +221,51 @@ def wanted_file_size(configuration: Mapping[str, str]) -> int:
     return int(found[1]) * thousands
 
 
-def _chosen(target: TableStage, filters: Sequence[Any] | str | None) -> tuple[pa.Table, list[str]]:
-    """Return the files that filters choose, and the filters as the history tells them.
+def _chosen(stage: TableStage, filters: Sequence[Any] | str | None) -> tuple[pa.Table, list[str]]:
+    """Return the files that the filters select, and the filters as text for the commitInfo.
 
-    Files of this transaction stay: their rows are new, which a rewritten file would not tell.
+    Files of this transaction are left out: a rewritten file would not count as new data.
     """
     predicate = None
     if isinstance(filters, str):
-        predicate, told = target.predicate(filters), [filters]
+        predicate, texts = stage.predicate(filters), [filters]
     else:
         if filters:
-            predicate = target.predicate(list(filters))
-        told = [target.predicate([each]).sql.replace("`", "") for each in filters or ()]
-    files = target.files(predicate)
-    return files.filter(pc.not_equal(files["added_version"], STAGED_VERSION)), told
+            predicate = stage.predicate(list(filters))
+        texts = [stage.predicate([each]).sql.replace("`", "") for each in filters or ()]
+    files = stage.files(predicate)
+    return files.filter(pc.not_equal(files["added_version"], STAGED_VERSION)), texts
 
 
 def _by_partition(files: pa.Table) -> Iterable[list[int]]:
-    """Return the places of the files of each partition, in the order of the table."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, partition in enumerate(files["partition"].to_pylist()):
-        places[partition].append(place)
-    return places.values()
+    """Return the file indexes of each partition, in the order of the table."""
+    indexes: dict[str, list[int]] = defaultdict(list)
+    for index, partition in enumerate(files["partition"].to_pylist()):
+        indexes[partition].append(index)
+    return indexes.values()
 
 
-def _taken(files: pa.Table, places: Sequence[list[int]]) -> list[pa.Table]:
-    """Return the files of each bin; taken at once, as slices, since bins may be very many."""
-    taken = files.take(pa.array([place for each in places for place in each], pa.int64()))
-    starts = accumulate((len(each) for each in places), initial=0)
-    return [taken.slice(start, len(each)) for start, each in zip(starts, places, strict=False)]
+def _taken(files: pa.Table, indexes: Sequence[list[int]]) -> list[pa.Table]:
+    """Return the files of each bin; one take and many slices, because bins can be very many."""
+    taken = files.take(pa.array([index for each in indexes for index in each], pa.int64()))
+    starts = accumulate((len(each) for each in indexes), initial=0)
+    return [taken.slice(start, len(each)) for start, each in zip(starts, indexes, strict=False)]
 
 
 def _bins(
-    sizes: Sequence[int], vectors: Sequence[str | None], places: Sequence[int], wanted: int
+    sizes: Sequence[int], vectors: Sequence[str | None], indexes: Sequence[int], wanted: int
 ) -> list[list[int]]:
-    """Fill bins one after the other, so that neighbours stay together."""
+    """Fill one bin after the other, so that neighbouring files stay together."""
     bins: list[list[int]] = []
     filled = 0
-    for place in places:
-        if sizes[place] >= wanted and not vectors[place]:
+    for index in indexes:
+        if sizes[index] >= wanted and not vectors[index]:
             continue
-        if not bins or filled + sizes[place] > wanted:
+        if not bins or filled + sizes[index] > wanted:
             bins.append([])
             filled = 0
-        bins[-1].append(place)
-        filled += sizes[place]
+        bins[-1].append(index)
+        filled += sizes[index]
     return [each for each in bins if len(each) > 1 or vectors[each[0]]]
 
 

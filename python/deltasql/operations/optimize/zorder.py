@@ -1,7 +1,7 @@
-"""Z-ORDER: rows that are near in several columns come into the same files.
+"""OPTIMIZE ZORDER BY: write rows with near values of several columns to the same files.
 
-Each column is ranked over the rows of a partition, nulls first; the bits of the ranks are
-interleaved, and rows are sorted by the number that makes. Any type that has an order can take part.
+Each column is ranked over the rows of a partition, nulls first. The bits of the ranks are
+interleaved, and rows are sorted by the resulting number. Every type that has an order works.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from deltasql.exceptions.prefixes import TABLE_ERROR
 from deltasql.model.schema.schema import nearest
 from deltasql.operations.optimize.optimize import plan_rewrite
 from deltasql.operations.sql.expressions import Scope
-from deltasql.operations.sql.types import column, field_of
+from deltasql.operations.sql.queries import column, field_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,39 +26,39 @@ if TYPE_CHECKING:
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.optimize.optimize import Compaction
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
-# A signed 64-bit number holds them, however many columns there are.
+# Bits of all columns together, so that they fit in a signed 64-bit integer.
 _ALL_BITS = 60
 _MOST_BITS = 16
 _ORDER = "__deltasql_z"
 
 
 def plan_z_order(
-    target: TableStage,
+    stage: TableStage,
     columns: Sequence[str],
     *,
     partition_filters: Sequence[Any] | None = None,
     target_size: int | None = None,
 ) -> tuple[Compaction, Callable[[TableStage, pa.Table, WriteOptions], list[AddFile]]]:
-    """Plan to sort every partition along a Z-curve; returns how a bin is rewritten, too."""
-    paths = _checked(target, columns)
+    """Plan to sort every partition along a Z-curve; also return the function to rewrite a bin."""
+    paths = _checked(stage, columns)
     plan = plan_rewrite(
-        target, "zOrder", partition_filters=partition_filters, target_size=target_size
+        stage, "zOrder", partition_filters=partition_filters, target_size=target_size
     )
     return plan, partial(rewrite_sorted, paths)
 
 
 def z_value(ranks: Sequence[exp.Expr], bits: int) -> exp.Expr:
-    """Interleave the bits of whole numbers, in arithmetic that every engine has.
+    """Interleave the bits of integers, in arithmetic that every engine supports.
 
     >>> z_value([exp.column("a"), exp.column("b")], 1).sql(dialect="duckdb")
     '(a // 1 % 2) * 2 + (b // 1 % 2) * 1'
     """
     terms: list[exp.Expr] = []
     for bit in reversed(range(bits)):
-        for place, rank in enumerate(ranks):
-            weight = 2 ** (bit * len(ranks) + len(ranks) - 1 - place)
+        for index, rank in enumerate(ranks):
+            weight = 2 ** (bit * len(ranks) + len(ranks) - 1 - index)
             taken = exp.Mod(
                 this=exp.IntDiv(this=rank.copy(), expression=exp.Literal.number(2**bit)),
                 expression=exp.Literal.number(2),
@@ -71,11 +71,11 @@ def z_value(ranks: Sequence[exp.Expr], bits: int) -> exp.Expr:
 
 
 def rewrite_sorted(
-    paths: Sequence[tuple[str, ...]], target: TableStage, files: pa.Table, options: WriteOptions
+    paths: Sequence[tuple[str, ...]], stage: TableStage, files: pa.Table, options: WriteOptions
 ) -> list[AddFile]:
-    """Write the rows of files again, along the Z-curve of columns."""
-    engine, names = target.engine, target.schema.names
-    rows = engine.scan(target.live(files))
+    """Rewrite the rows of files, sorted along the Z-curve of columns."""
+    engine, names = stage.engine, stage.schema.names
+    rows = engine.scan(stage.live(files))
     bits = min(_MOST_BITS, _ALL_BITS // len(paths))
     keys = {f"{_ORDER}{n}": field_of(path) for n, path in enumerate(paths)}
     ranked = engine.ranked(rows, keys, bits)
@@ -86,31 +86,31 @@ def rewrite_sorted(
         .order_by(order, *(field_of(path) for path in paths))
     )
     relation = engine.query(sorted_rows, ranked=ranked)
-    return engine.write(relation, target.plan(options, data_change=False))
+    return engine.write(relation, stage.plan(options, data_change=False))
 
 
-def _checked(target: TableStage, columns: Sequence[str]) -> list[tuple[str, ...]]:
+def _checked(stage: TableStage, columns: Sequence[str]) -> list[tuple[str, ...]]:
     if not columns:
         raise TxnLogSchemaError(
             "Z-order requires at least one column",
             prefix=TABLE_ERROR,
             help="Name the columns to sort by.",
         )
-    if target.clustered_by():
+    if stage.clustered_by():
         raise TxnLogSchemaError(
-            "a clustered table has no other order",
-            help="Call compact() (deltasql optimize): it clusters the files that are not yet.",
+            "a clustered table cannot be Z-ordered",
+            help="Call compact() (deltasql optimize): it clusters files that are not clustered.",
         )
-    partitions = set(target.partition_columns)
+    partitions = set(stage.partition_columns)
     found = [name for name in columns if name in partitions]
     if found:
         shown = ", ".join(f'"{name}"' for name in found)
         raise TxnLogSchemaError(
             f"Z-order columns cannot be partition columns. Found: [{shown}]",
             prefix=TABLE_ERROR,
-            help="A partition has one value of them: leave them out.",
+            help="Remove them from the list: all rows of a partition have the same value.",
         )
-    scope = Scope.of(target.schema)
+    scope = Scope.of(stage.schema)
     paths = []
     for name in columns:
         known = scope.find([name]) or scope.find(name.split("."))
@@ -119,8 +119,8 @@ def _checked(target: TableStage, columns: Sequence[str]) -> list[tuple[str, ...]
                 f'Z-order column "{name}": field "{name}" not found in schema',
                 column=name,
                 prefix=TABLE_ERROR,
-                help=f"{nearest(name, target.schema.names)}The table has: "
-                f"{', '.join(target.schema.names)}.",
+                help=f"{nearest(name, stage.schema.names)}The table has: "
+                f"{', '.join(stage.schema.names)}.",
             )
         paths.append(known[1].path)
     return paths

@@ -1,1 +1,1 @@
-"""What a table accepts: schema, constraints, NOT NULL, table features."""
+"""What a write must meet: the table's schema and types, NOT NULL, constraints."""

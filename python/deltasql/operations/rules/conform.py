@@ -1,4 +1,4 @@
-"""Rows in the types and the order of a table's columns, with the casts that deltalake makes."""
+"""Cast Arrow rows to the types and the order of a table's columns, as deltalake does."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ _NAMES = {
 
 @lru_cache(maxsize=256)
 def arrow_schema(schema_string: str) -> pa.Schema:
-    """Return the Arrow types of a table's rows; what may be null is a matter of the checks.
+    """Return the Arrow schema of a table's rows; all fields are nullable, checks look for nulls.
 
     >>> arrow_schema('{"type":"struct","fields":[]}')
     <BLANKLINE>
     """
     plain = schema_to_arrow(StructType.from_json(schema_string))
-    return pa.schema([pa.field(field.name, _relaxed(field.type)) for field in plain])
+    return pa.schema([pa.field(field.name, _all_nullable(field.type)) for field in plain])
 
 
 def check_names(
     given: pa.Schema, wanted: pa.Schema, *, optional: Collection[str] = (), table: str
 ) -> None:
-    """Refuse rows with other columns than the table has; `optional` ones may be missing."""
+    """Raise if the rows have other columns than the table; `optional` columns may be missing."""
     missing = [name for name in wanted.names if name not in given.names and name not in optional]
     _check_members(given, wanted, missing, optional, table)
     for field in given:
@@ -57,13 +57,13 @@ def check_names(
 
 
 def check_types(given: StructType, wanted: StructType) -> None:
-    """Refuse columns that an engine would make text of, or that Delta has no type for."""
+    """Raise for columns that an engine would cast to text, or that have no Delta type."""
     validate_schema(given)
     for field in given.fields:
         known = wanted.find(field.name)
         if known is None or "void" in (field.type, known.type):
             continue
-        if type(field.type) is not type(known.type):  # both are names, or both are of one kind
+        if type(field.type) is not type(known.type):  # one is nested, or both differently
             raise TxnLogSchemaError(
                 f"Cannot cast field {field.name} from {type_name(field.type)} "
                 f"to {type_name(known.type)}",
@@ -75,18 +75,18 @@ def check_types(given: StructType, wanted: StructType) -> None:
 def conformer(
     given: pa.Schema, wanted: pa.Schema
 ) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-    """Return what gives a batch the wanted columns, or None when there is nothing to do.
+    """Return a function that casts batches to the wanted schema, or None if nothing is to do.
 
-    A column that is missing is null.
+    A missing column becomes null.
     """
     if given.equals(wanted):
         return None
-    places = {name: place for place, name in enumerate(given.names)}
+    indexes = {name: index for index, name in enumerate(given.names)}
 
     def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [
-            cast_column(batch.column(places[field.name]), field.type, field.name)
-            if field.name in places
+            cast_column(batch.column(indexes[field.name]), field.type, field.name)
+            if field.name in indexes
             else pa.nulls(batch.num_rows, field.type)
             for field in wanted
         ]
@@ -96,7 +96,7 @@ def conformer(
 
 
 def cast_column(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
-    """Cast values as deltalake does: fractions are cut off, what does not fit is an error.
+    """Cast values as deltalake does: fractions are truncated, values that do not fit are errors.
 
     >>> cast_column(pa.array(["7"]), pa.int64(), "n").to_pylist()
     [7]
@@ -129,10 +129,10 @@ def nanosecond_columns(schema: pa.Schema) -> list[str]:
 
 
 def in_microseconds(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Return rows whose timestamps are cut to microseconds."""
+    """Return rows with timestamps truncated to microseconds."""
     names = set(nanosecond_columns(rows.schema))
     wanted = pa.schema(
-        [f.with_type(_coarse(f.type)) if f.name in names else f for f in rows.schema]
+        [f.with_type(_to_microseconds(f.type)) if f.name in names else f for f in rows.schema]
     )
     conform = conformer(rows.schema, wanted)
     return (
@@ -140,22 +140,24 @@ def in_microseconds(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
     )
 
 
-def _coarse(kind: pa.DataType) -> pa.DataType:
+def _to_microseconds(kind: pa.DataType) -> pa.DataType:
     types = pa.types
     if types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz) if kind.unit == "ns" else kind
     if types.is_struct(kind):
-        return pa.struct([member.with_type(_coarse(member.type)) for member in kind])
+        return pa.struct([member.with_type(_to_microseconds(member.type)) for member in kind])
     if types.is_map(kind):
         key, item = kind.key_field, kind.item_field
-        return pa.map_(key.with_type(_coarse(key.type)), item.with_type(_coarse(item.type)))
+        return pa.map_(
+            key.with_type(_to_microseconds(key.type)), item.with_type(_to_microseconds(item.type))
+        )
     if _is_list(kind) or types.is_large_list(kind):
-        return pa.list_(kind.value_field.with_type(_coarse(kind.value_type)))
-    return _coarse(kind.value_type) if types.is_dictionary(kind) else kind
+        return pa.list_(kind.value_field.with_type(_to_microseconds(kind.value_type)))
+    return _to_microseconds(kind.value_type) if types.is_dictionary(kind) else kind
 
 
 def _failed_cast(column: pa.Array, wanted: pa.DataType) -> str:
-    """Say which value is the first that cannot be cast; Arrow's own message names the last one."""
+    """Return a message with the first value that cannot be cast; Arrow names the last one."""
     good, bad = 0, len(column)
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -166,7 +168,7 @@ def _failed_cast(column: pa.Array, wanted: pa.DataType) -> str:
             bad = middle
     try:
         value = column[good].as_py()
-    except (OverflowError, ValueError):  # a moment that Python's calendar does not have
+    except (OverflowError, ValueError):  # a timestamp outside of Python's calendar
         value = column[good].value
     if isinstance(value, str):
         return f"Cannot cast string {value!r} to value of {arrow_name(wanted)} type"
@@ -178,7 +180,7 @@ def _part(column: pa.Array, start: int, end: int) -> pa.Array:
     types = pa.types
     views = types.is_list_view(column.type) or types.is_large_list_view(column.type)
     if types.is_nested(column.type) and not views:
-        # Arrow casts all values of a sliced list, also those outside of the slice.
+        # Arrow casts all values of a sliced list, also values outside of the slice.
         return column.take(pa.array(range(start, end)))
     return column.slice(start, end - start)
 
@@ -186,7 +188,7 @@ def _part(column: pa.Array, start: int, end: int) -> pa.Array:
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     types = pa.types
     if types.is_list_view(column.type) or types.is_large_list_view(column.type):
-        # Arrow's own cast of a view leaves offsets out.
+        # Arrow's cast of a list view ignores the offsets.
         return pa.array(column.to_pylist(), wanted)
     if has_void(wanted):
         found = as_void(column, wanted)
@@ -196,24 +198,25 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if types.is_floating(column.type) and types.is_integer(wanted):
         return pc.trunc(column).cast(wanted)
     if types.is_decimal(wanted) and types.is_integer(column.type):
-        # Arrow asks for a precision that holds every number of the type, whatever is there.
+        # Arrow needs a precision that fits every value of the integer type.
         return column.cast(pa.decimal128(38, wanted.scale)).cast(wanted)
     if types.is_timestamp(wanted) and wanted.tz is not None and _is_text(column.type):
         try:
             return column.cast(wanted)
         except pa.ArrowInvalid:
             return column.cast(pa.timestamp(wanted.unit)).cast(wanted)  # no zone means UTC
-    # Whoever enabled nanoseconds does not want them to be cut.
-    would_cut = _has_unit(column.type, "ns") and _has_unit(wanted, "us")
-    may_cut = not (would_cut and nanoseconds_enabled())
-    return pc.cast(column, options=pc.CastOptions(target_type=wanted, allow_time_truncate=may_cut))
+    # A process that enabled nanoseconds does not want them truncated.
+    loses_nanoseconds = _has_unit(column.type, "ns") and _has_unit(wanted, "us")
+    truncates = not (loses_nanoseconds and nanoseconds_enabled())
+    options = pc.CastOptions(target_type=wanted, allow_time_truncate=truncates)
+    return pc.cast(column, options=options)
 
 
 def _has_unit(kind: pa.DataType, unit: str) -> bool:
-    """Tell whether a type is or holds a timestamp of a unit."""
+    """Return whether a type is or contains a timestamp of a unit."""
     if pa.types.is_timestamp(kind):
         return bool(kind.unit == unit)
-    return any(_has_unit(kind.field(place).type, unit) for place in range(kind.num_fields))
+    return any(_has_unit(kind.field(index).type, unit) for index in range(kind.num_fields))
 
 
 def _refuse_narrower(given: pa.DataType, wanted: pa.DataType, name: str) -> None:
@@ -237,10 +240,10 @@ def _check_members(
         count = f"{len(names)} vs {len(wanted)}"
         lacking = [field.name for field in wanted if field.name not in {*names, *optional}]
         parts = [("not in the table", unknown), ("missing", lacking)]
-        told = "; ".join(f"{what}: {', '.join(some)}" for what, some in parts if some)
+        details = "; ".join(f"{what}: {', '.join(some)}" for what, some in parts if some)
         raise TxnLogSchemaError(
             f"Cannot cast schema, number of fields does not match: {count}"
-            + (f" ({told})" if told else ""),
+            + (f" ({details})" if details else ""),
             table=table,
             column=(unknown or lacking or [None])[0],
             help="Give the data the table's columns, or write with schema_mode='merge'.",
@@ -324,13 +327,13 @@ def _is_list(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _relaxed(kind: pa.DataType) -> pa.DataType:
+def _all_nullable(kind: pa.DataType) -> pa.DataType:
     types = pa.types
     if types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _relaxed(field.type)) for field in kind])
+        return pa.struct([pa.field(field.name, _all_nullable(field.type)) for field in kind])
     if types.is_list(kind):
-        return pa.list_(pa.field(kind.value_field.name, _relaxed(kind.value_type)))
+        return pa.list_(pa.field(kind.value_field.name, _all_nullable(kind.value_type)))
     if types.is_map(kind):
-        key = pa.field(kind.key_field.name, _relaxed(kind.key_type), nullable=False)
-        return pa.map_(key, pa.field(kind.item_field.name, _relaxed(kind.item_type)))
+        key = pa.field(kind.key_field.name, _all_nullable(kind.key_type), nullable=False)
+        return pa.map_(key, pa.field(kind.item_field.name, _all_nullable(kind.item_type)))
     return kind

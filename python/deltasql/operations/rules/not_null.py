@@ -1,4 +1,4 @@
-"""Where a schema forbids nulls, and which rows have them there: in structs, arrays and maps too."""
+"""NOT NULL: the columns and nested fields that must not be null, and the rows that break this."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ELEMENTS, VALUES = "[]", "{}"
-"""Steps of a path that go into an array and into the values of a map."""
+"""Path steps for the elements of an array and the values of a map."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotNull:
-    """A place that must not be null wherever what contains it is not."""
+    """A column or nested field that must not be null, unless its parent is null."""
 
     path: tuple[str, ...]
 
@@ -30,7 +30,7 @@ class NotNull:
 
 
 def not_null_paths(schema: StructType) -> Iterator[NotNull]:
-    """List every place of a schema that must not be null.
+    """Yield every column and nested field of a schema that must not be null.
 
     >>> from deltasql.model.schema.schema import StructField
     >>> list(not_null_paths(StructType((StructField("id", "long", nullable=False),))))
@@ -41,7 +41,7 @@ def not_null_paths(schema: StructType) -> Iterator[NotNull]:
 
 
 def null_rows(batch: pa.RecordBatch, rule: NotNull) -> pa.Array | None:
-    """Return which rows break a rule, or None when none does."""
+    """Return a mask of the rows that break a rule, or None if no row does."""
     first, *rest = rule.path
     column = batch.column(first)
     found = _broken(column, rest)
@@ -51,7 +51,7 @@ def null_rows(batch: pa.RecordBatch, rule: NotNull) -> pa.Array | None:
 
 
 def null_condition(rule: NotNull) -> exp.Expr:
-    """Return the SQL condition that is true for a row that breaks a rule."""
+    """Return the SQL condition for rows that break a rule."""
     first, *rest = rule.path
     return _null_in(exp.column(exp.to_identifier(first, quoted=True)), rest)
 

@@ -1,4 +1,4 @@
-"""A table's schema after a write that may change it."""
+"""Schema evolution: merge the schema of written rows into the table's schema."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ GENERATED = "delta.generationExpression"
 
 
 def merge_schemas(current: StructType, given: StructType) -> StructType:
-    """Return the current columns with those that only the given schema has after them.
+    """Return the current columns, followed by the columns that only the given schema has.
 
-    Structs are merged member by member, also in arrays and maps; a column that both have keeps
-    its type, and the rows are cast to it.
+    Structs are merged field by field, also in arrays and maps. A column that both schemas have
+    keeps its current type, and rows are cast to it.
 
     >>> merge_schemas(StructType((StructField("a", "long"),)), StructType((
     ...     StructField("b", "string"), StructField("a", "integer")))).names
@@ -36,12 +36,12 @@ def merge_schemas(current: StructType, given: StructType) -> StructType:
     ]
     present = {field.name for field in current.fields}
     new = StructType(tuple(f for f in given.fields if f.name not in present))
-    # Rows that were read from a mapped table tell where its files had their columns.
+    # Rows that were read from a table with column mapping carry its mapping: drop it.
     return StructType((*kept, *without_mapping(new).fields))
 
 
 def nullable(given: StructType, current: StructType) -> StructType:
-    """Let columns be null that the current schema lacks: rows that are there do not have them."""
+    """Make columns nullable that the current schema lacks: existing rows have no value for them."""
     known = set(current.names)
     return StructType(
         tuple(f if f.name in known else replace(f, nullable=True) for f in given.fields)
@@ -49,7 +49,7 @@ def nullable(given: StructType, current: StructType) -> StructType:
 
 
 def refuse_generated(current: StructType, given: StructType) -> None:
-    """Refuse new columns that are generated: rows that are there do not have their values."""
+    """Raise for new generated columns: existing rows do not have their values."""
     known = set(current.names)
     for each in given.fields:
         if each.name not in known and GENERATED in each.metadata:
@@ -57,7 +57,7 @@ def refuse_generated(current: StructType, given: StructType) -> None:
                 "Schema evolved fields cannot have generated expressions. "
                 "Recreate the table to achieve this.",
                 column=each.name,
-                help="Drop the field's metadata, or overwrite the table with "
+                help="Remove the field's metadata, or overwrite the table with "
                 "schema_mode='overwrite'.",
             )
 

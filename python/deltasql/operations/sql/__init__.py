@@ -1,1 +1,1 @@
-"""SQL expressions that users write, resolved against a table."""
+"""SQL expressions of users, resolved against a table, and builders for queries."""

@@ -1,4 +1,4 @@
-"""Values that an operation sets: which columns, to what, and in which type."""
+"""Assignments of UPDATE and MERGE: resolve them, and compute the new value of every column."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from deltasql.model.schema.schema import (
     type_name,
 )
 from deltasql.operations.sql.expressions import Flavour, Scope, assigned_column, scalar
-from deltasql.operations.sql.types import cast_to, conformed, identifier
+from deltasql.operations.sql.queries import identifier
+from deltasql.operations.sql.types import cast_to, conformed
 
 if TYPE_CHECKING:
     from deltasql.engine.base import Engine, Relation
@@ -44,7 +45,7 @@ _ARROW_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A column, or the field of a struct, and its new value."""
+    """A column or a struct field, and its new value."""
 
     column: LeafColumn
     value: exp.Expr
@@ -70,10 +71,10 @@ def assignments(
     flavour: Flavour,
     copies_may_be_unknown: bool = False,
 ) -> dict[tuple[str, ...], Assignment]:
-    """Resolve `{column: expression}`; the columns are of `target`, the names in `values`.
+    """Resolve `{column: expression}`: columns in the scope `target`, expressions in `values`.
 
-    With `copies_may_be_unknown` a column that is only copied under its own name may be missing. For
-    deltalake any column may be, and nothing is set then; Spark refuses it.
+    Unknown columns are ignored in deltalake's SQL, and are an error in Spark's. With
+    `copies_may_be_unknown` they are also ignored if the value is the column of the same name.
     """
     found: dict[tuple[str, ...], Assignment] = {}
     for name, text in updates.items():
@@ -82,7 +83,7 @@ def assignments(
             if copies_may_be_unknown and _is_copy(name, text):
                 continue
             if flavour == "datafusion":
-                scalar(text, values, flavour=flavour)  # a value that cannot be is refused
+                scalar(text, values, flavour=flavour)  # raises for an invalid expression
                 continue
             known = [field for schema in target.relations.values() for field in schema.names]
             raise TxnLogSchemaError(
@@ -104,7 +105,7 @@ def assignments(
 def new_value(
     data_type: DataType, path: tuple[str, ...], assigned: Assignments, old: exp.Expr
 ) -> exp.Expr:
-    """Return a column after the assignments: itself, another value, or a struct with new fields."""
+    """Return a column after the assignments: unchanged, a new value, or a struct of new fields."""
     whole = assigned.get(path)
     if whole is not None:
         return whole.cast
@@ -122,7 +123,7 @@ def new_value(
 def generated_value(
     expression: exp.Expr, values: Mapping[str, exp.Expr], data_type: DataType
 ) -> exp.Expr:
-    """Return a generated column, computed from the new values of the others."""
+    """Return a generated column, computed from the new values of the other columns."""
 
     def replaced(node: exp.Expr) -> exp.Expr:
         return exp.paren(values[node.name].copy()) if isinstance(node, exp.Column) else node
@@ -138,10 +139,10 @@ def row_values(
     *,
     is_new: bool = False,
 ) -> dict[str, exp.Expr]:
-    """Return the new value of every column; `old` tells what one is that is not set.
+    """Return the new value of every column; `old` returns the value of a column that is not set.
 
-    Generated columns that are not set follow those that they are made of; in a new row each of
-    them is computed.
+    A generated column that is not set is computed if a column that it uses is set, and in a new
+    row always.
     """
     values = {
         member.name: new_value(member.type, (member.name,), assigned, old(member))
@@ -157,13 +158,13 @@ def row_values(
 
 
 def sets_column(assigned: Assignments, name: str) -> bool:
-    """Tell whether a column, or a field in it, gets another value."""
+    """Return whether a column, or a field in it, is set."""
     return any(path[0] == name for path in assigned)
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """Where values are computed: assignments, and the query over relations that feeds them."""
+    """Assignments, with the query and the relations that their values are computed from."""
 
     assigned: Assignments
     source: exp.Select
@@ -172,7 +173,7 @@ class Computed:
 
 @contextmanager
 def explained_casts(engine: Engine, *computed: Computed) -> Iterator[None]:
-    """Name the value that does not fit its column, when an engine fails on one."""
+    """After an error of the engine, raise one that names a value that does not fit its column."""
     try:
         yield
     except TxnLogEngineError as error:
@@ -196,7 +197,7 @@ def _refuse_misfit(
     try:
         found = engine.collect(engine.query(query.where(misfit).limit(1), **computed.relations))
     except TxnLogEngineError:
-        return  # it is the expression itself that fails
+        return  # the expression itself fails, not the cast
     if found.num_rows:
         shown = found["value"][0].as_py()
         word = "string" if isinstance(shown, str) else "value"

@@ -1,4 +1,4 @@
-"""What DataFusion means by words that other SQL takes in another way, or does not have."""
+"""Semantics of DataFusion's SQL, expressed so that DuckDB and Spark give the same results."""
 
 from __future__ import annotations
 
@@ -35,35 +35,35 @@ _NUMBERS: dict[object, str] = {
     exp.DType.DOUBLE: "Float64",
 }
 _BINARY = (exp.DType.BINARY, exp.DType.VARBINARY, exp.DType.BLOB)
-_MOMENTS = (
+_TIMESTAMPS = (
     *(exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ),
     exp.DType.TIMESTAMP_NS,
 )
-_FLAGS = {"true", "t", "yes", "y", "on", "1", "false", "f", "no", "n", "off", "0"}
+_BOOLEANS = {"true", "t", "yes", "y", "on", "1", "false", "f", "no", "n", "off", "0"}
 _DAY = re.compile(r"\s*[+-]?\d{4,}-\d{1,2}-\d{1,2}")
 
 
-def _can_be(read: Callable[[str], object]) -> Callable[[str], bool]:
-    def is_one(text: str) -> bool:
+def _accepts(read: Callable[[str], object]) -> Callable[[str], bool]:
+    def is_valid(text: str) -> bool:
         try:
             read(text)
         except ValueError:
             return False
         return True
 
-    return is_one
+    return is_valid
 
 
-_READERS: dict[object, Callable[[str], bool]] = {
-    **{kind: _can_be(int if name.startswith("Int") else float) for kind, name in _NUMBERS.items()},
-    exp.DType.DECIMAL: _can_be(float),
-    exp.DType.BOOLEAN: lambda text: text.strip().lower() in _FLAGS,
+_IS_VALID: dict[object, Callable[[str], bool]] = {
+    **{kind: _accepts(int if name.startswith("Int") else float) for kind, name in _NUMBERS.items()},
+    exp.DType.DECIMAL: _accepts(float),
+    exp.DType.BOOLEAN: lambda text: text.strip().lower() in _BOOLEANS,
     _DATE: lambda text: _DAY.match(text) is not None,
-    # What is long enough and yet no moment is for the engine to tell.
-    **{kind: lambda text: len(text) > 9 for kind in _MOMENTS},
+    # The engine reports a text that is long enough but not a timestamp.
+    **{kind: lambda text: len(text) > 9 for kind in _TIMESTAMPS},
 }
-"""Whether a text can be compared with a value of a type."""
-_UNFIT: dict[object, str] = {
+"""Return whether a text can be compared with a value of a type, by type."""
+_CAST_ERRORS: dict[object, str] = {
     **{
         kind: f"Cast error: Cannot cast string '{{}}' to value of {name} type"
         for kind, name in (
@@ -74,7 +74,7 @@ _UNFIT: dict[object, str] = {
     },
     exp.DType.BOOLEAN: "Cast error: Cannot cast value '{}' to value of Boolean type",
     **dict.fromkeys(
-        _MOMENTS,
+        _TIMESTAMPS,
         "Parser error: Error parsing timestamp from '{}': "
         "timestamp must contain at least 10 characters",
     ),
@@ -82,35 +82,35 @@ _UNFIT: dict[object, str] = {
 
 
 def arrow_type(kind: exp.DataType) -> str:
-    """Return what a type is called in deltalake's messages."""
+    """Return the name of a type in deltalake's messages."""
     return _NUMBERS.get(kind.this) or ("Utf8" if kind.this == _TEXT else kind.sql())
 
 
-def in_datafusion(node: exp.Expr) -> None:
-    """Say outright what a part of an expression means in DataFusion's SQL."""
+def apply_datafusion_semantics(node: exp.Expr) -> None:
+    """Rewrite a node so that every engine evaluates it as DataFusion does."""
     if isinstance(node, exp.Div):
         node.set("typed", True)
         node.set("safe", False)
     elif isinstance(node, exp.Concat):
         node.set("coalesce", True)
-        node.set("expressions", [_text_of_moment(part) or part for part in node.expressions])
+        node.set("expressions", [_timestamp_text(part) or part for part in node.expressions])
     elif isinstance(node, exp.Bracket):
-        node.set("expressions", [_place_from_one(place) for place in node.expressions])
+        node.set("expressions", [_zero_based_index(index) for index in node.expressions])
     elif isinstance(node, _COMPARISONS):
         _compare_as_text(node)
-        _refuse_unfit_text(node)
+        _refuse_invalid_text(node)
     elif isinstance(node, exp.VarMap):
         _map_of_lists(node)
     elif isinstance(node, exp.Encode | exp.Decode):
         _binary_as_text(node)
     elif isinstance(node, exp.Substring):
-        _start_before_the_text(node)
+        _start_before_text(node)
     elif isinstance(node, exp.Anonymous) and node.name.lower() in _FUNCTIONS:
         node.replace(_FUNCTIONS[node.name.lower()](node.expressions))
 
 
-def counted_days(node: exp.Expr) -> exp.Expr | None:
-    """Return a cast between a day and its number since 1970, which engines do not have."""
+def cast_date_number(node: exp.Expr) -> exp.Expr | None:
+    """Return a cast between a date and the number of days since 1970, which engines lack."""
     given = node.this.type if isinstance(node, exp.Cast) else None
     if not isinstance(node, exp.Cast) or given is None:
         return None
@@ -132,7 +132,7 @@ def _first_day() -> exp.Expr:
 
 
 def _compare_as_text(node: exp.Expr) -> None:
-    """A number that is compared with text is text."""
+    """Make number literals text if they are compared with text."""
     sides = list(node.iter_expressions())
     if any(side.type is not None and side.type.this == _TEXT for side in sides):
         for side in sides:
@@ -142,21 +142,21 @@ def _compare_as_text(node: exp.Expr) -> None:
                 side.replace(exp.Literal.string(f"{sign}{number.this}"))
 
 
-def _refuse_unfit_text(node: exp.Expr) -> None:
-    """A text that is compared with a value of another type is one, or no row could be looked at."""
+def _refuse_invalid_text(node: exp.Expr) -> None:
+    """Raise for a text literal that cannot be cast to the type it is compared with."""
     sides = list(node.iter_expressions())
     kinds = [side.type.this for side in sides if side.type is not None]
-    kind = next((kind for kind in kinds if kind in _READERS), None)
+    kind = next((kind for kind in kinds if kind in _IS_VALID), None)
     for side in sides if kind is not None else ():
-        if isinstance(side, exp.Literal) and side.is_string and not _READERS[kind](side.this):
+        if isinstance(side, exp.Literal) and side.is_string and not _IS_VALID[kind](side.this):
             raise TxnLogSchemaError(
-                _UNFIT[kind].format(side.this),
+                _CAST_ERRORS[kind].format(side.this),
                 help="Compare the column with a value of its own type.",
             )
 
 
 def _map_of_lists(node: exp.VarMap) -> None:
-    """`map([keys], [values])`: Spark takes lists as a key and a value."""
+    """Unpack `map([keys], [values])`: Spark would take each list as one key or value."""
     for name in ("keys", "values"):
         held = node.args[name].expressions
         if len(held) == 1 and isinstance(held[0], exp.Array):
@@ -164,21 +164,21 @@ def _map_of_lists(node: exp.VarMap) -> None:
 
 
 def _binary_as_text(node: exp.Encode | exp.Decode) -> None:
-    """`encode` and `decode` with base64, which is not padded, or with hex."""
-    way = node.args["charset"].name.lower() if node.args.get("charset") else ""
+    """Rewrite `encode` and `decode` with hex, or with base64, which DataFusion does not pad."""
+    encoding = node.args["charset"].name.lower() if node.args.get("charset") else ""
     value = node.this
-    if way not in ("base64", "hex"):
+    if encoding not in ("base64", "hex"):
         return
     made: exp.Expr
     if isinstance(node, exp.Encode):
         if value.type is None or value.type.this not in _BINARY:
             value = exp.Encode(this=value, charset=exp.Literal.string("utf-8"))
-        if way == "hex":
+        if encoding == "hex":
             made = exp.Lower(this=exp.Hex(this=value))
         else:
             padding = exp.Literal.string("=")
             made = exp.Trim(this=exp.ToBase64(this=value), expression=padding, position="TRAILING")
-    elif way == "hex":
+    elif encoding == "hex":
         made = exp.Unhex(this=value)
     else:
         length = exp.Length(this=value.copy())
@@ -198,12 +198,15 @@ def _binary_as_text(node: exp.Encode | exp.Decode) -> None:
     node.replace(made)
 
 
-def _start_before_the_text(node: exp.Substring) -> None:
-    """A place before the first letter is none from the end: it is counted, and nothing is there."""
+def _start_before_text(node: exp.Substring) -> None:
+    """Rewrite a negative start of `substr`: in DataFusion it is before the text, not from its end.
+
+    The characters before the text count towards the length.
+    """
     start, length = node.args.get("start"), node.args.get("length")
-    if not (isinstance(start, exp.Neg) and _is_count(start.this)):
+    if not (isinstance(start, exp.Neg) and _is_integer_literal(start.this)):
         return
-    if length is not None and not _is_count(length):
+    if length is not None and not _is_integer_literal(length):
         return
     if length is not None:
         left = int(length.this) - int(start.this.this) - 1
@@ -211,15 +214,18 @@ def _start_before_the_text(node: exp.Substring) -> None:
     node.set("start", exp.Literal.number(1))
 
 
-def moment_as_text(node: exp.Expr) -> exp.Expr | None:
-    """Return a cast of a moment to text: with T and Z, and the digits of a second that it needs."""
+def timestamp_to_text(node: exp.Expr) -> exp.Expr | None:
+    """Return a cast of a timestamp to text in DataFusion's format, such as 2024-05-01T10:00:00Z.
+
+    Fractions of a second have 0, 3, 6 or 9 digits. Any other node returns None.
+    """
     if not isinstance(node, exp.Cast) or node.to.this not in exp.DataType.TEXT_TYPES:
         return None
-    return _text_of_moment(node.this)
+    return _timestamp_text(node.this)
 
 
-def _text_of_moment(moment: exp.Expr) -> exp.Expr | None:
-    kind = _kind_of_moment(moment)
+def _timestamp_text(timestamp: exp.Expr) -> exp.Expr | None:
+    kind = _timestamp_type(timestamp)
     if kind is None:
         return None
     has_nanoseconds = kind == exp.DType.TIMESTAMP_NS
@@ -227,44 +233,44 @@ def _text_of_moment(moment: exp.Expr) -> exp.Expr | None:
     zeros = r"(\.000000000|000000|000)$" if has_nanoseconds else r"(\.000000|000)$"
     form = exp.Literal.string(f"%Y-%m-%dT%H:%M:%S.{digits}")
     made: exp.Expr = exp.RegexpReplace(
-        this=exp.TimeToStr(this=moment.copy(), format=form),
+        this=exp.TimeToStr(this=timestamp.copy(), format=form),
         expression=exp.Literal.string(zeros),
         replacement=exp.Literal.string(""),
     )
-    if kind == exp.DType.TIMESTAMPTZ or (has_nanoseconds and _has_zone(moment)):
+    if kind == exp.DType.TIMESTAMPTZ or (has_nanoseconds and _has_zone(timestamp)):
         made = exp.DPipe(this=made, expression=exp.Literal.string("Z"))
     held = exp.paren(made, copy=False)
     held.type = exp.DataType(this=_TEXT)
     return held
 
 
-def _kind_of_moment(node: exp.Expr) -> exp.DType | None:
-    """Return the type of a moment, with or without a zone; None of what is none."""
+def _timestamp_type(node: exp.Expr) -> exp.DType | None:
+    """Return the type of a timestamp, with or without a zone; None for other types."""
     if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
-        # sqlglot does not know it: that of the moment, and one without a zone for a day.
-        day = node.this.type is not None and node.this.type.this == _DATE
-        return exp.DType.TIMESTAMPNTZ if day else _kind_of_moment(node.this)
+        # sqlglot does not infer the type: that of the argument, or without a zone for a date.
+        is_date = node.this.type is not None and node.this.type.this == _DATE
+        return exp.DType.TIMESTAMPNTZ if is_date else _timestamp_type(node.this)
     kind = None if node.type is None else node.type.this
     known = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ, exp.DType.TIMESTAMP_NS)
     return kind if kind in known else None
 
 
-def _has_zone(moment: exp.Expr) -> bool:
-    """Tell whether nanoseconds come from a column with a zone: their type does not say it."""
-    columns = moment.find_all(exp.Column)
+def _has_zone(timestamp: exp.Expr) -> bool:
+    """Return whether nanoseconds come from a column with a zone; the SQL type does not say it."""
+    columns = timestamp.find_all(exp.Column)
     return any(each.meta.get("delta_type") == "timestamp_nanos" for each in columns)
 
 
-def _is_count(node: exp.Expr | None) -> bool:
+def _is_integer_literal(node: exp.Expr | None) -> bool:
     return isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit()
 
 
-def _place_from_one(place: exp.Expr) -> exp.Expr:
-    if isinstance(place, exp.Neg) and _is_count(place.this):  # from the end
-        return exp.Neg(this=exp.Literal.number(int(place.this.this) + 1))
-    if isinstance(place, exp.Literal) and not place.is_string and place.this.isdigit():
-        return exp.Literal.number(int(place.this) - 1)
-    return place
+def _zero_based_index(index: exp.Expr) -> exp.Expr:
+    if isinstance(index, exp.Neg) and _is_integer_literal(index.this):  # from the end
+        return exp.Neg(this=exp.Literal.number(int(index.this.this) + 1))
+    if isinstance(index, exp.Literal) and not index.is_string and index.this.isdigit():
+        return exp.Literal.number(int(index.this) - 1)
+    return index
 
 
 def _regexp_match(parts: list[exp.Expr]) -> exp.Expr:

@@ -1,9 +1,9 @@
-"""SQL that users write, resolved against a table: predicates, values to set, constraints.
+"""Parse SQL expressions of users against a table: predicates, values to set, constraints.
 
-The text is what deltalake takes (DataFusion's SQL) or what delta-spark takes; both are read by
-one grammar, and where they differ in meaning the `flavour` decides: `/` of whole numbers, `concat`
-with a null, the first place in an array. Columns are found in any case. A timestamp without a
-zone is UTC. The result is a sqlglot tree that every engine renders in its own SQL.
+The text is SQL of deltalake (DataFusion) or of delta-spark. One grammar parses both, and `flavour`
+decides where they differ: `/` of integers, `concat` with a null, the first index of an array.
+Column names are case-insensitive. A timestamp without a zone is UTC. The result is a sqlglot tree
+that every engine renders in its own SQL.
 """
 
 from __future__ import annotations
@@ -27,27 +27,29 @@ from deltasql.model.predicates.predicate import (
 from deltasql.model.predicates.pruning import column_path
 from deltasql.model.schema.schema import DataType, LeafColumn, StructType, nearest, resolve_column
 from deltasql.operations.sql.datafusion import (
+    apply_datafusion_semantics,
     arrow_type,
-    counted_days,
-    in_datafusion,
-    moment_as_text,
+    cast_date_number,
+    timestamp_to_text,
 )
-from deltasql.operations.sql.nanoseconds import keep_nanoseconds
-from deltasql.operations.sql.types import drops_digits, field_of, in_utc, sql_type, truncated
+from deltasql.operations.sql.queries import field_of
+from deltasql.operations.sql.timestamps import in_utc, keep_nanoseconds
+from deltasql.operations.sql.types import drops_digits, sql_type, truncated
 
 Flavour: TypeAlias = Literal["datafusion", "spark"]
-_MOMENT = exp.DType.TIMESTAMPTZ
+_TIMESTAMP = exp.DType.TIMESTAMPTZ
 _CONDITIONS = (exp.DType.BOOLEAN, exp.DType.NULL, exp.DType.UNKNOWN)
-# Engines take them for true when they are not zero; the types of functions are less certain.
+# Engines accept numbers as conditions, so these are checked; types of functions are uncertain.
 _ARITHMETIC = (exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 _VALUES = (exp.Column, exp.Literal, *_ARITHMETIC, exp.Cast, exp.Case, exp.Coalesce)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The columns that an expression may name.
+    """The columns that an expression may use.
 
-    `relations` are the names in the query; `aliases` are what users call them.
+    `relations` has the schemas by the name in the query; `aliases` maps aliases of the user to
+    these names.
     """
 
     relations: Mapping[str, StructType]
@@ -55,11 +57,11 @@ class Scope:
 
     @classmethod
     def of(cls, schema: StructType, relation: str = "") -> Scope:
-        """Return the scope of one relation, whose name may stay empty."""
+        """Return the scope of one relation; columns are unqualified if its name is empty."""
         return cls({relation: schema})
 
     def find(self, path: list[str]) -> tuple[str, LeafColumn, list[str]] | None:
-        """Return the relation and the column that a path names, and what goes into a map."""
+        """Return the relation and the column of a path, and the rest of the path: keys of a map."""
         by_alias = {alias.casefold(): name for alias, name in self.aliases.items()}
         named = by_alias.get(path[0].casefold()) if len(path) > 1 else None
         if named is not None and named in self.relations:
@@ -78,23 +80,23 @@ class Scope:
                 f"Ambiguous reference to unqualified field {shown}: more than one side has it",
                 column=shown,
                 prefix=AMBIGUOUS_ERROR,
-                help=f"Say which one is meant: {known}." if known else "Qualify it by an alias.",
+                help=f"Qualify the column: {known}." if known else "Qualify the column.",
             )
         return everywhere[0] if everywhere else None
 
     def unknown(self, path: list[str], text: str) -> TxnLogSchemaError:
-        """Return the error for a name that nothing here has."""
+        """Return the error for an unknown column."""
         shown = ".".join(path)
-        called = {name: alias for alias, name in self.aliases.items()}
-        if len(self.relations) == 1 or not called.keys() >= self.relations.keys():
-            called = {}
+        alias_of = {name: alias for alias, name in self.aliases.items()}
+        if len(self.relations) == 1 or not alias_of.keys() >= self.relations.keys():
+            alias_of = {}
         names = [
-            f"{called[relation]}.{name}" if called else name
+            f"{alias_of[relation]}.{name}" if alias_of else name
             for relation, schema in self.relations.items()
             for name in schema.names
         ]
-        near = nearest(shown if called else path[-1], names)
-        who = "neither side has" if called else "the table does not have"
+        near = nearest(shown if alias_of else path[-1], names)
+        who = "neither side has" if alias_of else "the table does not have"
         return TxnLogSchemaError(
             f"{f'No field named {shown}. {near}'.rstrip()}\nValid fields are {', '.join(names)}.",
             column=shown,
@@ -110,9 +112,10 @@ def scalar(
     flavour: Flavour = "datafusion",
     escapes: bool = False,
 ) -> exp.Expr:
-    """Parse an expression; its columns are named by the relations of the scope.
+    """Parse an expression; its columns are qualified by the relations of the scope.
 
-    With `escapes` a backslash escapes also in DataFusion's SQL: so tables keep expressions.
+    With `escapes` a backslash is an escape character also in DataFusion's SQL, as in expressions
+    that are stored in a table's metadata.
 
     >>> from deltasql.model.schema.schema import StructField
     >>> table = StructType((StructField("Id", "long"), StructField("at", "timestamp")))
@@ -126,20 +129,21 @@ def scalar(
     query = parsed.find(exp.Query)
     if query is not None:
         raise TxnLogSchemaError(
-            f"the expression {text!r} has a query in it", help="Join before, or list the values."
+            f"the expression {text!r} has a query in it",
+            help="Run the query first, and list its values or join its result.",
         )
     resolved = _resolve(parsed, within, text)
     kind = resolved.meta.get("delta_type")
-    if isinstance(resolved, exp.Column) and kind is not None:  # as every value of UPDATE SET * is
+    if isinstance(resolved, exp.Column) and kind is not None:  # common: every value of UPDATE SET *
         resolved.type = sql_type(kind)
         return resolved
-    return _meaning(keep_nanoseconds(_with_types(resolved)), flavour)
+    return _with_explicit_semantics(keep_nanoseconds(_with_types(resolved)), flavour)
 
 
 def parse_condition(
     text: str, scope: Scope | StructType, *, flavour: Flavour = "datafusion"
 ) -> exp.Expr:
-    """Parse a condition; a value that is neither true nor false is none.
+    """Parse a condition; raise for an expression that is not boolean.
 
     >>> from deltasql.model.schema.schema import StructField
     >>> parse_condition("id > 1", StructType((StructField("id", "long"),))).sql(dialect="duckdb")
@@ -154,13 +158,16 @@ def parse_condition(
             f"returning {arrow_type(kind)}",
             column=found.name if isinstance(found, exp.Column) else None,
             prefix=PLANNING_ERROR,
-            help="Compare it with something.",
+            help="Write a condition, such as a comparison with a value.",
         )
     return found
 
 
 def parse(text: str, *, escapes: bool = False) -> exp.Expr:
-    """Parse one SQL expression, whatever its columns are; `escapes` are those by backslashes."""
+    """Parse one SQL expression without resolving its columns.
+
+    With `escapes` a backslash is an escape character.
+    """
     try:
         return parse_expression(text, PredicateDialect if escapes else DataFusionDialect)
     except SqlglotError as error:
@@ -172,7 +179,7 @@ def parse(text: str, *, escapes: bool = False) -> exp.Expr:
 
 
 def assigned_column(name: str, scope: Scope) -> LeafColumn | None:
-    """Return the column of the scope that the left side of an assignment names."""
+    """Return the column that the left side of an assignment names; None if it is unknown."""
     for relation, schema in scope.relations.items():
         whole = resolve_column(schema, [name])
         if whole is not None:
@@ -183,8 +190,8 @@ def assigned_column(name: str, scope: Scope) -> LeafColumn | None:
     return None
 
 
-def set_name(name: str, scope: Scope) -> list[str]:
-    """Return the path that the left side of an assignment names, without its alias."""
+def assigned_path(name: str, scope: Scope) -> list[str]:
+    """Return the path on the left side of an assignment, without the alias."""
     column = assigned_column(name, scope)
     if column is not None:
         return list(column.path)
@@ -194,13 +201,13 @@ def set_name(name: str, scope: Scope) -> list[str]:
 
 
 def columns_of(expression: exp.Expr) -> Iterator[tuple[str, str]]:
-    """List the relation and the name of every column in a resolved expression."""
+    """Yield the relation and the name of every column in a resolved expression."""
     for node in expression.find_all(exp.Column):
         yield node.table, node.name
 
 
 def conjuncts(expression: exp.Expr) -> list[exp.Expr]:
-    """Return the parts that are joined by AND, those in parentheses too."""
+    """Return the parts that are joined by AND, also inside parentheses."""
     plain = expression.unnest()
     if isinstance(plain, exp.And):
         return [part for side in (plain.this, plain.expression) for part in conjuncts(side)]
@@ -208,7 +215,7 @@ def conjuncts(expression: exp.Expr) -> list[exp.Expr]:
 
 
 def _resolve(parsed: exp.Expr, scope: Scope, text: str) -> exp.Expr:
-    """Give every column its relation, its exact name and its type."""
+    """Replace every column by one with its relation, its exact name and its type."""
     holder = exp.Paren(this=parsed)
     for node in list(holder.find_all(exp.Column)):
         if isinstance(node.this, exp.Star):
@@ -235,7 +242,7 @@ def _resolve(parsed: exp.Expr, scope: Scope, text: str) -> exp.Expr:
 
 
 def _column_or_outer(schema: StructType, path: list[str]) -> LeafColumn | None:
-    """Find a column, or the map that a path goes into."""
+    """Return a column, or the map or array column that a path goes into."""
     for length in range(len(path), 0, -1):
         found = resolve_column(schema, path[:length])
         if found is not None:
@@ -250,8 +257,8 @@ def _is_double_quoted(node: exp.Column, text: str) -> bool:
 
 
 def _with_types(resolved: exp.Expr) -> exp.Expr:
-    """Infer the types of all parts from those of the columns."""
-    # sqlglot learns the types of columns from a query only; a cast tells it as well.
+    """Infer the types of all nodes from the types of the columns."""
+    # sqlglot takes column types from a query only, so casts stand in for the columns.
     holder = exp.Paren(this=resolved)
     for node in list(holder.walk()):
         kind: DataType | None = node.meta.get("delta_type")
@@ -270,14 +277,14 @@ def _with_types(resolved: exp.Expr) -> exp.Expr:
     return inner
 
 
-def _meaning(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
-    """Say outright what engines would take in different ways."""
+def _with_explicit_semantics(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
+    """Rewrite the parts of an expression that engines would evaluate differently."""
     holder = exp.Paren(this=expression)
     for node in list(holder.walk()):
         if isinstance(node, exp.Cast) and drops_digits(node):
             node.set("this", truncated(node.this))
-        is_own = flavour == "datafusion"
-        made = (counted_days(node) or moment_as_text(node)) if is_own else None
+        is_datafusion = flavour == "datafusion"
+        made = (cast_date_number(node) or timestamp_to_text(node)) if is_datafusion else None
         if made is not None:
             node.replace(made)
         elif isinstance(node, exp.TryCast) and not node.args.get("safe"):
@@ -285,36 +292,36 @@ def _meaning(expression: exp.Expr, flavour: Flavour) -> exp.Expr:
             strict.type = node.to
             node.replace(strict)
         elif isinstance(node, exp.Literal) and node.is_string:
-            _zone(node)
+            _add_utc(node)
         elif isinstance(node, exp.Like | exp.ILike) and not isinstance(node.parent, exp.Escape):
-            _escape(node)
-        elif is_own:
-            in_datafusion(node)
+            _add_escape(node)
+        elif is_datafusion:
+            apply_datafusion_semantics(node)
     inner: exp.Expr = holder.this
     inner.pop()
     return inner
 
 
-def _zone(literal: exp.Literal) -> None:
-    """A moment that is compared with, or made, a timestamp and names no zone is UTC."""
+def _add_utc(literal: exp.Literal) -> None:
+    """Add UTC to a text without a zone that is compared with, or cast to, a timestamp."""
     text = in_utc(literal.this)
     if text is None:
         return
     parent = literal.parent
     if isinstance(parent, exp.Cast):
-        if parent.to.this == _MOMENT:
+        if parent.to.this == _TIMESTAMP:
             literal.replace(exp.Literal.string(text))
         return
     if isinstance(parent, exp.Binary | exp.Between | exp.In):
         sides = [side for side in parent.iter_expressions() if side != literal]
-        if any(side.type is not None and side.type.this == _MOMENT for side in sides):
-            moment = exp.Cast(this=exp.Literal.string(text), to=exp.DataType(this=_MOMENT))
-            moment.type = moment.to
-            literal.replace(moment)
+        if any(side.type is not None and side.type.this == _TIMESTAMP for side in sides):
+            timestamp = exp.Cast(this=exp.Literal.string(text), to=exp.DataType(this=_TIMESTAMP))
+            timestamp.type = timestamp.to
+            literal.replace(timestamp)
 
 
-def _escape(like: exp.Expr) -> None:
-    """A backslash escapes in a pattern, also where the engine wants that to be said."""
+def _add_escape(like: exp.Expr) -> None:
+    """Add ESCAPE to a pattern with a backslash: some engines need it."""
     pattern = like.expression
     if isinstance(pattern, exp.Literal) and "\\" in pattern.this:
         inner = like.copy()

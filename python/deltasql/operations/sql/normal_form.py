@@ -1,8 +1,8 @@
-"""The spelling of a condition in a table's history: one form for texts that say the same.
+"""The normal form of a condition, as deltalake records predicates in commitInfo.
 
-It is the form in which deltalake records predicates: columns before values, short lists and ranges
-as comparisons, NOT as far inside as it goes, names of functions in small letters. The meaning of a
-condition is never taken from here.
+Columns come before values, short lists and ranges become comparisons, NOT is moved inwards, and
+function names are in lower case. It is only for display: conditions are evaluated from
+`expressions`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _History(PredicateDialect):
             return "true" if expression.this else "false"
 
         def is_sql(self, expression: exp.Is) -> str:
-            # TRUE and FALSE are words of the operator here, not values.
+            # TRUE and FALSE are part of the operator here, not values.
             return f"{self.sql(expression, 'this')} IS {self.sql(expression, 'expression').upper()}"
 
         def not_sql(self, expression: exp.Not) -> str:
@@ -73,16 +73,17 @@ class _Constraint(_History):
             return f'"{escaped}"'
 
 
-class _QuotedTwice(_Constraint):
+class _Unescaped(_Constraint):
     class Tokenizer(DataFusionDialect.Tokenizer):
-        """A backslash is written as it is."""
+        """Writes a backslash unescaped."""
 
 
 @lru_cache(maxsize=256)
 def normal(text: str, schema: StructType | None = None, *, escapes: bool = False) -> str:
-    """Return a condition in the spelling that goes into the history of a table.
+    """Return a condition in the form that goes into the commitInfo.
 
-    With a schema, columns of different types keep their sides; `escapes` are those of Spark's SQL.
+    With a schema, columns of different types keep their sides. Set `escapes` for Spark's SQL, in
+    which a backslash is an escape character.
 
     >>> normal("p='b' and 3 < x")
     "p = 'b' AND x > 3"
@@ -90,12 +91,12 @@ def normal(text: str, schema: StructType | None = None, *, escapes: bool = False
     '(id = 1 OR id = 2) AND "Full Name" IS NOT NULL'
     """
     parsed = parse(text, escapes=escapes)
-    return _simple(parsed, schema).sql(dialect=_QuotedTwice, normalize_functions="lower")
+    return _simple(parsed, schema).sql(dialect=_Unescaped, normalize_functions="lower")
 
 
 @lru_cache(maxsize=256)
 def normal_part(text: str, alias: str) -> str | None:
-    """Return the conditions that concern the columns of one alias alone, None without any.
+    """Return the conditions that use only columns of one alias; None if there are none.
 
     >>> normal_part("s.id = t.id and t.p = 'a' and t.n between 1 and 2", "t")
     "p = 'a' AND n >= 1 AND n <= 2"
@@ -108,13 +109,13 @@ def normal_part(text: str, alias: str) -> str | None:
     if not own:
         return None
     joined = own[0] if len(own) == 1 else _joined(exp.And, own)
-    return joined.sql(dialect=_QuotedTwice, normalize_functions="lower")
+    return joined.sql(dialect=_Unescaped, normalize_functions="lower")
 
 
 def normal_constraint(text: str, schema: StructType | None = None, *, escapes: bool = False) -> str:
-    """Return a CHECK constraint in its normal spelling, with double quotes as deltalake has it.
+    """Return a CHECK constraint in its normal form, with double quotes as in deltalake.
 
-    A backslash is escaped in it; `escapes` tells that it is already.
+    Backslashes are escaped in the result; set `escapes` if they already are in the text.
 
     >>> normal_constraint("not `Full Name` is null")
     '"Full Name" IS NOT NULL'
@@ -164,7 +165,7 @@ def _kept_together(plain: exp.Expr) -> exp.Expr:
 
 
 def _sides(comparison: exp.Expr, schema: StructType | None) -> exp.Expr:
-    """Columns come before values, and of two columns the one whose name sorts last comes first."""
+    """Put columns before values; of two columns, the one whose name sorts last comes first."""
     left, right = comparison.this.unnest(), comparison.expression.unnest()
     kind = type(comparison)
     if (_is_value(left) and not _is_value(right)) or _is_later(right, left, schema):
@@ -175,7 +176,7 @@ def _sides(comparison: exp.Expr, schema: StructType | None) -> exp.Expr:
 
 
 def _is_later(one: exp.Expr, other: exp.Expr, schema: StructType | None) -> bool:
-    """Tell whether two columns of one type have names that sort the other way round."""
+    """Return whether both are columns of one type, and the name of `one` sorts after `other`."""
     columns = [side for side in (other, one) if isinstance(side, exp.Column)]
     return len(columns) == 2 and columns[0].sql() < columns[1].sql() and _same_type(columns, schema)
 
@@ -199,14 +200,14 @@ def _is_of(part: exp.Expr, alias: str) -> bool:
 
 
 def _joined(kind: type[exp.Connector], parts: list[exp.Expr]) -> exp.Expr:
-    """Join parts that say something new; nothing is said by `AND true` and `OR false`."""
+    """Join parts by AND or OR, without duplicates, `AND true` and `OR false`."""
     neutral = kind is exp.And
-    told: list[exp.Expr] = []
+    kept: list[exp.Expr] = []
     for part in parts:
         for each in part.flatten() if isinstance(part, kind) else [part]:
             if not (isinstance(each, exp.Boolean) and bool(each.this) is neutral):
-                told.append(each)
-    unique = [each for place, each in enumerate(told) if each not in told[:place]]
+                kept.append(each)
+    unique = [each for index, each in enumerate(kept) if each not in kept[:index]]
     if not unique:
         return exp.true() if neutral else exp.false()
     shown = [exp.paren(each) if neutral and isinstance(each, exp.Or) else each for each in unique]

@@ -1,7 +1,7 @@
-"""Parts of queries, put together without copies.
+"""Builders for sqlglot queries that do not copy their arguments.
 
-sqlglot's own builders copy what they are given: a merge would copy 1,500 nodes. Each node that is
-handed in here becomes a part of the new one, so a part that is used twice has to be copied.
+sqlglot's own builders copy every argument: a merge would copy 1,500 nodes. A node that is passed
+to a builder here becomes part of the new node, so callers copy a node that they use twice.
 """
 
 from __future__ import annotations
@@ -11,10 +11,32 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from deltasql.operations.sql.types import column, identifier
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+
+def identifier(name: str) -> exp.Identifier:
+    """Return a quoted identifier."""
+    return exp.Identifier(this=name, quoted=True)
+
+
+def column(name: str, relation: str | None = None) -> exp.Column:
+    """Return a column, qualified by its relation if one is given.
+
+    >>> column("the id", "t").sql(dialect="spark")
+    '`t`.`the id`'
+    """
+    if relation is None:
+        return exp.Column(this=identifier(name))
+    return exp.Column(this=identifier(name), table=identifier(relation))
+
+
+def field_of(path: Sequence[str], relation: str | None = None) -> exp.Expr:
+    """Return a column, or a field of a struct column, by its path."""
+    reference: exp.Expr = column(path[0], relation)
+    for name in path[1:]:
+        reference = exp.Dot(this=reference, expression=identifier(name))
+    return reference
 
 
 def select(
@@ -26,7 +48,7 @@ def select(
     distinct: bool = False,
     limit: int | None = None,
 ) -> exp.Select:
-    """Return a SELECT from a relation, a subquery or the table of that name.
+    """Return a SELECT from a relation, given as a node or by its name.
 
     >>> select(column("id", "t"), source="t", where=equal(column("id"), number(1))).sql("duckdb")
     'SELECT "t"."id" FROM t WHERE "id" = 1'
@@ -49,7 +71,7 @@ def select(
 
 
 def table(name: str, alias: str | None = None) -> exp.Table:
-    """Return a relation of the query, under another name if it has one."""
+    """Return a reference to a relation, with an optional alias."""
     found = exp.Table(this=exp.Identifier(this=name, quoted=False))
     if alias is not None:
         found.set("alias", exp.TableAlias(this=exp.Identifier(this=alias, quoted=False)))
@@ -57,31 +79,31 @@ def table(name: str, alias: str | None = None) -> exp.Table:
 
 
 def subquery(query: exp.Query, alias: str) -> exp.Subquery:
-    """Return a query as a relation of another."""
+    """Return a query as a relation of another query."""
     name = exp.TableAlias(this=exp.Identifier(this=alias, quoted=False))
     return exp.Subquery(this=query, alias=name)
 
 
 def join(source: exp.Expr | str, on: exp.Expr, *, left: bool = False) -> exp.Join:
-    """Return an inner join, or one that keeps every row of the left side."""
+    """Return an inner join, or a left outer join."""
     relation = table(source) if isinstance(source, str) else source
     return exp.Join(this=relation, on=on, **({"side": "LEFT"} if left else {"kind": "INNER"}))
 
 
 def union(one: exp.Query, other: exp.Query) -> exp.Union:
-    """Return the rows of both queries."""
+    """Return UNION ALL of two queries."""
     return exp.Union(this=one, expression=other, distinct=False)
 
 
 def alias(value: exp.Expr, name: str) -> exp.Alias:
-    """Give a value a name."""
+    """Return a value with a column name."""
     return exp.Alias(this=value, alias=identifier(name))
 
 
 def case(
     branches: Iterable[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None = None
 ) -> exp.Expr:
-    """Return the value of the first condition that holds; without any, the default or null."""
+    """Return a CASE over (condition, value) pairs; without pairs, the default or null."""
     whens = [exp.If(this=condition, true=value) for condition, value in branches]
     if not whens:
         return exp.Null() if default is None else default
@@ -92,27 +114,37 @@ def case(
 
 
 def number(value: int) -> exp.Literal:
-    """Return a whole number."""
+    """Return an integer literal."""
     return exp.Literal(this=str(value), is_string=False)
 
 
 def equal(one: exp.Expr, other: exp.Expr) -> exp.EQ:
-    """Return whether two values are equal."""
+    """Return the condition that two values are equal."""
     return exp.EQ(this=one, expression=other)
 
 
 def is_null(value: exp.Expr) -> exp.Is:
-    """Return whether a value is null."""
+    """Return the condition that a value is null."""
     return exp.Is(this=value, expression=exp.Null())
 
 
-def is_known(value: exp.Expr) -> exp.Not:
-    """Return whether a value is not null."""
+def is_not_null(value: exp.Expr) -> exp.Not:
+    """Return the condition that a value is not null."""
     return exp.Not(this=is_null(value))
 
 
+def is_true(condition: exp.Expr) -> exp.Expr:
+    """Return a condition that is false where the given one is null."""
+    return exp.Coalesce(this=condition.copy(), expressions=[exp.false()])
+
+
+def is_not_true(condition: exp.Expr) -> exp.Expr:
+    """Return the condition that the given one is false or null."""
+    return exp.Not(this=is_true(condition))
+
+
 def all_of(*conditions: exp.Expr) -> exp.Expr:
-    """Return whether all conditions hold.
+    """Join conditions with AND.
 
     >>> all_of(is_null(column("a")), any_of(column("b"), column("c"))).sql("duckdb")
     '"a" IS NULL AND ("b" OR "c")'
@@ -121,17 +153,17 @@ def all_of(*conditions: exp.Expr) -> exp.Expr:
 
 
 def any_of(*conditions: exp.Expr) -> exp.Expr:
-    """Return whether one of the conditions holds."""
+    """Join conditions with OR."""
     return _connected(exp.Or, conditions)
 
 
 def count_rows() -> exp.Count:
-    """Return how many rows there are."""
+    """Return COUNT(*)."""
     return exp.Count(this=exp.Star())
 
 
 def same(name: str, one: str, other: str) -> exp.EQ:
-    """Return whether a column has the same value in two relations."""
+    """Return the condition that a column is equal in two relations."""
     return equal(column(name, one), column(name, other))
 
 

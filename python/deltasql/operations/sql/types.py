@@ -1,10 +1,6 @@
-"""Delta types in the queries of an operation, and casts that mean the same on every engine."""
+"""Delta types in SQL, and casts to them that give the same result on every engine."""
 
 from __future__ import annotations
-
-import re
-from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -18,10 +14,14 @@ from deltasql.model.schema.schema import (
     decimal_type,
     type_name,
 )
-from deltasql.operations.sql.nanoseconds import keep_nanoseconds, written_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from deltasql.operations.sql.queries import identifier
+from deltasql.operations.sql.timestamps import (
+    MICROSECOND_TYPES,
+    in_utc,
+    keep_nanoseconds,
+    text_since_epoch,
+    timestamp_literal,
+)
 
 _KINDS = exp.DType
 _TYPES = {
@@ -37,22 +37,20 @@ _TYPES = {
     "date": _KINDS.DATE,
     "timestamp": _KINDS.TIMESTAMPTZ,
     "timestamp_ntz": _KINDS.TIMESTAMPNTZ,
-    # No engine has nanoseconds with a zone: both are a clock, the first one in UTC.
+    # No engine has nanoseconds with a zone: both types have none, and the first one is in UTC.
     "timestamp_nanos": _KINDS.TIMESTAMP_NS,
     "timestamp_nanos_ntz": _KINDS.TIMESTAMP_NS,
     "variant": _KINDS.VARIANT,
-    "void": _KINDS.INT,  # engines have no name for it that both take; all of it is null
+    "void": _KINDS.INT,  # DuckDB and Spark have no common name for it; all values are null
 }
-_SHOWN = 40  # characters of what is no type
-_MICROSECONDS = ("timestamp", "timestamp_ntz")
+_SHOWN = 40  # characters of an unknown type in an error message
 _INTEGERS = {"byte", "short", "integer", "long"}
 _WHOLE = {_TYPES[name] for name in _INTEGERS}
 _FRACTIONS = {_KINDS.FLOAT, _KINDS.DOUBLE, _KINDS.DECIMAL}
-_WITHOUT_ZONE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?")
 
 
 def sql_type(data_type: DataType) -> exp.DataType:
-    """Return a Delta type as a query has it.
+    """Return a Delta type as a sqlglot type.
 
     >>> sql_type(ArrayType("timestamp")).sql(dialect="duckdb")
     'TIMESTAMPTZ[]'
@@ -73,38 +71,38 @@ def sql_type(data_type: DataType) -> exp.DataType:
         return exp.DataType(this=_KINDS.DECIMAL, expressions=sizes)
     if not isinstance(data_type, str) or data_type not in _TYPES:
         raise TxnLogSchemaError(
-            f"a column has the type {type_name(data_type)[:_SHOWN]}, which no engine knows",
-            help="Something else than a Delta writer made this schema.",
+            f"a column has the type {type_name(data_type)[:_SHOWN]}, which no engine supports",
+            help="The schema was not written by a Delta writer.",
         )
     return exp.DataType(this=_TYPES[data_type])
 
 
 def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) -> exp.Expr:
-    """Cast a value to a column's type; what does not fit is an error, or null when `safe`.
+    """Cast a value to a column's type; a value that does not fit is an error, or null if `safe`.
 
-    A fraction loses its digits behind the point, and a whole number that becomes a timestamp
-    counts its units, as in deltalake.
+    As in deltalake, a fraction is truncated to an integer, and an integer becomes the timestamp
+    that many units after 1970.
 
     >>> cast_to(exp.Literal.number(0), "timestamp").sql(dialect="duckdb")
     "CAST('1970-01-01T00:00:00.000000Z' AS TIMESTAMPTZ)"
     """
     wanted = sql_type(data_type)
     known = expression.type
-    # What is calculated with decimals has more digits than sqlglot says.
+    # Decimal arithmetic gives more digits than sqlglot infers.
     is_sure = decimal_type(data_type) is None or isinstance(expression, exp.Column | exp.Cast)
     if known is not None and known == wanted and is_sure:
         return expression
-    if known is not None and known.this == _KINDS.TIMESTAMP_NS and data_type in _MICROSECONDS:
-        raise _cut(expression, data_type)
+    if known is not None and known.this == _KINDS.TIMESTAMP_NS and data_type in MICROSECOND_TYPES:
+        raise _loses_nanoseconds(expression, data_type)
     value = expression
-    counted = _counted(expression, data_type)
+    since_epoch = text_since_epoch(expression, data_type)
     plain = expression.unnest()
-    if counted is not None:
-        value = exp.Literal.string(counted)
+    if since_epoch is not None:
+        value = exp.Literal.string(since_epoch)
     elif data_type == "timestamp" and isinstance(plain, exp.Literal) and plain.is_string:
         value = exp.Literal.string(in_utc(plain.this) or plain.this)
     elif data_type in NANOSECOND_TYPES:
-        value = written_text(expression) or keep_nanoseconds(expression, are_wanted=True)
+        value = timestamp_literal(expression) or keep_nanoseconds(expression, always=True)
     elif data_type in _INTEGERS and known is not None and known.this in _FRACTIONS:
         value = truncated(expression)
     return (
@@ -113,13 +111,13 @@ def cast_to(expression: exp.Expr, data_type: DataType, *, safe: bool = False) ->
 
 
 def drops_digits(cast: exp.Cast) -> bool:
-    """Tell whether a cast makes a whole number of one that may have a fraction."""
+    """Return whether a cast makes an integer of a number that may have a fraction."""
     given = cast.this.type
     return cast.to.this in _WHOLE and given is not None and given.this in _FRACTIONS
 
 
 def truncated(expression: exp.Expr) -> exp.Expr:
-    """Cut off the digits behind the point: some engines round where others cut."""
+    """Truncate a number to an integer; casts alone round on some engines."""
     value = exp.paren(expression)
     return exp.Sub(this=value, expression=exp.Mod(this=value.copy(), expression=_one()))
 
@@ -127,10 +125,13 @@ def truncated(expression: exp.Expr) -> exp.Expr:
 def conformed(
     value: exp.Expr, given: DataType, wanted: DataType, *, safe: bool = False
 ) -> exp.Expr:
-    """Give a value another type; the members of structs are found by name, missing ones are null.
+    """Cast a value from one Delta type to another; struct fields are matched by name.
+
+    A field that the value lacks is null.
 
     >>> from deltasql.model.schema.schema import StructField
     >>> wider = StructType((StructField("a", "long"), StructField("b", "long")))
+    >>> from deltasql.operations.sql.queries import column
     >>> conformed(column("x"), StructType((StructField("b", "long"),)), wider).sql("spark")
     'CASE WHEN `x` IS NULL THEN NULL ELSE STRUCT(CAST(NULL AS BIGINT) AS `a`, (`x`).`b` AS `b`) END'
     """
@@ -156,61 +157,14 @@ def conformed(
                 this=value, expression=exp.Lambda(this=made, expressions=[item.copy()])
             )
         return value
-    if given in NANOSECOND_TYPES and wanted in _MICROSECONDS:
-        raise _cut(value, wanted)
+    if given in NANOSECOND_TYPES and wanted in MICROSECOND_TYPES:
+        raise _loses_nanoseconds(value, wanted)
     return cast_to(value, wanted, safe=safe)
 
 
-def in_utc(text: str) -> str | None:
-    """Return a moment without a zone as one in UTC; None for any other text.
-
-    >>> in_utc("2024-05-01"), in_utc("2024-05-01T10:00:00+02:00")
-    ('2024-05-01T00:00:00Z', None)
-    """
-    found = _WITHOUT_ZONE.fullmatch(text)
-    if not found:
-        return None
-    missing = "T00:00:00" if not found[1] else "" if found[2] else ":00"
-    return f"{text}{missing}Z"
-
-
-def identifier(name: str) -> exp.Identifier:
-    """Return a name that is taken as it is written."""
-    return exp.Identifier(this=name, quoted=True)
-
-
-def column(name: str, relation: str | None = None) -> exp.Column:
-    """Return a column of a relation of the query.
-
-    >>> column("the id", "t").sql(dialect="spark")
-    '`t`.`the id`'
-    """
-    if relation is None:
-        return exp.Column(this=identifier(name))
-    return exp.Column(this=identifier(name), table=identifier(relation))
-
-
-def field_of(path: Sequence[str], relation: str | None = None) -> exp.Expr:
-    """Return a column, or the field of a struct in one."""
-    reference: exp.Expr = column(path[0], relation)
-    for name in path[1:]:
-        reference = exp.Dot(this=reference, expression=identifier(name))
-    return reference
-
-
 def typed_null(data_type: DataType) -> exp.Expr:
-    """Return null as a value of a type."""
+    """Return a null of a type."""
     return exp.Cast(this=exp.null(), to=sql_type(data_type))
-
-
-def is_true(condition: exp.Expr) -> exp.Expr:
-    """Return whether a condition holds: null means no."""
-    return exp.Coalesce(this=condition.copy(), expressions=[exp.false()])
-
-
-def is_not_true(condition: exp.Expr) -> exp.Expr:
-    """Return whether a condition is false or null."""
-    return exp.Not(this=is_true(condition))
 
 
 def _member(value: exp.Expr, name: str) -> exp.Expr:
@@ -225,33 +179,9 @@ def _one() -> exp.Expr:
     return exp.Literal.number(1)
 
 
-def _cut(expression: exp.Expr, data_type: DataType) -> TxnLogSchemaError:
+def _loses_nanoseconds(expression: exp.Expr, data_type: DataType) -> TxnLogSchemaError:
     return TxnLogSchemaError(
         f"the nanoseconds of {expression.sql()} would be cut to the microseconds of a column "
         f"of type {type_name(data_type)}",
-        help="To cut them, write CAST(… AS TIMESTAMP), or cast the data before.",
+        help="To truncate them, write CAST(… AS TIMESTAMP), or cast the data first.",
     )
-
-
-def _counted(expression: exp.Expr, data_type: DataType) -> str | None:
-    """Return the moment or the day that a whole number counts to."""
-    node = expression.unnest()
-    sign = 1
-    if isinstance(node, exp.Neg):
-        node, sign = node.this.unnest(), -1
-    if not isinstance(node, exp.Literal) or node.is_string or not node.this.isdigit():
-        return None
-    number = sign * int(node.this)
-    try:
-        if data_type == "date":
-            return (date(1970, 1, 1) + timedelta(days=number)).isoformat()
-        if data_type in NANOSECOND_TYPES:
-            moment = datetime(1970, 1, 1) + timedelta(microseconds=number // 1000)
-            return f"{moment.isoformat('T', 'microseconds')}{number % 1000:03d}"
-        moment = datetime(1970, 1, 1) + timedelta(microseconds=number)
-    except OverflowError:
-        return None
-    if data_type not in _MICROSECONDS:
-        return None
-    zone = "Z" if data_type == "timestamp" else ""
-    return moment.isoformat("T", "microseconds") + zone

@@ -1,4 +1,4 @@
-"""Python values as SQL expressions, for those who set columns without writing SQL."""
+"""Convert Python values to SQL expressions, for `new_values` of an update."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def expressions_of(
     *,
     escapes: bool = False,
 ) -> dict[str, str]:
-    """Return SQL expressions by column, of expressions or of values: of one of them.
+    """Return SQL expressions by column, from either `updates` or `new_values`.
 
-    With `escapes` they are for SQL in which a backslash escapes.
+    Set `escapes` for SQL in which a backslash is an escape character.
 
     >>> expressions_of(None, {"n": 1, "s": "it's", "tags": ["a"]})
     {'n': '1', 's': "'it''s'", 'tags': "['a']"}

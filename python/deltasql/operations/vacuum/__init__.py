@@ -1,1 +1,1 @@
-"""VACUUM: find files that no retained version needs."""
+"""VACUUM: find the files that no retained version needs."""

@@ -1,7 +1,7 @@
-"""A table's folder listed on the executors of Spark, for more files than one process should see.
+"""List a table's folder on Spark executors, for tables with too many files for one process.
 
-Executors look only for what may go: the driver sends each of them the names that are needed in its
-range, and gets back the rest. Where executors cannot list, the driver does.
+The driver sends each executor a range and the needed names in it; the executor returns the names
+that may be deleted. If executors cannot list, the driver does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from deltasql import telemetry
 from deltasql.engine.spark.errors import spark_errors
 from deltasql.engine.spark.session import active_session
 from deltasql.exceptions import MissingDriverError, TxnLogEngineError
-from deltasql.operations.vacuum.unreferenced import Strays, find_strays, list_range, ranges_of
+from deltasql.operations.vacuum.unreferenced import (
+    UnreferencedFiles,
+    find_unreferenced,
+    list_range,
+    ranges_of,
+)
 from deltasql.storage import open_storage
 from deltasql.store.dialect import chunks
 
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
 
     from deltasql.config import StorageSettings
     from deltasql.model.progress import Meter
-    from deltasql.operations.vacuum.unreferenced import Range, StrayRule
+    from deltasql.operations.vacuum.unreferenced import Range, VacuumRule
     from deltasql.storage import Storage
 
 _log = logging.getLogger(__name__)
@@ -36,13 +41,13 @@ _TASKS = pa.schema(
 )
 _FOUND = "name string, size long"
 _OTHER_TABLE = -1
-"""In the place of a size: the name is a folder with a log of its own."""
+"""Used as a size: the name is the folder of another table."""
 
 
 class SparkListing:
-    """Finds strays on executors; a table of few folders is listed by the driver.
+    """Finds unreferenced files on executors; a table with few folders is listed by the driver.
 
-    Unless it `needs_spark`, the driver lists as well where there is no session.
+    Without a Spark session it raises if `needs_spark` is set, and else the driver lists.
     """
 
     def __init__(
@@ -52,8 +57,10 @@ class SparkListing:
         self._settings = settings
         self._needs_spark = needs_spark
 
-    def __call__(self, rule: StrayRule, storage: Storage, needed: Set[str], meter: Meter) -> Strays:
-        """List the files below a location."""
+    def __call__(
+        self, rule: VacuumRule, storage: Storage, needed: Set[str], meter: Meter
+    ) -> UnreferencedFiles:
+        """Find the unreferenced files below a location."""
         session = self._session
         if session is None:
             try:
@@ -61,13 +68,13 @@ class SparkListing:
             except (TxnLogEngineError, MissingDriverError):
                 if self._needs_spark:
                     raise
-                return find_strays(rule, storage, needed, meter)
+                return find_unreferenced(rule, storage, needed, meter)
         ranges = ranges_of(storage)
         if len(ranges) < _FEW_RANGES:
-            return find_strays(rule, storage, needed, meter)
+            return find_unreferenced(rule, storage, needed, meter)
         try:
             return self._on_executors(session, rule, ranges, sorted(needed), meter)
-        # This package need not be there, nor Python; and Spark's text is UTF-8, names need not be.
+        # Executors may lack this package or Python, and file names may not be valid UTF-8.
         except (TxnLogEngineError, UnicodeEncodeError) as error:
             telemetry.log(
                 _log,
@@ -76,25 +83,25 @@ class SparkListing:
                 location=rule.location,
                 reason=error.message if isinstance(error, TxnLogEngineError) else error.reason,
             )
-        return find_strays(rule, storage, needed, meter)
+        return find_unreferenced(rule, storage, needed, meter)
 
     def _on_executors(
         self,
         session: Any,
-        rule: StrayRule,
+        rule: VacuumRule,
         ranges: Sequence[Range],
         needed: Sequence[str],
         meter: Meter,
-    ) -> Strays:
-        found, settings = Strays(), self._settings
+    ) -> UnreferencedFiles:
+        found, settings = UnreferencedFiles(), self._settings
 
         def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             storage = open_storage(rule.location, settings)
             for batch in batches:
                 for task in batch.to_pylist():
-                    here = Strays()
+                    here = UnreferencedFiles()
                     files = list_range(storage, (task["first"], task["end"]))
-                    rule.sift(files, frozenset(task["needed"]), here)
+                    rule.collect(files, frozenset(task["needed"]), here)
                     yield _as_batch(here)
 
         meter.begin("listing", "ranges", len(ranges))
@@ -119,7 +126,7 @@ def _task(wanted: Range, needed: Sequence[str]) -> dict[str, Any]:
     return {"first": first, "end": end, "needed": needed[begin:until]}
 
 
-def _as_batch(found: Strays) -> pa.RecordBatch:
+def _as_batch(found: UnreferencedFiles) -> pa.RecordBatch:
     sizes = [*found.sizes.values(), *(_OTHER_TABLE for _ in found.tables)]
     names = [*found.sizes, *found.tables]
     return pa.record_batch(

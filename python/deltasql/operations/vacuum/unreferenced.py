@@ -1,4 +1,4 @@
-"""Files that lie in a table's folder and that no version knows, found by listing it."""
+"""Find files in a table's folder that no version references, by listing the folder."""
 
 from __future__ import annotations
 
@@ -20,27 +20,31 @@ _RANGES = 64
 
 
 @dataclass(slots=True)
-class Strays:
-    """What a listing found."""
+class UnreferencedFiles:
+    """The result of listing a table's folder."""
 
     sizes: dict[str, int] = field(default_factory=dict)
-    """Names of files that may go, with their sizes."""
+    """Names of files that may be deleted, with their sizes."""
     tables: set[str] = field(default_factory=set)
-    """Folders, with a slash at the end, that have a log of their own: they are other tables, also
-    if no catalog of ours knows them. And folders that are such a log, by a link."""
+    """Folders, with a slash at the end, that contain a `_delta_log` and so are other tables, even
+    if no catalog lists them; and folders that a link named `_delta_log` points to."""
 
 
 @dataclass(frozen=True, slots=True)
-class StrayRule:
-    """Which of the files below a location may go; it travels to whoever lists them."""
+class VacuumRule:
+    """Decides which listed files below a location a full vacuum may delete.
+
+    It is sent to Spark executors, so it holds plain values only.
+    """
 
     location: str
     before_ms: int
     partition_columns: tuple[str, ...] = ()
 
-    def sift(self, files: Iterable[FileInfo], needed: Set[str], into: Strays) -> None:
-        """Keep the old files that are not needed, and other tables."""
-        # What lies in an object store is known when all of it was listed: see `Strays.tables`.
+    def collect(self, files: Iterable[FileInfo], needed: Set[str], into: UnreferencedFiles) -> None:
+        """Add the old files that are not needed, and other tables, to `into`."""
+        # In an object store, other tables are known only after the whole listing: callers use
+        # `UnreferencedFiles.tables`. On a disk, `Deletable` looks at the folders themselves.
         on_disk = None
         if parse_location(self.location).is_local:
             on_disk = Deletable(open_storage(self.location), partition_columns=None)
@@ -58,28 +62,30 @@ class StrayRule:
                 into.sizes[file.name] = file.size
 
 
-FindStrays: TypeAlias = "Callable[[StrayRule, Storage, Set[str], Meter], Strays]"
-"""Lists the files below a location: a rule, where, the names that are needed, who is told."""
+FindUnreferenced: TypeAlias = "Callable[[VacuumRule, Storage, Set[str], Meter], UnreferencedFiles]"
+"""Lists the files below a location: (rule, storage, needed names, progress meter) -> result."""
 
 Range: TypeAlias = tuple[str, str]
-"""The names after the first one and before the second; an empty one is no bound."""
+"""The names after the first one and before the second; an empty string is no bound."""
 
 
-def find_strays(rule: StrayRule, storage: Storage, needed: Set[str], meter: Meter) -> Strays:
-    """List everything in this process."""
-    found = Strays()
-    rule.sift(meter.over("listing", "files", storage.list(), 0), needed, found)
+def find_unreferenced(
+    rule: VacuumRule, storage: Storage, needed: Set[str], meter: Meter
+) -> UnreferencedFiles:
+    """Find unreferenced files by listing the folder in this process."""
+    found = UnreferencedFiles()
+    rule.collect(meter.over("listing", "files", storage.list(), 0), needed, found)
     return found
 
 
 def ranges_of(storage: Storage, at_most: int = _RANGES) -> list[Range]:
-    """Divide all names into ranges of about as many folders each.
+    """Divide all names into ranges with about the same number of folders.
 
-    Every name is in one of them, also one that came after the folders were looked at.
+    Every name is in one range, also a name that is created after the folders were listed.
     """
     seen: list[str] = []
     level = [""]
-    # Where a start is not sent along, every range would be listed from the first name on.
+    # If the store cannot start a listing at a name, each range would be listed from the beginning.
     while storage.starts_anywhere and level and len(seen) < at_most:
         level = [each for folder in level for each in storage.folders(folder)]
         seen += level
@@ -97,7 +103,7 @@ def list_range(storage: Storage, wanted: Range) -> Iterable[FileInfo]:
 
 
 def linked_log(location: str, name: str) -> list[str]:
-    """Return the folders of a name that may be a link to a log: the table, and the log."""
+    """Return the table and the log folder if a name is a link called `_delta_log`, else nothing."""
     if name.rpartition("/")[2] != LOG or not parse_location(location).is_local:
         return []
     root = os.path.realpath(local_path(location))

@@ -1,1 +1,1 @@
-"""Verify the data files of a table against the log."""
+"""VERIFY: compare the data files of a table with its log."""

@@ -1,7 +1,7 @@
-"""Two readings of one version, row by row: whatever one has more often than the other.
+"""Compare the rows of one version as two readers return them.
 
-Both are put into one relation and counted there, out of core on either engine, so that order and
-files do not matter and nothing but the differences comes back.
+The engine counts equal rows of both in one query, which can spill to disk. Order and files do not
+matter, and only the differences are collected.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from deltasql.engine.inputs import python_rows
-from deltasql.operations.sql.types import column, identifier
+from deltasql.operations.sql.queries import column, identifier
 from deltasql.operations.verify.report import DataDifference
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class RowComparison:
-    """Rows that are there more often in one reading: some of them, and how many there are."""
+    """Some of the rows that occur more often on one side, and the number of such rows."""
 
     shown: tuple[DataDifference, ...]
     total: int
@@ -35,7 +35,7 @@ class RowComparison:
 def compare_rows(
     engine: Engine, ours: Relation, theirs: Relation, names: Sequence[str]
 ) -> RowComparison:
-    """Compare two readings by the values of all columns; NaN equals NaN, null equals null."""
+    """Compare rows by the values of all columns; NaN equals NaN, null equals null."""
     both = exp.union(_counted("a", names, 1, 0), _counted("b", names, 0, 1), distinct=False)
     columns = [column(name) for name in names]
     sums = {name: exp.Sum(this=column(name)) for name in (_OURS, _THEIRS)}

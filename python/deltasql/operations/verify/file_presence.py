@@ -1,4 +1,4 @@
-"""Which files that a log names are in storage, and how large they are."""
+"""Look up the sizes of a table's files in storage, and find missing files."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ if TYPE_CHECKING:
     from deltasql.storage import Storage
 
 _AT_ONCE = 16
-_CHUNK = 64  # files that one thread asks for before it takes the next
-_LISTED_FROM = 2000  # files in an object store: then to list them all asks less than to ask of each
+_CHUNK = 64  # files that one thread looks up at a time
+# From this many files in an object store, one listing needs fewer requests than a lookup each.
+_LISTED_FROM = 2000
 
 
 def missing_files(location: str, files: pa.Table, settings: StorageSettings) -> list[str]:
-    """Return the paths of listed files that cannot be read: they, or their deletion vector."""
+    """Return the paths of listed files that are missing, or whose deletion vector is missing."""
     return FileSizes(location, settings).missing(files)
 
 
 def file_sizes(
     location: str, files: pa.Table, settings: StorageSettings, meter: Meter | None = None
 ) -> list[int | None]:
-    """Return how many bytes each listed file has; None when it, or its deletion vector, is gone."""
+    """Return the size of each listed file; None if it or its deletion vector is missing."""
     return FileSizes(location, settings).of(files, meter)
 
 
 class FileSizes:
-    """The sizes of a table's files, which may lie in many folders, also outside of it.
+    """Looks up the sizes of a table's files, also of files in folders of other tables.
 
-    The files of one folder are asked for together: an object store lists it where there are many.
-    A folder that was listed is not listed again for the next files.
+    The files of one folder are looked up together. An object store with many of them is listed
+    once, and the listing is used for later lookups.
     """
 
     def __init__(self, location: str, settings: StorageSettings) -> None:
@@ -51,35 +52,35 @@ class FileSizes:
         self._folders: dict[str, _Folder] = {}
 
     def missing(self, files: pa.Table) -> list[str]:
-        """Return the paths of listed files that cannot be read."""
+        """Return the paths of listed files that are missing."""
         paths = files["path"].to_pylist()
         return [path for path, size in zip(paths, self.of(files), strict=True) if size is None]
 
     def of(self, files: pa.Table, meter: Meter | None = None) -> list[int | None]:
-        """Return how many bytes each listed file has; None when it cannot be read."""
+        """Return the size of each listed file; None if it is missing."""
         paths = files["path"].to_pylist()
-        beside = [_vector_path(text) for text in files["deletion_vector"].to_pylist()]
-        wanted = {*paths, *(each for each in beside if each is not None)}
+        vectors = [_vector_path(text) for text in files["deletion_vector"].to_pylist()]
+        wanted = {*paths, *(each for each in vectors if each is not None)}
         counter = meter or Meter()
         known = dict(counter.over("looking for files", "files", self._look_up(wanted), len(wanted)))
         return [
             None if vector is not None and known[vector] is None else known[path]
-            for path, vector in zip(paths, beside, strict=True)
+            for path, vector in zip(paths, vectors, strict=True)
         ]
 
     def _look_up(self, paths: Iterable[str]) -> Iterator[tuple[str, int | None]]:
         wanted: dict[_Folder, dict[str, str]] = {}
         for path in paths:
-            folder, name = self._place(path)
+            folder, name = self._locate(path)
             wanted.setdefault(folder, {})[path] = name
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="deltasql-files") as pool:
             for folder, names in wanted.items():
                 yield from zip(names, folder.sizes([*names.values()], pool), strict=True)
 
-    def _place(self, path: str) -> tuple[_Folder, str]:
+    def _locate(self, path: str) -> tuple[_Folder, str]:
         if not is_absolute(path):
             return self._folder("", self._own), self._own.data_name(path)
-        # A shallow clone names the files of another table: its folders of partitions are one.
+        # A shallow clone has files of another table: take its partition folders as one folder.
         parts = path.split("/")
         depth = len(parts) - 1
         while depth > 1 and "=" in parts[depth - 1]:
@@ -96,16 +97,16 @@ class FileSizes:
 
 
 class _Folder:
-    """One folder, and what is known of it once it was listed."""
+    """One folder, with its listing if it was listed."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._is_local = parse_location(storage.location).is_local
-        # Only hashes are kept: the names of a million files are many megabytes.
+        # Only hashes are kept: the names of a million files take too much memory.
         self._listed: dict[int, int] | None = None
 
     def sizes(self, names: list[str], pool: ThreadPoolExecutor) -> Iterator[int | None]:
-        """Yield how many bytes each file has; None for one that is not there."""
+        """Yield the size of each file; None if it is missing."""
         if self._listed is None and not self._is_local and len(names) >= _LISTED_FROM:
             self._listed = {hash(each.name): each.size for each in self._storage.list()}
         if self._listed is not None:

@@ -1,4 +1,4 @@
-"""The published log, read by others than SQL: stock deltalake, delta-spark, or a replay of ours."""
+"""Read a version from its published log, with deltalake, delta-spark or our own log reader."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SecondReading:
-    """The rows of a version as its log tells them, and who read the log."""
+class LogReading:
+    """The rows of a version, read from its published log, and the reader that was used."""
 
     source: str
     rows: Relation
     note: str | None = None
 
 
-def open_second_reading(
+def read_rows_from_log(
     snapshot: Snapshot, engine: Engine, config: Config, location: str
-) -> SecondReading:
+) -> LogReading:
     """Read a version from the log at a location.
 
-    The reader that knows least of us is preferred: delta-spark in a Spark session that has it,
-    deltalake for an engine in this process. Where neither can, our own replay lists the files.
+    An independent reader is preferred: delta-spark if the Spark session has it, deltalake for an
+    engine in this process. If neither can read the table, our own log reader lists the files.
     """
     version = snapshot.version
     if engine.name == "spark":
         frame = _delta_spark(engine, location, version)
         if frame is not None:
-            return SecondReading("delta-spark", frame)
+            return LogReading("delta-spark", frame)
         return _replay(version, engine, config, location, "the Spark session has no delta-spark")
     beyond = reader_features(snapshot.protocol) - STOCK_READER_FEATURES
     if beyond:
         names = ", ".join(sorted(beyond))
-        return _replay(version, engine, config, location, f"deltalake does not know {names}")
+        return _replay(version, engine, config, location, f"deltalake does not support {names}")
     options = config.storage.plain_options(location)
     table = deltalake.DeltaTable(location, version=version, storage_options=options or None)
-    return SecondReading("deltalake", engine.rows(table.scan()))
+    return LogReading("deltalake", engine.rows(table.scan()))
 
 
 def _delta_spark(engine: Engine, location: str, version: int) -> Relation | None:
@@ -58,8 +58,8 @@ def _delta_spark(engine: Engine, location: str, version: int) -> Relation | None
     return engine.delta_rows(location, version)
 
 
-def _replay(version: int, engine: Engine, config: Config, location: str, why: str) -> SecondReading:
+def _replay(version: int, engine: Engine, config: Config, location: str, why: str) -> LogReading:
     state = read_state(open_storage(location, config.storage), version)
     live = LiveFiles(location, state.metadata, state.files, config.storage)
-    note = f"rows compared with our own reading of the log, since {why}"
-    return SecondReading("replay", engine.scan(live), note)
+    note = f"rows compared with our own reader of the log, because {why}"
+    return LogReading("replay", engine.scan(live), note)

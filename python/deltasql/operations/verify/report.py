@@ -1,4 +1,4 @@
-"""What a check of a table's data found."""
+"""The report of a check of a table's data."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 DataChecks = Literal["files", "counts", "rows"]
-"""How far a check goes: the files themselves, what the log tells of their rows, every row."""
+"""What is checked: presence and size of files, also statistics of their rows, also every row."""
 KEPT = 1000
-_TOLD = {
-    "missing": "the file or its deletion vector is gone",
-    "unreadable": "it cannot be read",
-    "unchecked": "not looked at: too many files beside it cannot be read",
+_TEXTS = {
+    "missing": "the file or its deletion vector is missing",
+    "unreadable": "the file cannot be read",
+    "unchecked": "not checked: too many other files cannot be read",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class DataDifference:
-    """Something that the log tells of a file, or of the rows, and that is not so."""
+    """A difference between the log and a file, or the rows: `told` by the log, and `found`."""
 
     path: str | None
     kind: str
@@ -35,15 +35,14 @@ class DataDifference:
 
     def __str__(self) -> str:
         if self.kind == "row":
-            times = f"{self.found} times, and {self.told} times in the log"
-            return f"a row is there {times}: {self.column}"
-        if self.kind in _TOLD:
+            counts = f"{self.found} times in the data and {self.told} times in the log"
+            return f"a row occurs {counts}: {self.column}"
+        if self.kind in _TEXTS:
             why = "" if self.found is None else f": {self.found}"
-            return f"{self.path}: {_TOLD[self.kind]}{why}"
+            return f"{self.path}: {_TEXTS[self.kind]}{why}"
         where = "" if self.column is None else f" of {self.column}"
-        return (
-            f"{self.path}: {self.kind}{where}: the log tells {self.told!r}, it has {self.found!r}"
-        )
+        values = f"the log has {self.told!r}, the file has {self.found!r}"
+        return f"{self.path}: {self.kind}{where}: {values}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the difference as plain values, for JSON."""
@@ -58,7 +57,7 @@ class DataDifference:
 
 @dataclass(frozen=True, slots=True)
 class DataReport:
-    """What a check of a table's data found; of a kind that is frequent not all are kept."""
+    """The result of a check of a table's data; it keeps at most 1,000 differences of each kind."""
 
     table: str
     files: int
@@ -70,17 +69,17 @@ class DataReport:
     engine: str | None = None
     size_bytes: int = 0
     compared_with: str | None = None
-    """Who read the log for the comparison of rows: `deltalake`, `delta-spark` or `replay`."""
+    """The reader of the log in the comparison of rows: `deltalake`, `delta-spark` or `replay`."""
     notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether the data is what the log tells."""
+        """Whether the data agrees with the log."""
         return not self.differences
 
     @property
     def total(self) -> int:
-        """How many differences there are, kept or not."""
+        """The number of differences, kept or not."""
         return sum(self.counts.values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -121,7 +120,7 @@ class DataReport:
 
 @dataclass(slots=True)
 class Findings:
-    """Differences as they are found: all are counted, a bounded number is kept."""
+    """Collects differences: all are counted, a limited number of each kind is kept."""
 
     counts: Counter[str] = field(default_factory=Counter)
     kept: list[DataDifference] = field(default_factory=list)
@@ -133,7 +132,7 @@ class Findings:
                 self.kept.append(each)
 
     def count(self, kind: str, more: int) -> None:
-        """Count differences that nobody looked at one by one."""
+        """Count more differences of a kind, without keeping them."""
         self.counts[kind] += more
 
     def has(self, kinds: Sequence[str]) -> bool:

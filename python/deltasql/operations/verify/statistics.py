@@ -1,4 +1,4 @@
-"""What the rows of files are, file by file, against what the statistics of the log tell."""
+"""Compare the rows of data files with the statistics in the log, file by file."""
 
 from __future__ import annotations
 
@@ -12,69 +12,96 @@ import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.engine.base import FILE
+from deltasql.engine.files.live_files import LiveFiles
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError, redact
 from deltasql.model.file_stats import read_stats
 from deltasql.model.partition_values import nanoseconds
 from deltasql.model.progress import Meter
-from deltasql.model.schema.schema import NANOSECOND_TYPES, column_mapping_mode
-from deltasql.operations.sql.types import column, identifier
-from deltasql.operations.touched import file_rows
+from deltasql.model.schema.schema import NANOSECOND_TYPES, StructType, column_mapping_mode
+from deltasql.operations.affected_files import logged_row_counts
+from deltasql.operations.sql.queries import column, identifier
 from deltasql.operations.verify.report import DataDifference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from deltasql.config import Config
+    from deltasql.engine.base import Engine, Relation
+    from deltasql.model.actions import Metadata
     from deltasql.model.schema.schema import DataType, StructField
-    from deltasql.operations.verify.checked_data import CheckedData
 
 ROWS = "__deltasql_rows"
 Facts = dict[str, Any]
 _REAL = ("float", "double")
-# Statistics keep milliseconds of a moment, and leave out what comes after them.
+# Timestamps in statistics are truncated to milliseconds.
 _MILLISECOND = timedelta(milliseconds=1)
-# To find each unreadable file costs a few scans; where so many are, something else is wrong.
+# Each unreadable file costs a few scans; with this many, something else is wrong.
 _MOST_UNREADABLE = 100
 _TOGETHER = 5000  # files that one query reads
 
 
+@dataclass(frozen=True, slots=True)
+class DataToVerify:
+    """The live files of one version, and the engine that reads them."""
+
+    name: str
+    location: str
+    metadata: Metadata
+    files: pa.Table
+    """With the columns of `Scan.arrow`."""
+    config: Config
+    engine: Engine
+
+    @property
+    def schema(self) -> StructType:
+        return StructType.from_json(self.metadata.schema_string)
+
+    def scan(self, files: pa.Table, *, positions: bool = False) -> Relation:
+        """Return the live rows of some of the files."""
+        live = LiveFiles(self.location, self.metadata, files, self.config.storage)
+        return self.engine.scan(live, positions=positions)
+
+
 @dataclass(slots=True)
 class Measured:
-    """What was found, by the place of a file; why those that cannot be read cannot."""
+    """What the files contain, by file index, and the reasons why some cannot be read."""
 
     facts: dict[int, Facts] = field(default_factory=dict)
     unreadable: dict[int, str] = field(default_factory=dict)
     unchecked: list[int] = field(default_factory=list)
 
 
-def measure(data: CheckedData, places: Sequence[int], meter: Meter | None = None) -> Measured:
-    """Let the engine look at all rows of the files at some places."""
+def measure_files(
+    data: DataToVerify, indexes: Sequence[int], meter: Meter | None = None
+) -> Measured:
+    """Compute row counts, null counts and bounds of the files at some indexes."""
     found, counter = Measured(), meter or Meter()
     fields = measured_fields(data)
-    counter.begin("reading data", "files", len(places))
-    for first in range(0, len(places), _TOGETHER):
-        some = places[first : first + _TOGETHER]
+    counter.begin("reading data", "files", len(indexes))
+    for first in range(0, len(indexes), _TOGETHER):
+        some = indexes[first : first + _TOGETHER]
         _measure(data, some, fields, found)
         counter.step(len(some))
     return found
 
 
-def compare_statistics(data: CheckedData, measured: Measured) -> Iterator[DataDifference]:
-    """Compare what was measured with the statistics of each file."""
+def compare_statistics(data: DataToVerify, measured: Measured) -> Iterator[DataDifference]:
+    """Compare what was measured with the statistics of each file in the log."""
     fields, files = measured_fields(data), data.files
-    for place, count in enumerate(file_rows(files)):
-        found = measured.facts.get(place)
+    for index, count in enumerate(logged_row_counts(files)):
+        found = measured.facts.get(index)
         if found is None:
             continue
-        path = files["path"][place].as_py()
+        path = files["path"][index].as_py()
         if count is not None and count != found[ROWS]:
             yield DataDifference(path, "rows", None, count, found[ROWS])
-        whole = not files["deletion_vector"][place].as_py()
-        stats = files["stats"][place].as_py()
+        whole = not files["deletion_vector"][index].as_py()
+        stats = files["stats"][index].as_py()
         yield from _compared(data, path, stats, fields, found, whole=whole)
 
 
-def measured_fields(data: CheckedData) -> list[StructField]:
-    """Return the columns that can have bounds, without those that no file holds."""
+def measured_fields(data: DataToVerify) -> list[StructField]:
+    """Return the columns that can have bounds, without partition columns."""
     partitions = set(data.metadata.partition_columns)
     return [
         each
@@ -84,25 +111,25 @@ def measured_fields(data: CheckedData) -> list[StructField]:
 
 
 def _measure(
-    data: CheckedData, places: Sequence[int], fields: Sequence[StructField], found: Measured
+    data: DataToVerify, indexes: Sequence[int], fields: Sequence[StructField], found: Measured
 ) -> None:
-    """Measure files together; when that fails, in halves, until those that fail are known."""
+    """Measure files together; after an error, in halves, until the files that fail are known."""
     try:
-        rows = _rows(data, data.files.take(pa.array(places, pa.int64())), fields)
+        rows = _rows(data, data.files.take(pa.array(indexes, pa.int64())), fields)
     except UnsupportedFeatureError:
         raise
     except (TxnLogError, OSError, pa.ArrowException) as error:
-        if len(places) == 1:
-            found.unreadable[places[0]] = _reason(error)
+        if len(indexes) == 1:
+            found.unreadable[indexes[0]] = _reason(error)
         elif len(found.unreadable) >= _MOST_UNREADABLE:
-            found.unchecked += places
+            found.unchecked += indexes
         else:
-            middle = len(places) // 2
-            _measure(data, places[:middle], fields, found)
-            _measure(data, places[middle:], fields, found)
+            middle = len(indexes) // 2
+            _measure(data, indexes[:middle], fields, found)
+            _measure(data, indexes[middle:], fields, found)
         return
-    for number, place in enumerate(places):
-        found.facts[place] = rows.get(number, {ROWS: 0})
+    for number, index in enumerate(indexes):
+        found.facts[index] = rows.get(number, {ROWS: 0})
 
 
 def _reason(error: Exception) -> str:
@@ -110,13 +137,13 @@ def _reason(error: Exception) -> str:
     return redact(text.partition("\n")[0])
 
 
-def _rows(data: CheckedData, files: pa.Table, fields: Sequence[StructField]) -> dict[int, Facts]:
-    """Return one row for each file that has any, by the place of the file."""
+def _rows(data: DataToVerify, files: pa.Table, fields: Sequence[StructField]) -> dict[int, Facts]:
+    """Return the measures of each file that has rows, by its index in `files`."""
     measures: list[exp.Expr] = [exp.alias_(exp.Count(this=exp.Star()), identifier(ROWS))]
     for number, each in enumerate(fields):
         value: exp.Expr = column(each.name)
         ordered = value
-        if each.type in _REAL:  # engines do not agree where NaN is, and bounds leave it out
+        if each.type in _REAL:  # engines order NaN differently, and bounds ignore it
             is_nan = exp.IsNan(this=value.copy())
             ordered = exp.Case(ifs=[exp.If(this=exp.not_(is_nan), true=value.copy())])
         for name, measured in (
@@ -129,7 +156,7 @@ def _rows(data: CheckedData, files: pa.Table, fields: Sequence[StructField]) -> 
     engine = data.engine
     scan = data.scan(files, positions=True)
     found = engine.collect(engine.query(query, t=scan))
-    # Python's own moments have no nanoseconds: they are compared as numbers.
+    # Python's datetime has no nanoseconds, so such timestamps are compared as numbers.
     counted = [
         each.with_type(pa.int64()) if each.type == pa.timestamp("ns") else each
         for each in found.schema
@@ -138,7 +165,7 @@ def _rows(data: CheckedData, files: pa.Table, fields: Sequence[StructField]) -> 
 
 
 def _compared(
-    data: CheckedData,
+    data: DataToVerify,
     path: str,
     stats: str | None,
     fields: Sequence[StructField],
@@ -146,40 +173,40 @@ def _compared(
     *,
     whole: bool,
 ) -> Iterator[DataDifference]:
-    """Compare bounds and nulls; of a file with deleted rows only the bounds must hold."""
-    told = read_stats(stats, Decimal)
+    """Compare bounds and null counts; if the file has deleted rows, only the bounds."""
+    logged = read_stats(stats, Decimal)
     mode = column_mapping_mode(data.metadata.configuration)
     for number, each in enumerate(fields):
         name, read = each.physical_name(mode), _reader(each)
         count, low, high = (
             found.get(f"__deltasql_{kind}_{number}") for kind in ("count", "min", "max")
         )
-        nulls = _bound(told.get("nullCount"), name, int)
+        nulls = _bound(logged.get("nullCount"), name, int)
         if whole and nulls is not None and count is not None and nulls != found[ROWS] - count:
             yield DataDifference(path, "nulls", each.name, nulls, found[ROWS] - count)
-        least, most = (_bound(told.get(key), name, read) for key in ("minValues", "maxValues"))
+        least, most = (_bound(logged.get(key), name, read) for key in ("minValues", "maxValues"))
         if least is not None and low is not None and least > low:
             yield DataDifference(path, "min", each.name, least, low)
-        if most is not None and high is not None and _raised(most, each.type) < high:
+        if most is not None and high is not None and _upper_limit(most, each.type) < high:
             yield DataDifference(path, "max", each.name, most, high)
 
 
-def _bound(told: Any, name: str, read: Callable[[Any], Any] | None) -> Any:
-    value = told.get(name) if isinstance(told, dict) else None
+def _bound(logged: Any, name: str, read: Callable[[Any], Any] | None) -> Any:
+    value = logged.get(name) if isinstance(logged, dict) else None
     try:
         return None if value is None or read is None else read(value)
-    except (ValueError, TypeError, InvalidOperation):  # years that Python does not have, perhaps
+    except (ValueError, TypeError, InvalidOperation):  # such as a year outside of Python's calendar
         return None
 
 
-def _raised(bound: Any, kind: DataType) -> Any:
+def _upper_limit(bound: Any, kind: DataType) -> Any:
     if kind in NANOSECOND_TYPES:
         return bound + 1_000_000
     return bound + _MILLISECOND if isinstance(bound, datetime) else bound
 
 
 def _reader(field: StructField) -> Callable[[Any], Any] | None:
-    """Return how a bound of a column is read from the statistics; None when it has none."""
+    """Return the function that parses a column's bounds; None if the type has no bounds."""
     kind = field.type
     if not isinstance(kind, str):
         return None
@@ -188,33 +215,33 @@ def _reader(field: StructField) -> Callable[[Any], Any] | None:
     return _READERS.get(kind)
 
 
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+def _timestamp(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def _wall(text: str) -> datetime:
+def _timestamp_ntz(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=None)
 
 
-def _single(value: Any) -> float:
-    # 1.1 in a text is another number than in four bytes.
+def _float32(value: Any) -> float:
+    # 1.1 in JSON is a double; the same value as a 32-bit float differs.
     return float(pa.scalar(float(value), pa.float32()).as_py())
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a string")
     return value
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("byte", "short", "integer", "long"), int),
-    "float": _single,
+    "float": _float32,
     "double": float,
     "date": date.fromisoformat,
-    "timestamp": _moment,
-    "timestamp_ntz": _wall,
+    "timestamp": _timestamp,
+    "timestamp_ntz": _timestamp_ntz,
     "timestamp_nanos": partial(nanoseconds, has_zone=True),
     "timestamp_nanos_ntz": partial(nanoseconds, has_zone=False),
     "string": _text,

@@ -1,6 +1,6 @@
-"""VERIFY of data: every live file is there and holds what the log tells of its rows.
+"""VERIFY data: check that every live file exists and agrees with the log.
 
-A file that is gone or cannot be read is told as such, and the others are looked at all the same.
+A file that is missing or cannot be read is reported, and the other files are still checked.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltasql.operations.target import adds_table_to_errors
-from deltasql.operations.verify.checked_data import CheckedData
+from deltasql.operations.table_stage import adds_table_to_errors
 from deltasql.operations.verify.compare import compare_rows
 from deltasql.operations.verify.file_presence import file_sizes
-from deltasql.operations.verify.log_reading import open_second_reading
+from deltasql.operations.verify.log_reading import read_rows_from_log
 from deltasql.operations.verify.report import DataDifference, DataReport, Findings
-from deltasql.operations.verify.statistics import ROWS, compare_statistics, measure
+from deltasql.operations.verify.statistics import (
+    ROWS,
+    DataToVerify,
+    compare_statistics,
+    measure_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from deltasql.config import Config
     from deltasql.engine.base import Engine
     from deltasql.model.progress import Meter
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
     from deltasql.operations.verify.report import DataChecks
     from deltasql.operations.verify.statistics import Measured
     from deltasql.snapshot.snapshot import Snapshot
@@ -33,14 +37,14 @@ _NOT_READ = ("missing", "unreadable", "unchecked")
 
 
 @adds_table_to_errors
-def verify_data(target: TableStage, *, checks: DataChecks = "counts") -> DataReport:
-    """Compare the files of a transaction's table, staged ones too, with what the log tells.
+def verify_data(stage: TableStage, *, checks: DataChecks = "counts") -> DataReport:
+    """Compare the files of a transaction's table, staged files too, with the log.
 
-    Rows are compared with those of the published log only where nothing is staged.
+    Rows are compared with the published log only if nothing is staged.
     """
-    metadata, files = target.metadata, target.files()
-    data = CheckedData(target.name, target.location, metadata, files, target.config, target.engine)
-    return _verify(data, checks, target.snapshot if target.staged.is_empty else None)
+    metadata, files = stage.metadata, stage.files()
+    data = DataToVerify(stage.name, stage.location, metadata, files, stage.config, stage.engine)
+    return _verify(data, checks, stage.snapshot if stage.staged.is_empty else None)
 
 
 def verify_snapshot(
@@ -52,18 +56,18 @@ def verify_snapshot(
     location: str | None = None,
     meter: Meter | None = None,
 ) -> DataReport:
-    """Compare the files of a version with what the log tells of them, and of their rows.
+    """Compare the files of a version, and their rows, with the log.
 
-    `location` is where the files and the log are, when it is not the table's own.
+    `location` is where the files and the log are, if it is not the table's own location.
     """
     table, files = snapshot.table, snapshot.scan().arrow
-    place = location or table.location
-    data = CheckedData(table.full_name, place, snapshot.metadata, files, config, engine)
+    root = location or table.location
+    data = DataToVerify(table.full_name, root, snapshot.metadata, files, config, engine)
     return _verify(data, checks, snapshot, meter)
 
 
 def _verify(
-    data: CheckedData,
+    data: DataToVerify,
     checks: DataChecks,
     snapshot: Snapshot | None,
     meter: Meter | None = None,
@@ -73,14 +77,14 @@ def _verify(
     found.add(_compared_sizes(files, sizes))
     rows, compared_with, notes = None, None, []
     if checks != "files":
-        there = [place for place, size in enumerate(sizes) if size is not None]
-        measured = measure(data, there, meter)
+        present = [index for index, size in enumerate(sizes) if size is not None]
+        measured = measure_files(data, present, meter)
         found.add(_unread(files["path"].to_pylist(), measured))
         found.add(compare_statistics(data, measured))
         rows = sum(facts[ROWS] for facts in measured.facts.values())
     if checks == "rows" and snapshot is not None:
         if found.has(_NOT_READ):
-            notes.append("rows not compared, since not all files can be read")
+            notes.append("rows not compared, because not all files can be read")
         else:
             compared_with = _compare_rows(data, snapshot, found, notes)
     return DataReport(
@@ -100,23 +104,23 @@ def _verify(
 
 def _compared_sizes(files: pa.Table, sizes: Sequence[int | None]) -> Iterator[DataDifference]:
     listed = zip(files["path"].to_pylist(), files["size"].to_pylist(), sizes, strict=True)
-    for path, told, size in listed:
+    for path, logged, size in listed:
         if size is None:
             yield DataDifference(path, "missing")
-        elif told != size:
-            yield DataDifference(path, "size", None, told, size)
+        elif logged != size:
+            yield DataDifference(path, "size", None, logged, size)
 
 
 def _unread(paths: Sequence[str], measured: Measured) -> Iterator[DataDifference]:
-    for place, why in measured.unreadable.items():
-        yield DataDifference(paths[place], "unreadable", found=why)
-    for place in measured.unchecked:
-        yield DataDifference(paths[place], "unchecked")
+    for index, why in measured.unreadable.items():
+        yield DataDifference(paths[index], "unreadable", found=why)
+    for index in measured.unchecked:
+        yield DataDifference(paths[index], "unchecked")
 
 
-def _compare_rows(data: CheckedData, snapshot: Snapshot, found: Findings, notes: list[str]) -> str:
+def _compare_rows(data: DataToVerify, snapshot: Snapshot, found: Findings, notes: list[str]) -> str:
     engine = data.engine
-    theirs = open_second_reading(snapshot, engine, data.config, data.location)
+    theirs = read_rows_from_log(snapshot, engine, data.config, data.location)
     names = [each.name for each in data.schema.fields]
     compared = compare_rows(engine, data.scan(data.files), theirs.rows, names)
     found.add(compared.shown)

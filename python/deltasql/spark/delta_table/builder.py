@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltasql.api.deltalake_compat.create_by_uri import leaves_existing, table_properties
+from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.commit_info import set_commit_info
-from deltasql.operations.create import replace_table, tell_created
-from deltasql.operations.optimize.clustering import cluster_by
+from deltasql.operations.create import record_create, replace_table
 from deltasql.spark.errors import analysis_error, spark_kinds
 from deltasql.spark.session import path_in, place_of
 from deltasql.uri import is_deltasql_uri
@@ -192,7 +192,7 @@ class DeltaTableBuilder:
             target = tx.target(name)
             replace_table(target, schema, self._partitions, properties, description=self._comment)
             cluster_by(target, self._clustered)
-            tell_created(target, "Overwrite", replaces=True)
+            record_create(target, "Overwrite", replaces=True)
             if not self._creates:
                 info = target.staged.info
                 set_commit_info(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.files.addresses import address_url, data_address
 from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.operations.alter.cluster_by import cluster_by, clustering_columns
 from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.create import replace_table
-from deltasql.operations.optimize.clustering import cluster_by, clustering_columns
 from deltasql.operations.restore import add_file
 from deltasql.spark.errors import analysis_error
 from deltasql.spark.read import read_snapshot

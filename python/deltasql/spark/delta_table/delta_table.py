@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.spark.delta_table.arguments import ColumnOrText
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.engine.files.addresses import root_address
 from deltasql.model.clock import from_ms
 from deltasql.model.protocol import reader_features, writer_features
-from deltasql.operations.optimize.clustering import clustering_columns
+from deltasql.operations.alter.cluster_by import clustering_columns
 from deltasql.spark.session import spark_location
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pyspark.sql.functions import lit
 from deltasql.exceptions import TxnLogError, UnsupportedFeatureError
 from deltasql.model.clock import from_ms
 from deltasql.model.protocol import FEATURES, reader_features, writer_features
-from deltasql.operations.rules.features import raise_versions
+from deltasql.operations.alter.features import raise_versions
 from deltasql.spark.delta_table.arguments import require
 from deltasql.spark.delta_table.clone import clone_table
 from deltasql.spark.delta_table.describe import detail, history
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.model.progress import OnProgress
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
 
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"

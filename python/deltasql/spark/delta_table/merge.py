@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from deltasql.model.schema.schema import StructType
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
     from deltasql.spark.delta_table.arguments import ColumnOrText
 
     Values = Mapping[str, ColumnOrText]

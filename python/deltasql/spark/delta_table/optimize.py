@@ -13,7 +13,7 @@ from deltasql.model.clock import now_ms
 from deltasql.model.clustering import column_names
 from deltasql.model.predicates.predicate import PredicateDialect
 from deltasql.operations.commit_info import set_commit_info
-from deltasql.operations.optimize.clustered import plan_optimize
+from deltasql.operations.optimize.clustering import plan_optimize
 from deltasql.operations.optimize.optimize import stage_bins
 from deltasql.operations.optimize.zorder import plan_z_order
 from deltasql.operations.sql.expressions import Scope
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from deltasql.operations.optimize.clustered import Rewrite
+    from deltasql.operations.optimize.clustering import Rewrite
     from deltasql.operations.optimize.optimize import Compaction
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 _FILES = "struct<min:bigint,max:bigint,avg:double,totalFiles:bigint,totalSize:bigint>"
 _COUNTED = "struct<num:bigint,size:bigint>"

@@ -36,7 +36,7 @@ from deltasql.model.schema.convert import schema_from_any
 from deltasql.model.schema.schema import StructType
 from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.rules.schema_merge import nullable
-from deltasql.operations.target import TableStage
+from deltasql.operations.table_stage import TableStage
 from deltasql.operations.write import arrow_of, stage_write
 from deltasql.spark.delta_table.condition import in_datafusion_words
 from deltasql.storage import join_location, open_storage

@@ -13,7 +13,7 @@ from deltasql.api.deltalake_compat.handle.arguments import (
     check_text_given,
 )
 from deltasql.api.deltalake_compat.handle.base import RawBase
-from deltasql.operations.rules.features import FEATURE_NAMES, refuse_higher_versions
+from deltasql.operations.alter.features import FEATURE_NAMES, refuse_higher_versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

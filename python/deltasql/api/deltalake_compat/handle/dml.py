@@ -108,7 +108,7 @@ class DmlSide(RawBase):
         """Run a merge; the metrics come as JSON."""
         # late: it parses SQL
         from deltasql.operations.merge.merge import source_rows, stage_merge
-        from deltasql.operations.rules.write_schema import partitions_behind
+        from deltasql.operations.rules.write_schema import move_partition_columns_last
 
         def operate(tx: MultiTableTransaction) -> dict[str, int]:
             target = tx.target(self.name)
@@ -120,7 +120,7 @@ class DmlSide(RawBase):
                 options=write_options(merge_builder.writer_properties, None),
             )
             if merge_builder.spec.merge_schema:
-                partitions_behind(target)
+                move_partition_columns_last(target)
             return metrics
 
         metrics = self._commit(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.optimize.optimize import Compaction
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
     Rewrite = Callable[[TableStage, pa.Table, WriteOptions], list[AddFile]]
 
@@ -52,7 +52,7 @@ class MaintainSide(RawBase):
         How many tasks run at once, and where they spill, is a matter of the engine's settings.
         """
         # late: it rewrites files
-        from deltasql.operations.optimize.clustered import plan_optimize
+        from deltasql.operations.optimize.clustering import plan_optimize
 
         check_unsigned(target_size, max_concurrent_tasks, max_spill_size, max_temp_directory_size)
 

@@ -43,7 +43,7 @@ class WriteSide(RawBase):
         As in deltalake, name, description and configuration are for new tables only.
         """
         # late: who only opens a table needs no Parquet and no SQL
-        from deltasql.operations.rules.write_schema import partitions_behind
+        from deltasql.operations.rules.write_schema import move_partition_columns_last
         from deltasql.operations.write import check_modes
 
         check_modes(mode, schema_mode)
@@ -67,7 +67,7 @@ class WriteSide(RawBase):
                 options=write_options(writer_properties, target_file_size),
             )
             if schema_mode == "merge":
-                partitions_behind(tx.target(self.name))
+                move_partition_columns_last(tx.target(self.name))
 
         self._commit(operate, commit_properties, post_commithook_properties)
 

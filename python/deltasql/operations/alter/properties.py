@@ -1,4 +1,4 @@
-"""ALTER TABLE: properties, name and description."""
+"""ALTER TABLE: set properties, name and description."""
 
 from __future__ import annotations
 
@@ -17,71 +17,71 @@ from deltasql.operations.commit_info import set_commit_info
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 _LONGEST_NAME = 255
 _LONGEST_DESCRIPTION = 4000
 
 
 def set_table_properties(
-    target: TableStage, properties: Mapping[str, str], *, raise_if_not_exists: bool = True
+    stage: TableStage, properties: Mapping[str, str], *, raise_if_not_exists: bool = True
 ) -> None:
-    """Set properties; what they need of the protocol is added to it."""
+    """Set table properties, and upgrade the protocol if they need it."""
     if raise_if_not_exists:
         _refuse_unknown(properties)
     check_values(properties)
-    wanted = {**target.configuration, **properties}
-    schema = target.schema
-    before, after = column_mapping_mode(target.configuration), column_mapping_mode(wanted)
+    wanted = {**stage.configuration, **properties}
+    schema = stage.schema
+    before, after = column_mapping_mode(stage.configuration), column_mapping_mode(wanted)
     if after != before:
         if (before, after) != (None, "name"):
             raise TxnLogProtocolError(
                 f"column mapping cannot change from {before or 'none'} to {after or 'none'}",
-                table=target.name,
+                table=stage.name,
                 help=f"Set {MODE} to 'name' on a table without column mapping.",
             )
         schema, wanted = with_column_mapping(schema, wanted)
-    protocol = raised_protocol(target.protocol, properties)
-    target.change_metadata(
+    protocol = raised_protocol(stage.protocol, properties)
+    stage.change_metadata(
         replace(
-            target.metadata,
+            stage.metadata,
             schema_string=schema.to_json(),
             configuration=stored_properties(wanted),
         ),
         upgraded_protocol(protocol, schema, wanted),
     )
     text = json.dumps(dict(properties), separators=(",", ":"), ensure_ascii=False)
-    set_commit_info(target, "SET TBLPROPERTIES", {"properties": text})
+    set_commit_info(stage, "SET TBLPROPERTIES", {"properties": text})
 
 
-def set_table_name(target: TableStage, name: str) -> None:
-    """Set the name in the metadata; the catalog's name is another matter (`catalog.rename`)."""
+def set_table_name(stage: TableStage, name: str) -> None:
+    """Set the name in the metadata; `catalog.rename` changes the name in the catalog."""
     if not 1 <= len(name) <= _LONGEST_NAME:
         raise TxnLogError(
             "Table metadata is invalid: name: Table name cannot be empty and cannot exceed "
             f"{_LONGEST_NAME} characters",
-            help=f"Give a name of 1 to {_LONGEST_NAME} characters, this one has {len(name)}.",
+            help=f"Give a name of 1 to {_LONGEST_NAME} characters; this one has {len(name)}.",
         )
-    target.change_metadata(replace(target.metadata, name=name))
-    _tell_update(target, name=name)
+    stage.change_metadata(replace(stage.metadata, name=name))
+    _set_update_info(stage, name=name)
 
 
-def set_table_description(target: TableStage, description: str) -> None:
+def set_table_description(stage: TableStage, description: str) -> None:
     """Set the description in the metadata."""
     if len(description) > _LONGEST_DESCRIPTION:
         raise TxnLogError(
             "Table metadata is invalid: description: Table description cannot exceed "
             f"{_LONGEST_DESCRIPTION} characters",
-            help=f"Shorten it, it has {len(description)}.",
+            help=f"Shorten the description; it has {len(description)} characters.",
         )
-    target.change_metadata(replace(target.metadata, description=description))
-    _tell_update(target, description=description)
+    stage.change_metadata(replace(stage.metadata, description=description))
+    _set_update_info(stage, description=description)
 
 
-def _tell_update(target: TableStage, **changed: str) -> None:
+def _set_update_info(stage: TableStage, **changed: str) -> None:
     update = {"name": None, "description": None, **changed}
     text = json.dumps(update, separators=(",", ":"), ensure_ascii=False)
-    set_commit_info(target, "UPDATE TABLE METADATA", {"metadataUpdate": text})
+    set_commit_info(stage, "UPDATE TABLE METADATA", {"metadataUpdate": text})
 
 
 def _refuse_unknown(properties: Mapping[str, str]) -> None:
@@ -91,6 +91,6 @@ def _refuse_unknown(properties: Mapping[str, str]) -> None:
                 f"Error parsing property '{key}':'{value}'",
                 key=key,
                 prefix=PROPERTY_ERROR,
-                help=f"{nearest(key, list(KNOWN))}With raise_if_not_exists=False a property "
-                "of your own is kept.",
+                help=f"{nearest(key, list(KNOWN))}Set raise_if_not_exists=False to store a "
+                "custom property.",
             )

@@ -1,4 +1,4 @@
-"""ALTER TABLE: columns are added, described, made nullable, renamed and dropped."""
+"""ALTER TABLE: add, rename and drop columns, drop NOT NULL, set column metadata."""
 
 from __future__ import annotations
 
@@ -29,141 +29,139 @@ from deltasql.model.schema.schema import (
     type_name,
 )
 from deltasql.operations.commit_info import set_commit_info
+from deltasql.operations.rules.schema_merge import GENERATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
-_GENERATED = "delta.generationExpression"
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 
 
-def add_columns(target: TableStage, columns: StructType) -> None:
-    """Add columns at the end, and members at the end of structs that are there.
+def add_columns(stage: TableStage, columns: StructType) -> None:
+    """Add columns at the end of the table, and fields at the end of existing structs.
 
-    They are new, also those that were taken from a schema of before.
+    Column mapping in the given metadata is ignored: the table assigns its own.
     """
     columns = without_mapping(columns)
     for column in columns.fields:
-        if _GENERATED in column.metadata:
+        if GENERATED in column.metadata:
             raise TxnLogError(
                 "New columns cannot be a generated column",
                 help="Create the table with its generated columns.",
             )
-        if column.nullable or target.schema.find(column.name) is not None:
+        if column.nullable or stage.schema.find(column.name) is not None:
             continue
-        target.read(whole_table=True)  # rows that others add meanwhile do not have it either
-        if len(target.files()):
+        stage.read(whole_table=True)  # concurrent appends do not have the column either
+        if len(stage.files()):
             raise TxnLogSchemaError(
                 f"column {column.name!r} cannot be NOT NULL: the table has rows without it",
                 column=column.name,
                 help="Add it nullable, or add it to a table without rows.",
             )
-    _stage_schema(target, _merged(target.schema, columns, ()))
-    set_commit_info(target, "ADD COLUMN", {"fields": _fields_json(columns)})
+    _stage_schema(stage, _merged(stage.schema, columns, ()))
+    set_commit_info(stage, "ADD COLUMN", {"fields": _fields_json(columns)})
 
 
-def drop_column_not_null(target: TableStage, column: str) -> None:
-    """Let a column have nulls."""
-    path = _existing(target, column, f"No column with the name '{column}' in the schema")
-    found = _at(target.schema, path)
+def drop_column_not_null(stage: TableStage, column: str) -> None:
+    """Make a column nullable."""
+    path = _existing(stage, column, f"No column with the name '{column}' in the schema")
+    found = _at(stage.schema, path)
     if found.nullable:
         raise TxnLogError(
             f"Column '{column}' is already nullable",
             prefix=TABLE_ERROR,
-            help="There is nothing to drop.",
+            help="There is no NOT NULL constraint to drop.",
         )
     changed = replace(found, nullable=True)
-    _stage_schema(target, _changed(target.schema, path, lambda _: changed))
-    set_commit_info(target, "CHANGE COLUMN", {"column": _field_json(changed)})
+    _stage_schema(stage, _changed(stage.schema, path, lambda _: changed))
+    set_commit_info(stage, "CHANGE COLUMN", {"column": _field_json(changed)})
 
 
-def set_column_metadata(target: TableStage, column: str, metadata: Mapping[str, str]) -> None:
-    """Add entries to a column's metadata, or put others in their place."""
-    path = _existing(target, column, "No field with the provided name in the schema")
-    present = _at(target.schema, path).metadata
+def set_column_metadata(stage: TableStage, column: str, metadata: Mapping[str, str]) -> None:
+    """Add entries to a column's metadata, or replace entries."""
+    path = _existing(stage, column, "No field with the provided name in the schema")
+    present = _at(stage.schema, path).metadata
     for key in (COLUMN_ID, PHYSICAL_NAME):
         if key in metadata and metadata[key] != present.get(key):
             raise TxnLogSchemaError(
-                f"{key} of column {column!r} cannot be set: it tells where its values are",
+                f"{key} of column {column!r} cannot be set: column mapping uses it",
                 column=column,
-                help="Rename the column instead; the table keeps track of it.",
+                help="To change the name of the column, rename it.",
             )
-    schema = _changed(
-        target.schema, path, lambda f: replace(f, metadata={**f.metadata, **metadata})
-    )
-    _stage_schema(target, schema)
-    set_commit_info(target, "UPDATE FIELD METADATA", {"fields": _fields_json(schema)})
+    schema = _changed(stage.schema, path, lambda f: replace(f, metadata={**f.metadata, **metadata}))
+    _stage_schema(stage, schema)
+    set_commit_info(stage, "UPDATE FIELD METADATA", {"fields": _fields_json(schema)})
 
 
-def rename_column(target: TableStage, column: str, new_name: str) -> None:
-    """Give a column, or a member of a struct, another name; no file is touched.
+def rename_column(stage: TableStage, column: str, new_name: str) -> None:
+    """Rename a column or a struct field, without rewriting files.
 
-    The table gets column mapping by name if it has none.
+    The table gets column mapping by name if it has no column mapping.
     """
-    path = _existing(target, column, f"No column with the name '{column}' in the schema")
-    _refuse_used(target, path, "renamed")
-    siblings = _siblings(target.schema, path)
+    path = _existing(stage, column, f"No column with the name '{column}' in the schema")
+    _refuse_used(stage, path, "renamed")
+    siblings = _siblings(stage.schema, path)
     clash = siblings.find(new_name)
     if clash is not None and clash.name != path[-1]:
         raise TxnLogSchemaError(
-            f"column {new_name!r} is there already",
+            f"column {new_name!r} already exists",
             column=new_name,
-            help="Choose a name that the table does not have, in any case.",
+            help="Choose another name; names that differ only in case count as equal.",
         )
     renamed = (*path[:-1], new_name)
-    schema, configuration = _with_mapping(target)
+    schema, configuration = _with_mapping(stage)
     _stage_schema(
-        target,
+        stage,
         _changed(schema, path, lambda f: replace(f, name=new_name)),
         configuration=_stats_columns(configuration, path, renamed),
         partition_columns=[
-            new_name if (name,) == path else name for name in target.partition_columns
+            new_name if (name,) == path else name for name in stage.partition_columns
         ],
     )
     set_commit_info(
-        target,
+        stage,
         "RENAME COLUMN",
         {"oldColumnPath": ".".join(path), "newColumnPath": ".".join(renamed)},
     )
 
 
-def drop_columns(target: TableStage, columns: Sequence[str]) -> None:
-    """Take columns, or members of structs, out of the schema; their data stays in the files.
+def drop_columns(stage: TableStage, columns: Sequence[str]) -> None:
+    """Remove columns or struct fields from the schema, without rewriting files.
 
-    The table gets column mapping by name if it has none: a column of the same name that is
-    added later does not show the old values.
+    The table gets column mapping by name if it has no column mapping, so that a column of the
+    same name that is added later does not show the old values.
     """
     paths = [
-        _existing(target, name, f"No column with the name '{name}' in the schema")
+        _existing(stage, name, f"No column with the name '{name}' in the schema")
         for name in columns
     ]
     paths = [path for path in dict.fromkeys(paths) if not _is_inside(path, paths)]
-    schema, configuration = _with_mapping(target)
+    schema, configuration = _with_mapping(stage)
     for path in paths:
-        _refuse_used(target, path, "dropped")
-        if path[0] in target.partition_columns:
+        _refuse_used(stage, path, "dropped")
+        if path[0] in stage.partition_columns:
             raise TxnLogSchemaError(
                 f"partition column {path[0]!r} cannot be dropped",
                 column=path[0],
-                help="Write the table again with other partition columns.",
+                help="Overwrite the table with other partition columns.",
             )
         if len(_siblings(schema, path).fields) == 1:
             raise TxnLogSchemaError(
                 f"column {'.'.join(path)!r} is the last one and cannot be dropped",
                 column=".".join(path),
-                help="A table and a struct have at least one field.",
+                help="A table or a struct needs at least one field.",
             )
         schema = _changed(schema, path, lambda _: None)
         configuration = _stats_columns(configuration, path, None)
-    _stage_schema(target, schema, configuration=configuration)
+    _stage_schema(stage, schema, configuration=configuration)
     names = json.dumps([".".join(path) for path in paths], ensure_ascii=False)
-    set_commit_info(target, "DROP COLUMNS", {"columns": names})
+    set_commit_info(stage, "DROP COLUMNS", {"columns": names})
 
 
 def _is_inside(path: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> bool:
-    """Tell whether a member goes with a struct that goes.
+    """Return whether a path is a field of another path in the list.
 
     >>> _is_inside(("s", "x"), [("s",), ("s", "x")]), _is_inside(("s",), [("s",), ("s", "x")])
     (True, False)
@@ -171,36 +169,36 @@ def _is_inside(path: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> bool
     return any(path != other and path[: len(other)] == other for other in others)
 
 
-def _with_mapping(target: TableStage) -> tuple[StructType, dict[str, str]]:
-    if column_mapping_mode(target.configuration) is not None:
-        return target.schema, dict(target.configuration)
-    return with_column_mapping(target.schema, target.configuration)
+def _with_mapping(stage: TableStage) -> tuple[StructType, dict[str, str]]:
+    if column_mapping_mode(stage.configuration) is not None:
+        return stage.schema, dict(stage.configuration)
+    return with_column_mapping(stage.schema, stage.configuration)
 
 
 def _stage_schema(
-    target: TableStage,
+    stage: TableStage,
     schema: StructType,
     *,
     configuration: Mapping[str, str] | None = None,
     partition_columns: Sequence[str] | None = None,
 ) -> None:
-    properties = target.configuration if configuration is None else configuration
+    properties = stage.configuration if configuration is None else configuration
     mapped, wanted = with_new_columns_mapped(schema, properties)
-    partitions = target.partition_columns if partition_columns is None else partition_columns
-    target.change_metadata(
+    partitions = stage.partition_columns if partition_columns is None else partition_columns
+    stage.change_metadata(
         replace(
-            target.metadata,
+            stage.metadata,
             schema_string=mapped.to_json(),
             configuration=wanted,
             partition_columns=tuple(partitions),
         ),
-        upgraded_protocol(target.protocol, mapped, wanted),
+        upgraded_protocol(stage.protocol, mapped, wanted),
     )
 
 
-def _existing(target: TableStage, column: str, problem: str) -> tuple[str, ...]:
-    """Find a column by its exact name, else by its path through structs."""
-    schema = target.schema
+def _existing(stage: TableStage, column: str, problem: str) -> tuple[str, ...]:
+    """Return the path of a column, found by its exact name or by its path through structs."""
+    schema = stage.schema
     if any(member.name == column for member in schema.fields):
         return (column,)
     path = split_column_path(column)
@@ -212,7 +210,7 @@ def _existing(target: TableStage, column: str, problem: str) -> tuple[str, ...]:
             raise TxnLogError(
                 problem,
                 prefix=TABLE_ERROR,
-                help=f"{nearest(column, schema.names)}Names are matched by their case.",
+                help=f"{nearest(column, schema.names)}Column names are case-sensitive here.",
             )
         here = step.type
     return path
@@ -236,7 +234,7 @@ def _changed(
     path: Sequence[str],
     change: Callable[[StructField], StructField | None],
 ) -> StructType:
-    """Return the struct with another field at the path; None takes it out."""
+    """Return the struct with the field at the path changed, or removed if `change` returns None."""
     fields: list[StructField] = []
     for member in struct.fields:
         changed: StructField | None = member
@@ -267,7 +265,7 @@ def _merged(present: StructType, new: StructType, path: tuple[str, ...]) -> Stru
             raise TxnLogSchemaError(
                 f"Duplicate field name (case-insensitive): '{member.name}'",
                 column=".".join((*path, member.name)),
-                help="Delta compares column names without regard to case.",
+                help="Delta compares column names case-insensitively.",
             )
         else:
             fields[member.name] = member
@@ -293,31 +291,31 @@ def _merged_type(present: DataType, new: DataType, path: tuple[str, ...]) -> Dat
         f"Cannot merge types {type_name(present)} and {type_name(new)}",
         column=".".join(path),
         prefix=SCHEMA_ERROR,
-        help="A column that is there keeps its type: choose another name.",
+        help="An existing column keeps its type: choose another name.",
     )
 
 
-def _refuse_used(target: TableStage, path: tuple[str, ...], done: str) -> None:
-    """Refuse to touch a column that a rule of the table names."""
-    rules = dict(TableProperties(target.configuration).constraints)
-    for member in target.schema.fields:
-        for key in (_GENERATED, "delta.invariants"):
+def _refuse_used(stage: TableStage, path: tuple[str, ...], done: str) -> None:
+    """Raise if a constraint, an invariant or a generated column uses the column."""
+    rules = dict(TableProperties(stage.configuration).constraints)
+    for member in stage.schema.fields:
+        for key in (GENERATED, "delta.invariants"):
             if key in member.metadata and (member.name,) != path:
                 rules[member.name] = str(member.metadata[key])
     for name, text in rules.items():
-        if _names_column(target, text, path):
+        if _names_column(stage, text, path):
             raise TxnLogSchemaError(
                 f"column {'.'.join(path)!r} cannot be {done}: {name} uses it",
                 column=".".join(path),
-                help=f"Drop what uses it first: {text}",
+                help=f"First drop the rule that uses it: {text}",
             )
 
 
-def _names_column(target: TableStage, text: str, path: tuple[str, ...]) -> bool:
+def _names_column(stage: TableStage, text: str, path: tuple[str, ...]) -> bool:
     used: Sequence[Any]
     try:
-        used = target.predicate(text).columns
-    except TxnLogError:  # not a condition of ours: any mention counts
+        used = stage.predicate(text).columns
+    except TxnLogError:  # cannot be parsed: any mention of the name counts
         return path[-1].casefold() in text.casefold()
     wanted = [name.casefold() for name in path]
     return any([p.casefold() for p in each.path][: len(path)] == wanted for each in used)
@@ -326,7 +324,7 @@ def _names_column(target: TableStage, text: str, path: tuple[str, ...]) -> bool:
 def _stats_columns(
     configuration: Mapping[str, str], path: tuple[str, ...], renamed: tuple[str, ...] | None
 ) -> dict[str, str]:
-    """Follow a column in the list of those with statistics."""
+    """Rename or drop a column in the property that lists the columns with statistics."""
     changed = dict(configuration)
     listed = configuration.get(_STATS_COLUMNS)
     if listed is None:

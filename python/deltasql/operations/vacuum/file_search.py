@@ -1,7 +1,7 @@
-"""The files of a table as a vacuum sees them: which are needed, which are not, and by whom.
+"""Find which files of a table are needed and which a vacuum may delete, from SQL.
 
-Also by other tables of the catalog: shallow clones read files of the table that they were made
-from, and catalogs of earlier releases may have two tables in one folder.
+Other tables of the catalog may need them too: a shallow clone reads files of its source table,
+and catalogs of earlier releases may have two tables in one folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deltasql.model.clock import now_ms
 from deltasql.model.deletion_vector import vector_file
 from deltasql.model.properties import TableProperties
 from deltasql.model.schema.schema import column_mapping_mode
-from deltasql.operations.vacuum.unreferenced import StrayRule
+from deltasql.operations.vacuum.unreferenced import VacuumRule
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import parse_location
 from deltasql.storage.location import data_name, location_key
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Set
 
     from deltasql.model.progress import Meter
-    from deltasql.operations.vacuum.unreferenced import FindStrays
+    from deltasql.operations.vacuum.unreferenced import FindUnreferenced
     from deltasql.snapshot.cache import FileCache
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.storage import Storage
@@ -42,27 +42,27 @@ if TYPE_CHECKING:
 
 MARK, RETAINED, KEPT = "vacuumedBefore", "vacuumRetained", "vacuumKept"
 SPARED = "vacuumSpared"
-"""Keys in the commitInfo of a finished vacuum: what was removed before that moment, and up to the
-first retained version, is deleted, but for the files of the kept versions. Where files were spared
-that other tables need, the moment is that of the vacuum before."""
-_PAGE = 100_000  # ids of files that are read at once
+"""Keys in the commitInfo of VACUUM END. All files that were removed before the time MARK, up to the
+version RETAINED, are deleted, except the files of the versions in KEPT. SPARED means that files
+were kept for other tables; MARK is then the time of the vacuum before."""
+_PAGE = 100_000  # file ids that one query reads
 _NO_END = 2**62
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class LastVacuum:
-    """Up to where everything was deleted before, but for the files of kept versions."""
+    """How far earlier vacuums deleted everything except the files of kept versions."""
 
     retained: int = -1
     before_ms: int = -1
     kept: tuple[int, ...] = ()
     spared: bool = False
-    """Whether files were spared after that moment, and the others deleted."""
+    """Whether a later vacuum deleted files, but kept some for other tables."""
 
 
 class FileSearch:
-    """Files of one table, by what SQL and the storage know of them."""
+    """Finds the files of one table that a vacuum keeps or deletes."""
 
     def __init__(
         self, snapshot: Snapshot, before_ms: int, keep_versions: Sequence[int] = ()
@@ -84,7 +84,7 @@ class FileSearch:
                 )
 
     def tombstones(self) -> Iterator[tuple[str, int]]:
-        """Yield files that were removed before the retention, and their deletion vectors."""
+        """Yield files that were removed before the retention period, and their deletion vectors."""
         last = self.last_vacuum
         rows = self.store.query(
             "tombstones_between",
@@ -111,8 +111,8 @@ class FileSearch:
                 if version not in self.keep_versions:
                     yield from ((name, size) for name in self._names(path))
 
-    def announced(self) -> list[tuple[str, str, str, int]]:
-        """Return (transaction, path, name, time) of files that wait for their commit."""
+    def intents(self) -> list[tuple[str, str, str, int]]:
+        """Return (transaction, path, name, time) of the intents: files that await their commit."""
         prefix = f"{self.snapshot.table.location}/"
         return [
             (txn_id, path, path.removeprefix(prefix), at_ms)
@@ -120,27 +120,30 @@ class FileSearch:
             if path.startswith(prefix)
         ]
 
-    def strays(
-        self, storage: Storage, before_ms: int, find: FindStrays, meter: Meter
+    def unreferenced(
+        self, storage: Storage, before_ms: int, find: FindUnreferenced, meter: Meter
     ) -> Iterator[tuple[str, int]]:
-        """Yield old files that lie in the table's folder, whoever put them there."""
+        """Yield old files in the table's folder that no version references."""
         location = self.snapshot.table.location
-        rule = StrayRule(location, before_ms, tuple(partition_names(self.snapshot)))
+        rule = VacuumRule(location, before_ms, tuple(partition_names(self.snapshot)))
         found = find(rule, storage, self.needed(), meter)
         tables = tuple(found.tables)
         yield from ((n, size) for n, size in found.sizes.items() if not n.startswith(tables))
 
     def needed(self) -> frozenset[str]:
-        """Return the names that a retained or kept version reaches."""
+        """Return the names of all files that a retained or kept version references."""
         return frozenset(name for path in self._needed_paths() for name in self._names(path))
 
     def needed_of(self, names: Set[str]) -> frozenset[str]:
-        """Return those names that a retained or kept version reaches: few, of however many."""
+        """Return which of some names a retained or kept version references.
+
+        Unlike `needed`, it does not hold the names of all files in memory.
+        """
         found: set[str] = set()
         for path in self._needed_paths():
             if "%" in path or ":" in path or path.startswith("/"):
                 found.update(name for name in self._names(path) if name in names)
-            elif path in names:  # what is neither encoded nor absolute is the name itself
+            elif path in names:  # neither encoded nor absolute: the path is the name
                 found.add(path)
         return frozenset(found)
 
@@ -160,7 +163,7 @@ class FileSearch:
 
     def _files_since(self) -> Iterator[Row]:
         """Yield the files of the first retained version and of all later ones, page by page."""
-        # Also of versions that came after the snapshot, whose ids are higher: the last is open.
+        # The last page has no end, to include versions that were committed after the snapshot.
         pages = range(0, max(1, self.snapshot.next_file_id), _PAGE)
         for first in pages:
             yield from self.store.query(
@@ -172,26 +175,26 @@ class FileSearch:
             )
 
     def _version_at(self, timestamp_ms: int) -> int:
-        """Return the version that was the latest at a moment; -1 before the first."""
+        """Return the latest version at a time; -1 before the first version."""
         rows = self.store.query("head_at_time", table_id=self.table_id, timestamp_ms=timestamp_ms)
         return rows[0][1] if rows else -1
 
     @cached_property
     def last_vacuum(self) -> LastVacuum:
         rows = self.store.query("last_operation", table_id=self.table_id, operation="VACUUM END")
-        told = (load(rows[0][1]) or {}) if rows else {}
-        if MARK not in told:
+        info = (load(rows[0][1]) or {}) if rows else {}
+        if MARK not in info:
             return LastVacuum()
-        # By its number: of several commits in one millisecond, only some may be retained.
+        # The version is recorded too: of several commits in one millisecond, some may be retained.
         return LastVacuum(
-            int(told.get(RETAINED, -1)),
-            int(told[MARK]),
-            tuple(told.get(KEPT, ())),
-            bool(told.get(SPARED)),
+            int(info.get(RETAINED, -1)),
+            int(info[MARK]),
+            tuple(info.get(KEPT, ())),
+            bool(info.get(SPARED)),
         )
 
     def _names(self, path: str | None) -> tuple[str, ...]:
-        """Return the name below the table's location; none for a file of somebody else."""
+        """Return the name below the table's location; nothing for a file outside of it."""
         if path is None:
             return ()
         try:
@@ -206,7 +209,7 @@ def _vector_path(text: str) -> str | None:
 
 
 def partition_names(snapshot: Snapshot) -> set[str]:
-    """Return the names that folders of partitions may have: logical ones and those in files."""
+    """Return the logical and physical names of the partition columns, as in folder names."""
     mode = column_mapping_mode(snapshot.metadata.configuration)
     columns = [snapshot.schema.find(name) for name in snapshot.partition_columns]
     physical = {column.physical_name(mode) for column in columns if column is not None}
@@ -214,13 +217,13 @@ def partition_names(snapshot: Snapshot) -> set[str]:
 
 
 def needed_elsewhere(snapshot: Snapshot, names: Set[str], before_ms: int) -> set[str]:
-    """Return those of a table's files that other tables of the catalog need."""
+    """Return which of a table's files other tables of the catalog need."""
     if not names:
         return set()
     store, table = snapshot.store, snapshot.table
     key = location_key(table.location)
     outside = store.query("files_outside", table_id=table.table_id, before_ms=before_ms)
-    folder_key = functools.cache(location_key)  # follows links: once for each folder
+    folder_key = functools.cache(location_key)  # it resolves links: once for each folder
     paths = (path for row in outside for path in (row[0], _vector_path(row[1])))
     keys = (_file_key(path, folder_key) for path in paths if path)
     found = {each[len(key) :] for each in keys if each.startswith(key)}
@@ -234,22 +237,22 @@ def needed_elsewhere(snapshot: Snapshot, names: Set[str], before_ms: int) -> set
 
 
 def needed_names(store: Store, cache: FileCache, other: TableRow, before_ms: int) -> Iterator[str]:
-    """Yield the names of what another table needs or has announced."""
+    """Yield the names of the files that another table needs or has intents for."""
     its = open_snapshot(store, other, cache)
     retention = TableProperties(its.metadata.configuration).deleted_file_retention
     its_before_ms = min(before_ms, now_ms() - retention // _MILLISECOND)
     search = FileSearch(its, its_before_ms)
     yield from search.needed()
-    yield from (name for _, _, name, _ in search.announced())
+    yield from (name for _, _, name, _ in search.intents())
 
 
 def _file_key(path: str, folder_key: Callable[[str], str]) -> str:
-    """Return the file that an absolute path means in the spelling of location keys; else empty."""
+    """Return an absolute path in the form of location keys; empty for other paths."""
     if not is_absolute(path):
         return ""
     is_url = not path.startswith("/")
     folder, slash, name = (path if is_url else unquote(path)).rpartition("/")
     try:
         return f"{folder_key(folder + slash)}{unquote(name) if is_url else name}"
-    except TxnLogConfigError:  # of a kind that no table here can have
+    except TxnLogConfigError:  # a scheme that no table of the catalog can have
         return ""

@@ -1,4 +1,4 @@
-"""The queries of a MERGE: which rows match, what is decided for each, and what they become."""
+"""The queries of a MERGE: match rows, decide the clause of each, and compute the new rows."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from deltasql.operations.sql.queries import (
     all_of,
     any_of,
     case,
+    column,
     count_rows,
     equal,
-    is_known,
+    is_not_null,
     is_null,
     join,
     number,
@@ -33,7 +34,7 @@ from deltasql.operations.sql.queries import (
     subquery,
     table,
 )
-from deltasql.operations.sql.types import column, typed_null
+from deltasql.operations.sql.types import typed_null
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,19 +42,20 @@ if TYPE_CHECKING:
     from deltasql.model.schema.schema import StructField, StructType
 
 NUMBER = "__deltasql_source"
-"""Numbers the rows of the source."""
+"""Number of a source row."""
 BRANCH = "__deltasql_branch"
-"""Number of the clause that applies to a row; null when none does."""
+"""Number of the clause that applies to a row; null if none does."""
 MATCHES = "__deltasql_matches"
-"""How many source rows want to change one row."""
-PLACE = "__deltasql_place"
+"""Number of source rows that would change one target row."""
+NEW_FILE = "__deltasql_new_file"
+"""Index of a file in the scan of the affected files."""
 _ACTIONS = {"update": UPDATED, "delete": DELETED, "insert": INSERTED}
 
 
 def matches(plan: MergePlan, *, only_changes: bool) -> exp.Select:
     """Return the query for the pairs of rows that match, with the clause that applies to each.
 
-    `only_changes` leaves out pairs to which none applies: nobody asks for them.
+    `only_changes` leaves out pairs to which no clause applies.
     """
     where = None
     if only_changes and all(each.condition is not None for each in plan.matched):
@@ -71,7 +73,7 @@ def matches(plan: MergePlan, *, only_changes: bool) -> exp.Select:
 
 
 def matched_sources(plan: MergePlan) -> exp.Select:
-    """Return the query for the source rows that match anything: enough to insert the others."""
+    """Return the query for the source rows that match; it suffices if rows are only inserted."""
     return select(
         column(NUMBER, SOURCE),
         source=TARGET,
@@ -81,11 +83,11 @@ def matched_sources(plan: MergePlan) -> exp.Select:
 
 
 def decisions() -> exp.Select:
-    """Return the query for every row of the target that matches: its clause and its source row.
+    """Return the query for every target row that matches: its clause and its source row.
 
-    `m` are the pairs; a pair without a clause is not counted.
+    `m` has the pairs; a pair without a clause is not counted.
     """
-    wanting = case([(is_known(column(BRANCH)), column(NUMBER))])
+    wanting = case([(is_not_null(column(BRANCH)), column(NUMBER))])
     return select(
         column(FILE),
         column(ROW),
@@ -97,8 +99,8 @@ def decisions() -> exp.Select:
     )
 
 
-def left_alone(branches: Sequence[Branch]) -> exp.Select:
-    """Return the query for the file and the clause of every row that is not among `d`."""
+def not_in_decisions(branches: Sequence[Branch]) -> exp.Select:
+    """Return the query for the file and the clause of every target row that is not in `d`."""
     return select(
         column(FILE, TARGET),
         alias(_branch(branches), BRANCH),
@@ -111,7 +113,7 @@ def left_alone(branches: Sequence[Branch]) -> exp.Select:
 def by_file(rows: exp.Select) -> exp.Select:
     """Return the query that counts rows by file and clause.
 
-    Its columns are the file, the clause, the rows, and the most source rows for one of them.
+    Its columns are the file, the clause, the rows, and the most source rows of one of them.
     """
     counts_matches = MATCHES in rows.named_selects
     most = exp.Max(this=column(MATCHES)) if counts_matches else number(1)
@@ -121,7 +123,7 @@ def by_file(rows: exp.Select) -> exp.Select:
         alias(count_rows(), "n"),
         alias(most, "most"),
         source=subquery(rows, "r"),
-        where=is_known(column(BRANCH)),
+        where=is_not_null(column(BRANCH)),
         group_by=[column(FILE), column(BRANCH)],
     )
 
@@ -129,14 +131,14 @@ def by_file(rows: exp.Select) -> exp.Select:
 def joined(source_columns: Sequence[str], *, moved: bool) -> exp.Select:
     """Return the rows of the files to rewrite, each with its source row if it has one.
 
-    `t` are the rows of files, `d` what is decided, `x` the source. Files that have `moved` have
-    other numbers in `t` than in `d`: `f` says which.
+    `t` has the rows of the files, `d` the decisions, `x` the source. If the files in `t` have
+    other indexes than in `d`, set `moved`: `f` maps the indexes.
     """
     joins = [join("x", same(NUMBER, "d", "x"), left=True)]
     if moved:
         joins.insert(0, join("f", same(FILE, "d", "f")))
     right = select(
-        alias(column(PLACE, "f"), FILE) if moved else column(FILE, "d"),
+        alias(column(NEW_FILE, "f"), FILE) if moved else column(FILE, "d"),
         column(ROW, "d"),
         column(BRANCH, "d"),
         *(column(name, "x") for name in source_columns),
@@ -150,12 +152,12 @@ def joined(source_columns: Sequence[str], *, moved: bool) -> exp.Select:
 
 
 def decided_branch(plan: MergePlan) -> exp.Expr:
-    """Return the clause that applies to a joined row; null when it is only copied."""
+    """Return the clause that applies to a joined row; null if the row is only copied."""
     matched = column(BRANCH, SOURCE)
     if not plan.not_matched_by_source:
         return matched
-    alone = _branch(plan.not_matched_by_source)
-    return case([(is_null(column(FILE, SOURCE)), alone)], matched)
+    by_source = _branch(plan.not_matched_by_source)
+    return case([(is_null(column(FILE, SOURCE)), by_source)], matched)
 
 
 def rewritten(
@@ -164,7 +166,7 @@ def rewritten(
     plan: MergePlan,
     generated: Mapping[str, exp.Expr],
 ) -> exp.Select:
-    """Return what becomes of the joined rows: the table's columns and ACTION."""
+    """Return the joined rows after the merge: the table's columns and ACTION."""
     branches = (*plan.matched, *plan.not_matched_by_source)
     values = _values(
         schema,
@@ -177,7 +179,7 @@ def rewritten(
 
 
 def unchanged(joined_rows: exp.Select, schema: StructType, plan: MergePlan) -> exp.Select:
-    """Return the joined rows as they were, with ACTION."""
+    """Return the joined rows before the merge, with ACTION."""
     branches = (*plan.matched, *plan.not_matched_by_source)
     return _with_columns(
         joined_rows,
@@ -194,9 +196,9 @@ def inserted(
     *,
     all_new: bool,
 ) -> exp.Select:
-    """Return the rows of the source `n` that match nothing in `m`, as rows of the table.
+    """Return the rows of the source `n` that are not in the pairs `m`, as rows of the table.
 
-    Without anything to match, `all_new`, there is no `m`.
+    With `all_new` there are no pairs, and the query does not use `m`.
     """
     new = select(
         *(column(name, SOURCE) for name in source_columns),
@@ -218,12 +220,12 @@ def inserted(
         *values,
         alias(action_of(INSERTED), ACTION),
         source=subquery(new, SOURCE),
-        where=is_known(column(BRANCH, SOURCE)),
+        where=is_not_null(column(BRANCH, SOURCE)),
     )
 
 
 def _with_columns(rows: exp.Select, *columns: exp.Expr) -> exp.Select:
-    """Return joined rows with their columns; the joins are copied, since they are used again."""
+    """Return the joined rows with columns; the query is copied, because it is used again."""
     found = rows.copy()
     found.set("expressions", list(columns))
     return found
@@ -238,7 +240,7 @@ def _values(
     *,
     is_new: bool = False,
 ) -> Iterator[exp.Expr]:
-    """Yield the columns of the table as the clause that was `decided` leaves them."""
+    """Yield the columns of the table after the clause that `decided` returns."""
     rows = [
         (each, row_values(schema, each.assigned, generated, old, is_new=is_new))
         for each in branches
@@ -259,7 +261,7 @@ def _action(branches: Sequence[Branch], decided: Callable[[], exp.Expr]) -> exp.
 
 
 def _branch(branches: Sequence[Branch]) -> exp.Expr:
-    """Return the number of the first clause whose condition holds, else null."""
+    """Return the number of the first clause whose condition is true, else null."""
     if not branches:
         return exp.Cast(this=exp.null(), to=exp.DataType(this=exp.DType.INT))
     conditional: list[tuple[exp.Expr, exp.Expr]] = []

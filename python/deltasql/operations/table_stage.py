@@ -1,4 +1,4 @@
-"""One table inside of a transaction: what it holds at this moment, and where changes go."""
+"""One table in a transaction: its state with the staged changes, and methods to stage more."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ STAGED_VERSION = -1
 
 
 class TableStage:
-    """What operations work on; several of them may follow each other on one table."""
+    """The table that an operation reads and changes; a transaction may run several operations."""
 
     def __init__(
         self,
@@ -55,7 +55,10 @@ class TableStage:
         engine: Callable[[], Engine],
         intend: Callable[[Staged, list[str]], None],
     ) -> None:
-        """`snapshot` is None for a table that the transaction creates."""
+        """`snapshot` is None for a table that the transaction creates.
+
+        `intend` records intents: the data files that an engine is going to write.
+        """
         if snapshot is None and not staged.creates:
             raise TxnLogTransactionError(
                 f"{staged.table.full_name} is changed without having been read",
@@ -78,13 +81,13 @@ class TableStage:
 
     @property
     def engine(self) -> Engine:
-        """The engine of the transaction, started when first asked for."""
+        """The engine of the transaction; it starts on first use."""
         found = self._engine()
         if found.name == "spark":
             refuse_nanoseconds(self.schema)
         return found
 
-    # What the table is, staged changes included
+    # State of the table, staged changes included
 
     @property
     def metadata(self) -> Metadata:
@@ -112,29 +115,29 @@ class TableStage:
     def partition_columns(self) -> tuple[str, ...]:
         return self.metadata.partition_columns
 
-    # What is in it
+    # Files
 
     def predicate(self, text: object) -> Predicate:
-        """Parse SQL text or deltalake's filter lists against the schema of this moment."""
+        """Parse SQL text or deltalake's filter lists against the current schema."""
         from deltasql.model.predicates.predicate import parse_predicate  # late: sqlglot is large
 
         mode = column_mapping_mode(self.configuration)
         return parse_predicate(text, self.schema, self.partition_columns, mode)
 
     def files(self, predicate: Predicate | None = None) -> pa.Table:
-        """Return the live files that can hold a row for which the predicate is true.
+        """Return the live files that may hold a row for which the predicate is true.
 
         The columns are those of `Scan.arrow`; files of this transaction come last.
         """
         tables = []
         if self.snapshot is not None:
             found = self.snapshot.scan(predicate).arrow
-            gone = {logical_file(each) for each in self.staged.removes}
-            if gone:
+            removed = {logical_file(each) for each in self.staged.removes}
+            if removed:
                 vectors = [load_dv(text) for text in found["deletion_vector"].to_pylist()]
                 paths = map(_core.canonical_path, found["path"].to_pylist())
                 keys = zip(paths, vectors, strict=True)
-                kept = [(path, v and v.unique_id) not in gone for path, v in keys]
+                kept = [(path, v and v.unique_id) not in removed for path, v in keys]
                 found = found.filter(pa.array(kept, pa.bool_()))
             tables.append(found)
         if self.staged.adds or not tables:
@@ -142,11 +145,11 @@ class TableStage:
         return pa.concat_tables(tables)
 
     def listed(self, adds: Sequence[AddFile]) -> pa.Table:
-        """Return new files as `files` lists them."""
+        """Return new files in the columns of `files`."""
         return _listed(adds, None)
 
     def count_files(self) -> int:
-        """Return how many files are live, without fetching them."""
+        """Return the number of live files, without fetching them."""
         own = len(self.staged.adds) - len(self.staged.removes)
         return own if self.snapshot is None else self.snapshot.totals().num_files + own
 
@@ -154,14 +157,14 @@ class TableStage:
         """Return listed files as an engine reads them."""
         return LiveFiles(self.location, self.metadata, files, self.config.storage)
 
-    # What is done to it
+    # Reads and changes
 
     def read(
         self, *, whole_table: bool = False, predicate: Predicate | None = None, files: object = None
     ) -> None:
-        """Tell what was looked at: a commit that changes it in the meantime is a conflict.
+        """Add to the read set: a concurrent commit that changes what was read is a conflict.
 
-        `files` is a table of listed files, all those that the predicate lets through.
+        `files` is a table of listed files: all files that the predicate selects.
         """
         if self.snapshot is None:
             return
@@ -172,10 +175,10 @@ class TableStage:
         else:
             read = ReadSet(whole_table, predicates)
         self.staged.reads = self.staged.reads.merge(read)
-        self.follows()
+        self.record_read_version()
 
-    def follows(self) -> None:
-        """Tell that the change was computed from the snapshot of the transaction."""
+    def record_read_version(self) -> None:
+        """Record that the change was computed from the snapshot of the transaction."""
         if self.snapshot is not None and self.staged.read_version is None:
             self.staged.read_version = self.snapshot.version
 
@@ -186,7 +189,7 @@ class TableStage:
         data_change: bool = True,
         folder: str = "",
     ) -> WritePlan:
-        """Say how an engine writes files for this table."""
+        """Return the plan by which an engine writes files for this table."""
         return WritePlan(
             location=self.location,
             storage=self.storage,
@@ -205,29 +208,29 @@ class TableStage:
         self.staged.adds.extend(files)
 
     def remove(self, files: pa.Table, *, data_change: bool = True) -> list[RemoveFile]:
-        """Stage the removal of listed files; one that this transaction added is forgotten."""
+        """Stage the removal of listed files; a file that this transaction added is dropped."""
         rows = files.to_pylist()
         own = {row["path"] for row in rows if row["added_version"] == STAGED_VERSION}
         if own:
-            forgotten = [add for add in self.staged.adds if add.path in own]
+            dropped = [add for add in self.staged.adds if add.path in own]
             self.staged.adds[:] = [add for add in self.staged.adds if add.path not in own]
-            if data_change and not all(add.data_change for add in forgotten):
+            if data_change and not all(add.data_change for add in dropped):
                 self._change_data()
         removed = [
             remove_file(row, data_change=data_change) for row in rows if row["path"] not in own
         ]
         self.staged.removes.extend(removed)
-        self.follows()
+        self.record_read_version()
         return removed
 
     def _change_data(self) -> None:
-        """Rewritten files lose rows: they are no longer the same rows in other files."""
+        """Set dataChange on all staged files: a rewrite in this transaction lost rows since."""
         staged = self.staged
         staged.adds[:] = [replace(add, data_change=True) for add in staged.adds]
-        staged.removes[:] = [replace(gone, data_change=True) for gone in staged.removes]
+        staged.removes[:] = [replace(remove, data_change=True) for remove in staged.removes]
 
     def clustered_by(self) -> list[tuple[str, ...]]:
-        """Return the columns by which OPTIMIZE keeps rows together, as files name them."""
+        """Return the physical paths of the clustering columns; empty if there are none."""
         if FEATURE not in writer_features(self.protocol):
             return []
         found = {each.domain: each for each in self.staged.domains}
@@ -236,33 +239,33 @@ class TableStage:
         return clustered_by(found.get(DOMAIN))
 
     def change_metadata(self, metadata: Metadata, protocol: Protocol | None = None) -> None:
-        """Stage another metaData, and protocol, in the place of what was staged before."""
+        """Stage metaData, and optionally protocol; they replace what was staged before."""
         check_clustered(self.clustered_by(), metadata)
         self.staged.metadata = metadata
         if protocol is not None and protocol != self.protocol:
             self.staged.protocol = protocol
-        self.follows()
+        self.record_read_version()
 
 
 def adds_table_to_errors(
     operation: Callable[Concatenate[TableStage, _P], _R],
 ) -> Callable[Concatenate[TableStage, _P], _R]:
-    """Let the errors of an operation tell its table, those of an engine among them."""
+    """Add the table's name to errors that an operation raises, also to errors of the engine."""
 
     @wraps(operation)
-    def named(target: TableStage, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def named(stage: TableStage, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
-            return operation(target, *args, **kwargs)
+            return operation(stage, *args, **kwargs)
         except TxnLogError as error:
             if "table" not in error.fields and hasattr(error, "table"):
-                error.table = target.name
+                error.table = stage.name
             raise
 
     return named
 
 
 def remove_file(row: Mapping[str, Any], *, data_change: bool = True) -> RemoveFile:
-    """Return the tombstone of a listed file, with all that a reader of it may want."""
+    """Return the remove action of a listed file, with the extended file metadata."""
     return RemoveFile(
         path=row["path"],
         data_change=data_change,
@@ -277,7 +280,7 @@ def remove_file(row: Mapping[str, Any], *, data_change: bool = True) -> RemoveFi
 
 
 def _listed(adds: Sequence[AddFile], predicate: Predicate | None) -> pa.Table:
-    """Return staged files as a scan lists them."""
+    """Return staged files in the columns of a scan."""
     partitions: dict[str, int] = {}
     rows = []
     for add in adds:

@@ -1,19 +1,31 @@
-"""Rows as a small table of text, for an error message."""
+"""The error for rows that break a rule of the table, with some of the rows as text."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.inputs import python_values
+from deltasql.exceptions import InvalidDataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+PREVIEW_ROWS = 5
 _WIDTH = 60
 
 
+def invalid_data_error(table: str, count: int, rows: pa.Table, advice: str) -> InvalidDataError:
+    """Return the error for `count` invalid rows; `rows` are all or the first of them."""
+    return InvalidDataError(
+        f"Invalid data found: {count} rows failed validation check.\n"
+        f"Preview of invalid data:\n\n{preview(rows.slice(0, PREVIEW_ROWS))}",
+        table=table,
+        help=advice,
+    )
+
+
 def preview(rows: pa.Table) -> str:
-    """Draw rows with a frame of ASCII.
+    """Format rows as an ASCII table.
 
     >>> import pyarrow as pa
     >>> print(preview(pa.table({"a": [-1, None], "b": ["x", "y"]})))
@@ -27,7 +39,7 @@ def preview(rows: pa.Table) -> str:
     lines = [rows.column_names]
     columns = [python_values(column) for column in rows.columns]
     lines += [[_text(value) for value in row] for row in zip(*columns, strict=True)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
     frame = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
     head, *body = [
         "| " + " | ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)) + " |"

@@ -1,4 +1,4 @@
-"""Which files of the target a source row can match at all: partitions and ranges of the keys."""
+"""Data skipping of a MERGE: a predicate for the target files that source rows can match."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Engine, Relation
     from deltasql.model.predicates.predicate import Predicate
     from deltasql.model.schema.schema import DataType
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 _WHOLE = {"byte", "short", "integer", "long"}
 _ORDERED = {"string", "date", "timestamp", "timestamp_ntz", *NANOSECOND_TYPES}
 _LISTED = 1000
-"""Values of a key that are looked up one by one in partitions."""
+"""Up to this many values of a partition column are listed; more become a range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,18 @@ class _Key:
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """How many rows a source has, and the least and greatest value of each key."""
+    """The number of source rows, and the minimum and maximum of each key."""
 
     rows: int
     ranges: list[tuple[_Key, Any, Any]]
 
 
 def source_facts(engine: Engine, plan: MergePlan, source: Relation) -> SourceFacts:
-    """Look at the rows of the source once."""
+    """Compute the facts with one query over the source."""
     keys = list(_keys(plan.on))
     bounds = [
-        alias(bound(this=key.value.copy()), f"{name}{place}")
-        for place, key in enumerate(keys)
+        alias(bound(this=key.value.copy()), f"{name}{n}")
+        for n, key in enumerate(keys)
         for name, bound in (("low", exp.Min), ("high", exp.Max))
     ]
     query = select(alias(count_rows(), "rows"), *bounds, source=SOURCE)
@@ -59,9 +59,9 @@ def source_facts(engine: Engine, plan: MergePlan, source: Relation) -> SourceFac
 def matching_predicate(
     target: TableStage, plan: MergePlan, source: Relation, facts: SourceFacts
 ) -> Predicate | None:
-    """Return what every row of the target that matches a source row meets; None without a limit.
+    """Return a predicate that is true for every target row that matches; None if there is none.
 
-    It is false when no source row can match anything.
+    It is false if no source row can match.
     """
     parts = [part for part in conjuncts(plan.on) if _relations(part) == {TARGET}]
     conditions: list[exp.Expr] = [_unqualified(part) for part in parts]
@@ -93,7 +93,7 @@ def _distinct(target: TableStage, key: _Key, source: Relation) -> list[Any] | No
 
 
 def _keys(on: exp.Expr) -> Iterator[_Key]:
-    """List the columns of the target that must be equal to something of the source."""
+    """Yield the target columns that must be equal to an expression of the source."""
     for part in conjuncts(on):
         if not isinstance(part, exp.EQ):
             continue
@@ -109,7 +109,7 @@ def _keys(on: exp.Expr) -> Iterator[_Key]:
 
 
 def _same_order(mine: DataType | None, other: DataType | None) -> bool:
-    """Tell whether the least and the greatest value are the same in both types."""
+    """Return whether both types order their values alike, so that minimum and maximum agree."""
     if not isinstance(mine, str) or not isinstance(other, str):
         return False
     if mine in _WHOLE and other in _WHOLE:

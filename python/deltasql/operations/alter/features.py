@@ -1,4 +1,4 @@
-"""ADD FEATURE: what readers and writers of the table must know from now on."""
+"""ALTER TABLE ADD FEATURE: add table features and raise protocol versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deltasql.model.actions import Protocol
-    from deltasql.operations.target import TableStage
+    from deltasql.operations.table_stage import TableStage
 
 FEATURE_NAMES = {
     "AppendOnly": "appendOnly",
@@ -34,42 +34,42 @@ FEATURE_NAMES = {
     "VariantType": "variantType",
     "VariantTypePreview": "variantType-preview",
 }
-"""deltalake's TableFeatures to the names of Delta's protocol."""
+"""Names of deltalake's TableFeatures, with the names in Delta's protocol."""
 
 
 def add_feature(
-    target: TableStage, features: Sequence[str], *, allow_protocol_versions_increase: bool = False
+    stage: TableStage, features: Sequence[str], *, allow_protocol_versions_increase: bool = False
 ) -> None:
     """Add table features by their names in Delta's protocol."""
     if not features:
         raise TxnLogError(
             "No features provided", prefix=TABLE_ERROR, help="Name at least one table feature."
         )
-    current = target.protocol
+    current = stage.protocol
     if not allow_protocol_versions_increase:
         refuse_higher_versions(current, features)
     protocol = with_features(current, features)
-    check_writable(protocol, target.schema, target.configuration)
+    check_writable(protocol, stage.schema, stage.configuration)
     if protocol != current:
-        target.staged.protocol = protocol
-    target.follows()
+        stage.staged.protocol = protocol
+    stage.record_read_version()
     set_commit_info(
-        target, "ADD FEATURE", {"name": json.dumps(list(features), separators=(",", ":"))}
+        stage, "ADD FEATURE", {"name": json.dumps(list(features), separators=(",", ":"))}
     )
 
 
-def raise_versions(target: TableStage, versions: Mapping[str, str]) -> None:
-    """Raise the versions of the protocol, which are named as the properties that ask for them."""
-    protocol = raised_protocol(target.protocol, versions)
-    if protocol != target.protocol:
-        target.staged.protocol = protocol
+def raise_versions(stage: TableStage, versions: Mapping[str, str]) -> None:
+    """Raise the protocol versions; keys are delta.minReaderVersion and delta.minWriterVersion."""
+    protocol = raised_protocol(stage.protocol, versions)
+    if protocol != stage.protocol:
+        stage.staged.protocol = protocol
         new = json.dumps(protocol.body(), separators=(",", ":"))
-        set_commit_info(target, "UPGRADE PROTOCOL", {"newProtocol": new})
-    target.follows()
+        set_commit_info(stage, "UPGRADE PROTOCOL", {"newProtocol": new})
+    stage.record_read_version()
 
 
 def refuse_higher_versions(current: Protocol, features: Sequence[str]) -> None:
-    """Raise an error when features need the lists of a higher protocol."""
+    """Raise an error if the features need a higher protocol version."""
     for_readers = any(FEATURES[name].readers for name in features if name in FEATURES)
     if for_readers and (current.min_reader_version < 3 or current.min_writer_version < 7):
         raise _too_low("reader and writer feature", "reader is not v3, and writer not v7")

@@ -1,0 +1,1 @@
+"""ALTER TABLE: properties, columns, constraints, table features and clustering columns."""
