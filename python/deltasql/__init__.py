@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from deltasql import aio
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.catalog.connect import begin, connect
-    from deltasql.api.catalog.query import QueryBuilder
     from deltasql.api.deltalake_compat.convert_to_deltalake import convert_to_deltalake
     from deltasql.api.deltalake_compat.delta_table import DeltaTable
+    from deltasql.api.deltalake_compat.query_builder import QueryBuilder
     from deltasql.api.deltalake_compat.register import register, unregister
     from deltasql.api.deltalake_compat.write_deltalake import write_deltalake
     from deltasql.api.functions import (
@@ -86,7 +86,7 @@ _NAMES_BY_MODULE = {
     "deltasql.api.functions": (
         *("export_table", "import_table", "import_tables", "mirror_duckdb", "rebuild"),
     ),
-    "deltasql.api.catalog.query": ("QueryBuilder",),
+    "deltasql.api.deltalake_compat.query_builder": ("QueryBuilder",),
     "deltasql.api.deltalake_compat.register": ("register", "unregister"),
     "deltasql.api.transaction.transaction": ("MultiTableTransaction",),
     "deltasql.api.deltalake_compat.write_deltalake": ("write_deltalake",),

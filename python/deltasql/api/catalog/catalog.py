@@ -309,9 +309,9 @@ class Catalog:
         """Run a read-only SQL query over tables by name.
 
         `crm.sales` is a table of a namespace, `sales@3` a version, `sales@'2024-05-01'` a
-        timestamp. See `deltasql.api.catalog.sql.query`.
+        timestamp. See `deltasql.api.catalog.query.query`.
         """
-        from deltasql.api.catalog.sql import query  # late: it parses SQL
+        from deltasql.api.catalog.query import query  # late: it parses SQL
 
         return query(self, sql, limit=limit, timeout=timeout, batch_rows=batch_rows)
 
