@@ -30,7 +30,7 @@ PAGES = {
         "DeltaTable",
         ("DeltaTable", "QueryBuilder"),
         "`alter` is an `Alterer`; `changes` and `Catalog.cursor` lead to a `ChangeCursor`.",
-        ("api.alterer.Alterer", "api.changes.ChangeCursor"),
+        ("api.deltalake_compat.alterer.Alterer", "api.changes.ChangeCursor"),
     ),
     "catalog": Page(
         "Catalog",
@@ -39,15 +39,19 @@ PAGES = {
         "`Scan`. `catalog.mirror` publishes and repairs, `catalog.inspect` tells what is there and "
         "what is wrong, `catalog.health()` whether the database answers.",
         (
-            *("api.table.CatalogTable", "api.mirror.Mirror", "api.inspect.inspector.Inspect"),
-            *("snapshot.snapshot.Snapshot", "snapshot.scan.Scan", "api.catalog.Health"),
+            *(
+                "api.table.CatalogTable",
+                "api.catalog.mirror.Mirror",
+                "api.inspect.inspector.Inspect",
+            ),
+            *("snapshot.snapshot.Snapshot", "snapshot.scan.Scan", "api.catalog.catalog.Health"),
         ),
     ),
     "transaction": Page(
         "MultiTableTransaction",
         ("MultiTableTransaction", "ReadSet"),
         "`tx.merge(…)` is a `Merger`, which does nothing before `execute()`.",
-        ("api.merger.Merger",),
+        ("api.transaction.merger.Merger",),
     ),
     "actions": Page(
         "Actions",
@@ -63,18 +67,27 @@ PAGES = {
         (),
         "What long operations hand back; most of them have a `summary()` in words.",
         (
-            *("migrate.import_report.ImportReport", "migrate.import_report.ImportSummary"),
-            *("migrate.follow.FollowReport", "migrate.handover_report.CutoverReport"),
-            *("migrate.handover_report.RollbackReport", "migrate.export_report.ExportReport"),
-            *("migrate.rebuild.RebuildReport", "migrate.foreign.ForeignReport"),
-            *("mirror.repair.RepairReport", "mirror.status.MirrorStatus"),
+            *("migrate.importing.report.ImportReport", "migrate.importing.report.ImportSummary"),
+            *(
+                "migrate.authority.follow.FollowReport",
+                "migrate.authority.handover_report.CutoverReport",
+            ),
+            *(
+                "migrate.authority.handover_report.RollbackReport",
+                "migrate.exporting.report.ExportReport",
+            ),
+            *("migrate.rebuild.RebuildReport", "migrate.authority.foreign_commits.ForeignReport"),
+            *("mirror.verify.repair.RepairReport", "mirror.publish.status.MirrorStatus"),
             *("api.inspect.doctor.DoctorReport", "store.records.VersionRow"),
         ),
     ),
 }
 SPARK_BUILDERS = (
-    *("spark.merge.DeltaMergeBuilder", "spark.optimize.DeltaOptimizeBuilder"),
-    *("spark.builder.DeltaTableBuilder", "spark.streaming.StreamWriter"),
+    *(
+        "spark.delta_table.merge.DeltaMergeBuilder",
+        "spark.delta_table.optimize.DeltaOptimizeBuilder",
+    ),
+    *("spark.delta_table.builder.DeltaTableBuilder", "spark.streaming.StreamWriter"),
 )
 
 

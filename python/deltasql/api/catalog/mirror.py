@@ -89,10 +89,10 @@ class Mirror:
         settings = self._catalog.config.mirror
         found = []
         for target in self._targets(table):
-            told = status.status_of(target, settings)
+            state = status.status_of(target, settings)
             if files and target.kind == targets.DELTA and target.table.dropped_at_ms is None:
-                told = status.with_damage(told, self.faults(target))
-            found.append(told)
+                state = status.with_damage(state, self.faults(target))
+            found.append(state)
         for each in found:
             if each.target == targets.OWN:
                 self._catalog.store.tell_table("mirror_lag_seconds", each.lag_s, each.table)
@@ -141,16 +141,16 @@ class Mirror:
         for each in chosen:
             current, error = each, None
             while current.pending and error is None:
-                told = on_progress and SpanProgress(on_progress, published, total)
+                progress = on_progress and SpanProgress(on_progress, published, total)
                 outcome = self.publisher.advance(
-                    current, current.head_version, stop=told, converge=True
+                    current, current.head_version, stop=progress, converge=True
                 )
                 published, error = published + outcome.published, outcome.error
                 current = targets.moved(current, outcome.published)
-                if told and not told.error:
-                    told.tell(published)
-                if told and told.error:
-                    raise told.error
+                if progress and not progress.error:
+                    progress.tell(published)
+                if progress and progress.error:
+                    raise progress.error
                 if not outcome.published:
                     break
             failure = failure or error
@@ -165,7 +165,7 @@ class Mirror:
         once: bool = False,
         on_progress: Callable[[Step], None] | None = None,
     ) -> int:
-        """Run the reconciler until `stop` is set, or once; returns how many it published."""
+        """Run the reconciler until `stop` is set, or once; returns the number of new versions."""
         # late: it runs in a process of its own
         from deltasql.mirror.publish.reconcile import Reconciler
 

@@ -100,11 +100,11 @@ class _Opened:
 
 def _opened(catalog: Catalog, asked: QueryText) -> Iterator[_Opened]:
     """Yield a snapshot of every table; the latest versions are from one point in time."""
-    moment = Moment(catalog.store, catalog.cache)
-    rows = moment.tables()
+    heads = Moment(catalog.store, catalog.cache)
+    rows = heads.tables()
     for each in asked.tables:
         table = _named(catalog, each, rows)
-        snapshot = moment.snapshot(table.namespace, table.name)
+        snapshot = heads.snapshot(table.namespace, table.name)
         if snapshot is None or not (each.version is None and each.timestamp is None):
             snapshot = open_snapshot(
                 catalog.store,

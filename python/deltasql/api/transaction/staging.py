@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class Staging:
     """The tables of one transaction: what it staged for each, and the version it sees of each.
 
-    All tables are seen at the moment of the first read, so that commits over several tables are
-    visible as a whole. With `one_table` the other tables are not looked up.
+    All tables are seen as of the first read, so that commits over several tables are visible as a
+    whole. With `one_table` the other tables are not looked up.
     """
 
     def __init__(self, catalog: Catalog, files: WrittenFiles, *, one_table: bool) -> None:
