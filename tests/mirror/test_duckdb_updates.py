@@ -225,7 +225,7 @@ def test_a_table_that_cannot_be_shown_does_not_hold_the_others_back(
     assert "columns of type variant" in error
     states = {each.table: each.state for each in lake.mirror.status() if each.kind == "duckdb"}
     assert states == {"default.t": "ACTIVE", "default.odd": "FAILED"}
-    with pytest.raises(TxnLogMirrorError, match=r"default\.odd could not be made"):
+    with pytest.raises(TxnLogMirrorError, match=r"default\.odd could not be created"):
         deltasql.mirror_duckdb(lake, path)
 
 

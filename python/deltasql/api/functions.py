@@ -240,9 +240,9 @@ def mirror_duckdb(
         names = ", ".join(sorted(str(error.table) for error in shown.errors.values()))
         first = next(iter(shown.errors.values()))
         raise TxnLogMirrorError(
-            f"the views of {names} could not be made, the others are there: {first.message}",
+            f"the views of {names} could not be created, the others were: {first.message}",
             table=names,
             location=location,
-            help="They are tried again with the next commit.",
+            help="The next commit tries to create them again.",
         ) from first
     return {shown.names[table_id]: version for table_id, version in shown.versions.items()}
