@@ -11,13 +11,13 @@
 >>> deltasql.DeltaTable(f"{uri}?table=orders").count()
 2
 
-`begin` starts a transaction, `connect` opens a catalog with all it can do; `DeltaTable`
-and `write_deltalake` do what those of deltalake do; `deltasql.spark` is for PySpark, `deltasql.aio`
-for async code, and `deltasql.exceptions` has every error. docs/quickstart.md goes on from here.
+`begin` starts a transaction, `connect` opens a catalog. `DeltaTable` and `write_deltalake` are
+compatible with those of deltalake. `deltasql.spark` is for PySpark, `deltasql.aio` for async code,
+and `deltasql.exceptions` has every error. Continue with docs/quickstart.md.
 
-What `deltalake` exports is here under the same names, so that `from deltasql import …` takes the
-place of `from deltalake import …`; only `Metadata` is the action of the log, as its neighbours are,
-and not the class that `DeltaTable.metadata()` returns, which is `deltalake.Metadata`.
+All names of `deltalake` are here too, so that `from deltasql import …` can replace
+`from deltalake import …`. Only `Metadata` differs: here it is the action of the log, not the class
+`deltalake.Metadata` that `DeltaTable.metadata()` returns.
 """
 
 from importlib import import_module
@@ -46,15 +46,18 @@ if TYPE_CHECKING:
     from deltasql import aio
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.catalog.connect import begin, connect
-    from deltasql.api.catalog.query import QueryBuilder
+    from deltasql.api.deltalake_compat.convert_to_deltalake import convert_to_deltalake
     from deltasql.api.deltalake_compat.delta_table import DeltaTable
+    from deltasql.api.deltalake_compat.query_builder import QueryBuilder
     from deltasql.api.deltalake_compat.register import register, unregister
     from deltasql.api.deltalake_compat.write_deltalake import write_deltalake
-    from deltasql.api.functions.convert import convert_to_deltalake
-    from deltasql.api.functions.duckdb_catalog import mirror_duckdb
-    from deltasql.api.functions.export import export_table
-    from deltasql.api.functions.import_table import import_table, import_tables
-    from deltasql.api.functions.rebuild import rebuild
+    from deltasql.api.functions import (
+        export_table,
+        import_table,
+        import_tables,
+        mirror_duckdb,
+        rebuild,
+    )
     from deltasql.api.transaction.transaction import MultiTableTransaction
     from deltasql.commit.staged import ReadSet
     from deltasql.model.actions import (
@@ -69,9 +72,8 @@ if TYPE_CHECKING:
         SetTransaction,
     )
 
-# Each is found when first asked for: `deltasql --help` imports none of them, and whoever only
-# commits actions does not pay for the rest.
-_HOMES = {
+# Names are imported on first use, so that `import deltasql` and `deltasql --help` start fast.
+_NAMES_BY_MODULE = {
     "deltalake": (
         *("BloomFilterProperties", "ColumnProperties", "CommitProperties", "DataType", "Field"),
         *("PostCommitHookProperties", "Schema", "TableFeatures", "Transaction", "VariantType"),
@@ -79,13 +81,12 @@ _HOMES = {
     ),
     "deltasql.api.catalog.catalog": ("Catalog",),
     "deltasql.api.catalog.connect": ("begin", "connect"),
-    "deltasql.api.functions.convert": ("convert_to_deltalake",),
+    "deltasql.api.deltalake_compat.convert_to_deltalake": ("convert_to_deltalake",),
     "deltasql.api.deltalake_compat.delta_table": ("DeltaTable",),
-    "deltasql.api.functions.duckdb_catalog": ("mirror_duckdb",),
-    "deltasql.api.functions.export": ("export_table",),
-    "deltasql.api.functions.import_table": ("import_table", "import_tables"),
-    "deltasql.api.catalog.query": ("QueryBuilder",),
-    "deltasql.api.functions.rebuild": ("rebuild",),
+    "deltasql.api.functions": (
+        *("export_table", "import_table", "import_tables", "mirror_duckdb", "rebuild"),
+    ),
+    "deltasql.api.deltalake_compat.query_builder": ("QueryBuilder",),
     "deltasql.api.deltalake_compat.register": ("register", "unregister"),
     "deltasql.api.transaction.transaction": ("MultiTableTransaction",),
     "deltasql.api.deltalake_compat.write_deltalake": ("write_deltalake",),
@@ -95,9 +96,11 @@ _HOMES = {
         *("Protocol", "RemoveFile", "SetTransaction"),
     ),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-# Rooms that are reached through the package alone: `deltasql.exceptions.TableExistsError`.
-_ROOMS = frozenset({"aio", "api", "config", "exceptions", "model", "storage", "telemetry", "uri"})
+_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
+# Packages that are attributes of `deltasql`: `deltasql.exceptions.TableExistsError`.
+_PACKAGES = frozenset(
+    {"aio", "api", "config", "exceptions", "model", "storage", "telemetry", "uri"}
+)
 
 __all__ = [
     "AddCdcFile",
@@ -145,9 +148,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return import_module(f"{__name__}.{name}")
-    module = _HOME_OF.get(name)
+    module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(module), name)

@@ -12,7 +12,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 
 from deltasql import DeltaTable, QueryBuilder, write_deltalake
-from deltasql.api.catalog.query import _duckdb_answer
+from deltasql.api.deltalake_compat.query_builder import _duckdb_answer
 from deltasql.engine.duckdb import instance as duckdb_shared
 from deltasql.exceptions import TxnLogMirrorError
 

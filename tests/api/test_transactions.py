@@ -230,7 +230,7 @@ def test_table_replaced_after_the_first_look_is_not_changed(
     catalog.drop("t")
     catalog.create_table("t", SCHEMA)
     tx.stage_table("t", [add_file("late")], read_version=read_version)
-    assert tx.snapshot("t").table.table_id == tx._stage("t").table.table_id
+    assert tx.snapshot("t").table.table_id == tx._staging.staged("t").table.table_id
     with pytest.raises(TableChangedError):
         tx.commit()
     assert catalog.table("t").scan().paths() == []

@@ -132,7 +132,7 @@ def test_plain_appends_do_not_start_an_engine(catalog: Catalog) -> None:
         tx.write("t", ROWS.to_reader())
         tx.write("t", pa.table({"id": ["7"], "name": pa.array(["q"]).dictionary_encode()}))
         tx.write("t", ROWS, mode="overwrite")
-        assert tx._engines == {}
+        assert tx._staging.engines == {}
 
 
 def test_stock_deltalake_reads_what_a_transaction_wrote(

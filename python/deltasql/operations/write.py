@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from deltasql.engine.base import Engine, Relation, WriteOptions
     from deltasql.model.actions import AddFile
     from deltasql.operations.table_stage import TableStage
+    from deltasql.operations.write_request import WriteRequest
 
 MODES = {"append": "Append", "overwrite": "Overwrite", "error": "ErrorIfExists", "ignore": "Ignore"}
 SCHEMA_MODES = ("overwrite", "merge")
@@ -61,21 +62,14 @@ _OLD = "t"
 
 
 @adds_table_to_errors
-def stage_write(
-    stage: TableStage,
-    data: object,
-    *,
-    mode: str = "append",
-    predicate: str | None = None,
-    schema_mode: str | None = None,
-    partition_by: Sequence[str] | str | None = None,
-    options: WriteOptions | None = None,
-) -> dict[str, Any]:
-    """Write rows as files, stage the files, and return the metrics that deltalake reports.
+def stage_write(stage: TableStage, data: object, request: WriteRequest) -> dict[str, Any]:
+    """Write rows as files and stage them; returns the metrics that deltalake reports.
 
     With `overwrite` they replace all rows, or the rows for which the predicate is true.
     """
     started = time.perf_counter()
+    mode, schema_mode, predicate = request.mode, request.schema_mode, request.predicate
+    partition_by, options = request.partition_by, request.options
     check_modes(mode, schema_mode)
     rows = _Rows.of(stage, data)
     refuse_other_partitions(stage, mode, predicate, schema_mode, partition_by)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.api.deltalake_compat.create_by_uri import open_for_writing, table_properties
+from deltasql.api.transaction.writing import write_rows
 from deltasql.engine.choose import is_spark_frame
 from deltasql.exceptions import TxnLogEngineError
+from deltasql.operations.write_request import WriteRequest
 from deltasql.spark.delta_table.condition import in_datafusion_words
 
 if TYPE_CHECKING:
@@ -60,9 +62,7 @@ def write(
             done = tx.snapshot(table).transaction_version(app_id)
             if done is not None and done >= app_version:
                 return None
-        tx.write(
-            table,
-            df,
+        request = WriteRequest(
             mode=mode,
             schema_mode=schema_mode,
             predicate=None if replace_where is None else in_datafusion_words(replace_where),
@@ -72,6 +72,7 @@ def write(
             properties=None if exists else table_properties(properties, strict=False),
             description=description,
         )
+        write_rows(tx, table, df, request)
         tx.set_commit_properties(table, _commit_properties(app_id, app_version, user_metadata))
     return tx.versions.get(table)
 

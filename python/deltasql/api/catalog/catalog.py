@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from deltasql.api.catalog.export_verbs import ExportVerbs
-from deltasql.api.catalog.import_verbs import ImportVerbs
-from deltasql.api.catalog.migration import MigrationVerbs
+from deltasql.api.catalog import registry
 from deltasql.api.catalog.mirror import Mirror
-from deltasql.api.catalog.query_verbs import QueryVerbs
 from deltasql.api.table import CatalogTable
 from deltasql.api.transaction.transaction import MultiTableTransaction
 from deltasql.commit.committer import Committer
@@ -22,42 +18,39 @@ from deltasql.commit.stale import follows_another_log
 from deltasql.config import Config
 from deltasql.exceptions import (
     TableExistsError,
-    TxnLogConfigError,
     TxnLogTableNotFoundError,
     TxnLogTransactionError,
 )
 from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
-from deltasql.operations.create import refuse_existing_log, stage_create
 from deltasql.snapshot.cache import FileCache
 from deltasql.snapshot.snapshot import snapshots_as_of
-from deltasql.storage import absolute_location, join_location
-from deltasql.store.append import live_name
-from deltasql.store.dialect import Fault, Session
-from deltasql.store.locations import (
-    drop_table,
-    refuse_nested_location,
-    refuse_shared_location,
-    tables_at,
-)
 from deltasql.store.migrations import latest_version
 from deltasql.store.open import open_store
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name, parse_uri, split_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
 
+    import pyarrow as pa
+
+    from deltasql.api.changes import ChangeCursor
     from deltasql.api.inspect.inspector import Inspect
     from deltasql.commit.staged import Staged
+    from deltasql.migrate.authority.follow import FollowReport
+    from deltasql.migrate.authority.handover_report import CutoverReport, RollbackReport
+    from deltasql.migrate.exporting.report import ExportProgress, ExportReport
+    from deltasql.migrate.importing.report import ImportProgress, ImportReport, ImportSummary
+    from deltasql.model.progress import Progress
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.uri import DeltaSqlUri
 
 
 def absolute(uri: DeltaSqlUri) -> DeltaSqlUri:
-    """Return the URI with a path that means the same file wherever the process goes."""
+    """Return the URI with an absolute path, which does not depend on the working directory."""
     if uri.backend == "postgres" or uri.is_memory:
         return uri
     return replace(uri, database=str(Path(uri.database).absolute()))
@@ -65,7 +58,7 @@ def absolute(uri: DeltaSqlUri) -> DeltaSqlUri:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a catalog can be used, and what was found."""
+    """Whether a catalog can be used, and its state."""
 
     ok: bool
     backend: str
@@ -74,8 +67,8 @@ class Health:
     pool: Mapping[str, int]
 
 
-class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
-    """Every table whose log lives in one database; use it as a context manager.
+class Catalog:
+    """The tables whose logs are in one database; use it as a context manager.
 
     >>> import tempfile, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -99,8 +92,8 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
 
     @cached_property
     def inspect(self) -> Inspect:
-        """What the command line and the console show of the catalog."""
-        from deltasql.api.inspect.inspector import Inspect  # late: it measures, compares, advises
+        """Reports on the catalog, as the command line and the console show them."""
+        from deltasql.api.inspect.inspector import Inspect  # late: few processes need reports
 
         return Inspect(self)
 
@@ -119,15 +112,18 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         self.close()
 
     def close(self) -> None:
-        """Publish what waits for it, give back every connection; safe to call twice."""
+        """Publish all commits that are not published yet, and close every connection.
+
+        A second call does nothing.
+        """
         self.mirror.close()
         self.store.close()
-        self.cache.clear()  # what is remembered is not to be had from a closed catalog either
+        self.cache.clear()  # a closed catalog must not answer from its cache either
 
     # Tables
 
     def tables(self, namespace: str | None = None) -> list[CatalogTable]:
-        """List live tables by namespace and name, with one statement."""
+        """List all tables, or those of one namespace, sorted by namespace and name."""
         rows = self.store.query("list_tables", namespace=namespace)
         return [CatalogTable(self, TableRow.from_row(row)) for row in rows]
 
@@ -136,7 +132,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         return CatalogTable(self, self.resolve(name, fresh=True))
 
     def exists(self, name: str) -> bool:
-        """Tell whether a live table has this name; without a catalog none has."""
+        """Return whether a table has this name; False if the database has no catalog."""
         key = split_table_name(name)
         return self.store.exists() and self.store.find_table(*key, fresh=True) is not None
 
@@ -155,12 +151,13 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
     ) -> CatalogTable:
         """Create an empty table at version 0.
 
-        `schema` is a pyarrow, deltalake or Spark schema. OPTIMIZE keeps rows together that are near
-        in the columns of `cluster_by`. `if_exists="ignore"` returns the table that is there.
+        `schema` is a pyarrow, deltalake or Spark schema. OPTIMIZE sorts rows by the columns of
+        `cluster_by`, so that near values are in the same files. `if_exists="ignore"` returns the
+        existing table.
         `allow_nested_location` accepts a location inside another table's folder, or around one.
         """
         if if_exists not in ("error", "ignore"):
-            raise ValueError(f"if_exists is 'error' or 'ignore', got {if_exists!r}")
+            raise ValueError(f"if_exists must be 'error' or 'ignore', got {if_exists!r}")
         try:
             with self.begin() as tx:
                 tx.create_table(
@@ -179,70 +176,40 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         return self.table(name)
 
     def rename(self, name: str, new_name: str) -> CatalogTable:
-        """Give a table another name or namespace; its files stay where they are."""
-        namespace, short = split_table_name(new_name)
-        with self._locked(name) as (session, table):
-            params = {
-                "namespace": namespace,
-                "name": short,
-                "live_name": live_name(namespace, short),
-            }
-            self._taking_name(session, "rename_table", new_name, table_id=table.table_id, **params)
-        self.mirror.names_changed()
+        """Change the name or the namespace of a table; its files stay where they are."""
+        registry.rename(self, name, new_name)
         return self.table(new_name)
 
     def drop(self, name: str) -> None:
-        """Take a table out of the catalog; `undrop` brings it back, no file is deleted."""
-        with self._locked(name) as (session, table):
-            drop_table(session, table.table_id)
-        self.mirror.names_changed()
+        """Drop a table from the catalog; no file is deleted, and `undrop` restores the table."""
+        registry.drop(self, name)
 
     def undrop(self, name: str) -> CatalogTable:
-        """Bring back the table that was dropped last under this name, unless its log went on."""
-        from deltasql.migrate.authority.rollback import refuse_return  # late: it reads logs
+        """Restore the table that was dropped last under this name.
 
-        namespace, short = split_table_name(name)
-        for table in self.dropped():
-            if (table.namespace, table.name) == (namespace, short):
-                break
-        else:
-            raise TxnLogTableNotFoundError(
-                f"no dropped table is called {name}",
-                table=name,
-                help="catalog.dropped(), or `deltasql table list --dropped`, lists them.",
-            )
-        refuse_return(self.store, table, self.config.storage)
-        if not self.config.table.allow_nested_location:
-            refuse_nested_location(self.store.query, table.location)
-        with self.store.change([table.table_id]) as (session, _):
-            params = {
-                "namespace": namespace,
-                "name": short,
-                "live_name": live_name(namespace, short),
-            }
-            self._taking_name(session, "undrop_table", name, table_id=table.table_id, **params)
-            session.execute("take_location", table_id=table.table_id)
-        self.mirror.names_changed()
+        It is refused if another writer added commits to the table's log since.
+        """
+        registry.undrop(self, name)
         return self.table(name)
 
     def dropped(self) -> list[TableRow]:
-        """List dropped tables, the last one first."""
+        """List dropped tables, the most recently dropped first."""
         rows = (TableRow.from_row(row) for row in self.store.query("list_dropped"))
         return [row for row in rows if not row.is_loading]
 
     def describe(self, name: str) -> dict[str, Any]:
-        """Return what is known of a table: location, version, schema, protocol, totals."""
+        """Return location, version, schema, protocol and totals of a table."""
         return self.table(name).describe()
 
     # Namespaces
 
     def namespaces(self) -> list[str]:
-        """List namespaces that were created or hold a table."""
+        """List all namespaces: those that were created, and those of tables."""
         return [row[0] for row in self.store.query("list_namespaces")]
 
     def create_namespace(self, namespace: str) -> None:
-        """Create a namespace; creating it again does nothing. Tables also create theirs."""
-        split_table_name(join_table_name(namespace, "t"))  # the same rules as for a table's name
+        """Create a namespace, unless it exists. A new table creates its namespace by itself."""
+        split_table_name(join_table_name(namespace, "t"))  # checks the namespace
         self.store.create()
         with self.store.change() as (session, _):
             session.insert("insert_namespace", [(namespace, now_ms())])
@@ -262,21 +229,21 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
     # Transactions and time
 
     def begin(self, *, one_table: bool = False) -> MultiTableTransaction:
-        """Start a transaction over any number of tables, seen as they are at one moment.
+        """Start a transaction over any number of tables, all seen at the same point in time.
 
-        `one_table` promises that it is about a single one, and spares it a look at the others.
+        With `one_table` the transaction uses a single table and does not look up the others.
         """
         return MultiTableTransaction(self, one_table=one_table)
 
     def as_of(self, timestamp: datetime) -> dict[str, Snapshot]:
-        """Return every table as it was at one moment."""
+        """Return a snapshot of every table at a timestamp, by table name."""
         snapshots = snapshots_as_of(self.store, self.cache, timestamp)
         return {join_table_name(s.table.namespace, s.table.name): s for s in snapshots}
 
-    # Care
+    # Maintenance
 
     def optimize(self, name: str, *, z_order: Sequence[str] = (), **options: Any) -> dict[str, Any]:
-        """Make few large files of many small ones, sorted by columns if wanted; returns metrics.
+        """Rewrite small files as fewer, larger ones, and sort rows by `z_order`; returns metrics.
 
         `options` are those of `MultiTableTransaction.optimize`.
         """
@@ -286,10 +253,10 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
             return tx.optimize(name, **options)
 
     def vacuum(self, name: str, **options: Any) -> list[str]:
-        """Delete what no retained version of a table needs; returns the files.
+        """Delete files that no retained version of a table needs; returns their names.
 
-        `options` are those of `deltalake.DeltaTable.vacuum`; by default nothing is deleted yet.
-        `engine="spark"` lists on executors for `full`; `on_progress` gets a `Progress`.
+        `options` are those of `deltalake.DeltaTable.vacuum`; by default it is a dry run.
+        With `full`, `engine="spark"` lists files on executors. `on_progress` gets a `Progress`.
         """
         from deltasql.api.catalog.vacuum import vacuum  # late: it reads logs
 
@@ -302,17 +269,16 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
     def vacuum_uncommitted(self, *, dry_run: bool = True) -> list[str]:
         """Delete files of transactions that never committed and whose table does not exist.
 
-        A process that was killed while it created a table leaves them. Files that were announced
-        within the last hour stay. Returns their paths; by default nothing is deleted yet.
+        A process that was killed while it created a table leaves such files. Files whose intent
+        was recorded within the last hour stay. Returns their paths; by default it is a dry run.
         """
-        from deltasql.api.catalog.uncommitted import (
-            vacuum_uncommitted,  # late: few processes need it
-        )
+        # late: few processes need it
+        from deltasql.api.catalog.uncommitted import vacuum_uncommitted
 
         return vacuum_uncommitted(self, dry_run=dry_run)
 
     def health(self) -> Health:
-        """Ask the database for an answer and return what was found."""
+        """Query the database, and return whether the catalog can be used."""
         rows = self.store.query("applied_migrations")
         tables = self.store.query("count_tables")[0][0]
         version = max((row[0] for row in rows), default=0)
@@ -326,17 +292,268 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         )
 
     def migrate(self) -> list[int]:
-        """Bring the schema up to date; returns the numbers of the migrations applied."""
+        """Upgrade the database schema to this release; returns the applied migrations."""
         self.store.check_exists()
         return self.store.migrate()
 
-    # For the rooms of the API
+    # Rows
+
+    def query(
+        self,
+        sql: str,
+        *,
+        limit: int | None = None,
+        timeout: float | None = None,
+        batch_rows: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Run a read-only SQL query over tables by name.
+
+        `crm.sales` is a table of a namespace, `sales@3` a version, `sales@'2024-05-01'` a
+        timestamp. See `deltasql.api.catalog.query.query`.
+        """
+        from deltasql.api.catalog.query import query  # late: it parses SQL
+
+        return query(self, sql, limit=limit, timeout=timeout, batch_rows=batch_rows)
+
+    def changes(
+        self,
+        table: str,
+        from_version: int,
+        to_version: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        predicate: str | None = None,
+    ) -> pa.RecordBatchReader:
+        """Stream the rows that versions inserted and deleted, with or without change data feed.
+
+        The first and the last version are included. See `deltasql.api.changes.changes`.
+        """
+        from deltasql.api.changes import changes  # late: it reads rows
+
+        row = self.resolve(table, fresh=True)
+        return changes(self, row, from_version, to_version, columns=columns, predicate=predicate)
+
+    def cursor(
+        self,
+        table: str,
+        start: str | int = "snapshot",
+        *,
+        columns: Sequence[str] | None = None,
+        predicate: str | None = None,
+    ) -> ChangeCursor:
+        """Return a cursor that reads a table's rows, and then the changes of new versions.
+
+        `start` is "snapshot", the first version to read, or the `position` of another cursor.
+        """
+        from deltasql.api.changes import ChangeCursor  # late: it reads rows
+
+        row = self.resolve(table, fresh=True)
+        return ChangeCursor(self, row, start, columns=columns, predicate=predicate)
+
+    # Import and export
+
+    def import_table(
+        self,
+        source: str,
+        *,
+        name: str | None = None,
+        namespace: str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+        up_to_version: int | None = None,
+        since: int | None = None,
+        batch_size: int | None = None,
+        verify: bool = True,
+        engine: object = None,
+        allow_nested_location: bool = False,
+        storage_options: Mapping[str, str] | None = None,
+        on_progress: Callable[[ImportProgress], None] | None = None,
+    ) -> ImportReport:
+        """Import a Delta table with its history; its files stay where they are.
+
+        A table that was imported before gets the new commits of its log. `since` is the first
+        version of a new table, `up_to_version` the last; `batch_size` is the number of actions in
+        one SQL transaction; `force` drops a table that is in the way, and continues without data
+        files that are missing; `dry_run` only reports; `allow_nested_location` accepts a table
+        inside another table's folder, or around one. See docs/guides/migrating.md.
+        """
+        from deltasql.api.catalog import importing  # late: few processes import a table
+
+        options = importing.import_options(
+            self,
+            name,
+            namespace,
+            force=force,
+            dry_run=dry_run,
+            up_to_version=up_to_version,
+            since=since,
+            batch_size=batch_size,
+            verify=verify,
+            engine=engine,
+            allow_nested_location=allow_nested_location,
+        )
+        return importing.import_table(
+            self, source, options, storage_options=storage_options, on_progress=on_progress
+        )
+
+    def import_tables(
+        self,
+        root: str,
+        *,
+        namespace: str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+        batch_size: int | None = None,
+        verify: bool = True,
+        engine: object = None,
+        allow_nested_location: bool = False,
+        storage_options: Mapping[str, str] | None = None,
+        on_progress: Callable[[ImportProgress], None] | None = None,
+        on_table: Callable[[ImportReport], None] | None = None,
+    ) -> ImportSummary:
+        """Import every Delta table below a folder; if one fails, the others are still imported.
+
+        The namespace is `namespace`, or follows from the folders above each table.
+        """
+        from deltasql.api.catalog import importing  # late: few processes import a table
+
+        options = importing.import_options(
+            self,
+            None,
+            namespace,
+            force=force,
+            dry_run=dry_run,
+            batch_size=batch_size,
+            verify=verify,
+            engine=engine,
+            allow_nested_location=allow_nested_location,
+        )
+        return importing.import_tables(
+            self,
+            root,
+            options,
+            storage_options=storage_options,
+            on_progress=on_progress,
+            on_table=on_table,
+        )
+
+    def export_table(
+        self,
+        name: str,
+        directory: str,
+        *,
+        version: int | None = None,
+        from_version: int | None = None,
+        with_data: bool = False,
+        storage_options: Mapping[str, str] | None = None,
+        on_progress: Callable[[ExportProgress], None] | None = None,
+    ) -> ExportReport:
+        """Write versions of a table to an empty location, as a table that any Delta reader opens.
+
+        `storage_options` are those of the destination. See `deltasql.export_table`.
+        """
+        # late: few processes export a table
+        from deltasql.api.catalog.importing import storage_settings_at
+        from deltasql.migrate.exporting.export import export_table
+
+        return export_table(
+            self.store,
+            self.resolve(name, fresh=True),
+            directory,
+            settings=storage_settings_at(directory, self.config.storage, storage_options),
+            checkpoint_interval=self.config.mirror.checkpoint_interval,
+            version=version,
+            from_version=from_version,
+            with_data=with_data,
+            on_progress=on_progress,
+        )
+
+    # Authority
+
+    def follow(
+        self,
+        source: str,
+        *,
+        name: str | None = None,
+        namespace: str | None = None,
+        batch_size: int | None = None,
+        on_progress: Callable[[ImportProgress], None] | None = None,
+    ) -> FollowReport:
+        """Add a read-only index of a Delta table that others write, and bring it up to date.
+
+        The first call loads the log, each later one appends what is new. Nothing is ever written
+        to the log or the data. `source` is the table's location, or the name of a followed table.
+        """
+        from deltasql.api.catalog import authority  # late: few tables follow a log
+
+        return authority.follow(
+            self,
+            source,
+            name=name,
+            namespace=namespace,
+            batch_size=batch_size,
+            on_progress=on_progress,
+        )
+
+    def refresh(
+        self,
+        name: str,
+        *,
+        batch_size: int | None = None,
+        on_progress: Callable[[ImportProgress], None] | None = None,
+    ) -> FollowReport:
+        """Bring a followed table up to date with its log."""
+        from deltasql.api.catalog import authority  # late: few tables follow a log
+
+        return authority.refresh(self, name, batch_size=batch_size, on_progress=on_progress)
+
+    def cutover(
+        self,
+        name: str,
+        *,
+        verify: bool = True,
+        dry_run: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> CutoverReport:
+        """Make SQL the authority of a table that was followed or imported.
+
+        Loads the rest of the log, compares it with SQL, and enables in-commit timestamps with one
+        commit: from then on stock writers that open the table by its path are refused. Repeat it
+        after an interruption.
+        """
+        from deltasql.api.catalog import authority  # late: once in the life of a table
+
+        return authority.cutover(
+            self, name, verify=verify, dry_run=dry_run, on_progress=on_progress
+        )
+
+    def rollback(
+        self,
+        name: str,
+        *,
+        verify: bool = True,
+        dry_run: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> RollbackReport:
+        """Make its log the authority of a table: publish all of it, and leave the catalog.
+
+        Other writers continue after the last version of SQL; in-commit timestamps, which stop
+        them, are disabled if SQL had enabled them. No file is deleted. Repeat it after an
+        interruption.
+        """
+        from deltasql.api.catalog import authority  # late: once in the life of a table
+
+        return authority.rollback(
+            self, name, verify=verify, dry_run=dry_run, on_progress=on_progress
+        )
+
+    # For other modules of the API
 
     def resolve(self, name: str, *, fresh: bool = False) -> TableRow:
-        """Return a live table's row, or an error that names the nearest one.
+        """Return a table's row; the error for an unknown name suggests a similar one.
 
-        A read needs a fresh answer, since others may have renamed or replaced the table; a commit
-        finds that out under its lock.
+        A read needs `fresh`, since others may have renamed or replaced the table. A commit detects
+        that under its lock, so the name may come from the cache.
         """
         found = self.store.find_table(*split_table_name(name), fresh=fresh)
         if found is None:
@@ -350,7 +567,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         return found
 
     def writable(self, name: str) -> TableRow:
-        """Return a live table's row, or an error when it follows a log of others."""
+        """Return a table's row; a table that follows a log is refused."""
         found = self.resolve(name, fresh=True)
         if found.is_following:
             raise follows_another_log(found)
@@ -366,57 +583,6 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
         **options: Any,
     ) -> Staged:
         """Stage a new table at its location, and create the catalog if there is none."""
-        namespace, short = split_table_name(name)
-        self.store.create()
-        place = absolute_location(location or self._default_location(namespace, short))
-        allow_nested = allow_nested_location or self.config.table.allow_nested_location
-        refuse_shared_location(self.store.query, place, allow_nested=allow_nested)
-        if self.config.mirror.mode != "off":
-            refuse_existing_log(place, self.config)
-        return stage_create(
-            namespace,
-            short,
-            schema,
-            location=place,
-            config=self.config,
-            allow_nested_location=allow_nested,
-            **options,
+        return registry.stage_create(
+            self, name, schema, location, allow_nested_location=allow_nested_location, **options
         )
-
-    def _default_location(self, namespace: str, name: str) -> str:
-        root = self.config.table.data_root
-        if root is None and (self.uri.backend == "postgres" or self.uri.is_memory):
-            raise TxnLogConfigError(
-                "a new table needs a location: this catalog has no data root",
-                help="Pass location=, add ?location= to the URI, or set table.data_root "
-                "(DELTASQL_TABLE__DATA_ROOT).",
-            )
-        if root is None:
-            database = Path(self.uri.database)
-            root = str(database.with_name(f"{database.stem}_data"))
-        base = join_location(root, namespace, name)
-        # A dropped table may still own the plain folder: its files must not be mixed with ours.
-        place, number = base, 1
-        while tables_at(self.store.query, place):
-            number += 1
-            place = f"{base}-{number}"
-        return place
-
-    @contextmanager
-    def _locked(self, name: str) -> Iterator[tuple[Session, TableRow]]:
-        """Lock a table's head, so that no commit is under way while its name changes."""
-        table = self.resolve(name, fresh=True)
-        with self.store.change([table.table_id]) as (session, heads):
-            head = heads.get(table.table_id)
-            self.store.forget_table(table)
-            if head is None or head.live_name != live_name(table.namespace, table.name):
-                raise TxnLogTableNotFoundError(f"table {name} was renamed or dropped", table=name)
-            yield session, table
-
-    def _taking_name(self, session: Session, statement: str, name: str, /, **params: Any) -> None:
-        try:
-            session.execute(statement, **params)
-        except self.store.errors as error:
-            if self.store.classify(error) is not Fault.DUPLICATE:
-                raise
-            raise TableExistsError(f"table {name} already exists", table=name) from error

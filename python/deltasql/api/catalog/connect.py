@@ -1,4 +1,4 @@
-"""Open catalogs by URI, and keep them open between calls that name only a URI."""
+"""Open catalogs by URI, and share open catalogs between calls that pass only a URI."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def connect(
 ) -> Catalog:
     """Open a catalog by URI or by its name in the configuration; close it, or use `with`.
 
-    Other keyword arguments are settings: `connect(uri, mirror={"mode": "off"})`. Where there is no
-    catalog, the first call that writes creates it, with the file of its database and the folders
-    above; calls that only read raise CatalogNotFoundError. `create=True` creates it at once.
+    Other keyword arguments are settings: `connect(uri, mirror={"mode": "off"})`. If the catalog
+    does not exist, the first call that writes creates it, with the database file and the folders
+    above it; calls that only read raise CatalogNotFoundError. `create=True` creates it at once.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -62,10 +62,10 @@ def connect(
 
 
 def open_existing(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> Catalog:
-    """Open a catalog as it is: none is created, and no migration is applied."""
+    """Open an existing catalog without applying migrations."""
     chosen = _config(config, settings)
     place = _resolve(uri, chosen)
-    if place.is_memory:  # it is gone when it is closed
+    if place.is_memory:  # a catalog in memory never exists before it is opened
         return Catalog(place, chosen)
     catalog = Catalog(place, chosen, migrate=False)
     try:
@@ -78,7 +78,7 @@ def open_existing(uri: str | DeltaSqlUri, config: Config | None = None, **settin
                 f"this release needs {latest_version()}",
                 found=found,
                 supported=latest_version(),
-                help="`deltasql migrate` applies what is missing.",
+                help="`deltasql migrate` applies the missing migrations.",
             )
     except BaseException:
         catalog.close()
@@ -90,7 +90,7 @@ def open_existing(uri: str | DeltaSqlUri, config: Config | None = None, **settin
 def open_to_load(
     place: DeltaSqlUri, config: Config | None, settings: dict[str, Any], *, dry_run: bool
 ) -> Iterator[Catalog]:
-    """Open a catalog to load tables into; a dry run without one has an empty one in its place."""
+    """Open a catalog for an import; a dry run uses a temporary one if it does not exist."""
     if dry_run and is_new(place, config, **settings):
         with tempfile.TemporaryDirectory(prefix="deltasql-") as folder:
             stand_in = DeltaSqlUri(backend="sqlite", database=f"{folder}/meta.db")
@@ -102,12 +102,12 @@ def open_to_load(
 
 
 def resolved(uri: str | DeltaSqlUri, config: Config | None = None, **settings: Any) -> DeltaSqlUri:
-    """Return what `connect` would open: a URI as it is, a name as the configuration has it."""
+    """Return the URI that `connect` would open; looks up a name in the configuration."""
     return _resolve(uri, _config(config, settings))
 
 
 def is_new(uri: DeltaSqlUri, config: Config | None = None, **settings: Any) -> bool:
-    """Tell whether a database holds no catalog yet, without making one."""
+    """Return whether a database has no catalog yet; creates none."""
     with Catalog(uri, _config(config, settings), migrate=False) as catalog:
         return not catalog.store.exists()
 
@@ -115,7 +115,7 @@ def is_new(uri: DeltaSqlUri, config: Config | None = None, **settings: Any) -> b
 def pending_migrations(
     uri: DeltaSqlUri, config: Config | None = None, **settings: Any
 ) -> list[tuple[int, str]]:
-    """List number and name of the migrations that a catalog lacks, without applying them."""
+    """List number and name of the migrations that are not applied to a catalog yet."""
     with Catalog(uri, _config(config, settings), migrate=False) as catalog:
         ledger = catalog.store.ledger()
         if ledger is None:
@@ -127,7 +127,7 @@ def pending_migrations(
 def begin(
     catalog: str | DeltaSqlUri | Catalog, config: Config | None = None, **settings: Any
 ) -> MultiTableTransaction:
-    """Start a transaction over the tables of a catalog: a URI, a name, or one that is open.
+    """Start a transaction over the tables of a catalog: its URI, its name, or an open Catalog.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -137,9 +137,9 @@ def begin(
     >>> tx.versions
     {'orders': 0, 'stock': 0}
 
-    An error inside of the block takes everything back. Keyword arguments are settings, as those of
-    `connect`. With a URI the catalog stays open for the next call, so that a loop of transactions
-    does not connect each time; they are closed when the process ends, or by `close_all`.
+    An error inside the block rolls everything back. Keyword arguments are settings, as in
+    `connect`. A catalog given by URI stays open for the next call, so that a loop of transactions
+    does not connect each time; it is closed when the process ends, or by `close_all`.
     """
     if isinstance(catalog, Catalog):
         return catalog.begin()
@@ -147,7 +147,7 @@ def begin(
 
 
 def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
-    """Return the open catalog of a URI, opening it at the first call as `connect` does."""
+    """Return the shared catalog of a URI; the first call opens it, as `connect` does."""
     given = _resolve(uri, config)
     key = f"{_text_of(given, os.getcwd())} {_identity(config)}"
     with _guard:
@@ -156,7 +156,7 @@ def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
         if not found.store.is_replaced():
             return found
         _forget(key, found)
-    opened = Catalog(given, config)  # outside of the lock: a database may answer slowly
+    opened = Catalog(given, config)  # outside the lock: connecting may be slow
     with _guard:
         kept = _shared.setdefault(key, opened)
     if kept is not opened:
@@ -165,7 +165,7 @@ def shared(uri: str | DeltaSqlUri, config: Config) -> Catalog:
 
 
 def _forget(key: str, held: Catalog) -> None:
-    """Close a catalog whose file was deleted or replaced: what is written there is lost."""
+    """Close a catalog whose database file was deleted or replaced: writes to it would be lost."""
     with _guard:
         is_held = _shared.get(key) is held
         if is_held:
@@ -175,7 +175,7 @@ def _forget(key: str, held: Catalog) -> None:
 
 
 def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
-    """Return the configuration with a call's own options of the storage on top of it."""
+    """Return the configuration, with the storage options of a call added to it."""
     config = _configured()
     if storage_options is not None:
         check_options(storage_options)
@@ -187,7 +187,7 @@ def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
 
 
 def close_all() -> None:
-    """Close every catalog that was opened by a URI alone."""
+    """Close all shared catalogs: those that were opened by a URI alone."""
     with _guard:
         for catalog in _shared.values():
             catalog.close()
@@ -196,12 +196,12 @@ def close_all() -> None:
 
 @lru_cache(maxsize=256)
 def _text_of(uri: DeltaSqlUri, folder: str) -> str:
-    """Return the text of a URI's catalog, as it is meant in a folder."""
+    """Return the text of a URI's catalog; a relative path is relative to `folder`."""
     return absolute(uri.catalog()).to_string()
 
 
 def _configured() -> Config:
-    """Return the configuration, read again only when one of its sources changed."""
+    """Return the configuration; it is read again only if one of its sources changed."""
     global _latest
     sources = fingerprint()
     if _latest is None or _latest[0] != sources:
@@ -210,7 +210,10 @@ def _configured() -> Config:
 
 
 def _identity(config: Config) -> str:
-    """Tell configurations apart; the text of one costs more than a commit, so it is kept."""
+    """Return a text that identifies a configuration.
+
+    It is cached, since making it takes longer than a commit.
+    """
     held = _identities.get(id(config))
     if held is None or held[0] is not config:
         if len(_identities) >= _IDENTITIES:
@@ -228,14 +231,14 @@ def _config(config: Config | None, settings: dict[str, Any]) -> Config:
 def _resolve(uri: str | DeltaSqlUri, config: Config) -> DeltaSqlUri:
     if isinstance(uri, DeltaSqlUri):
         return uri
-    # A path or a slip in the scheme is no name: a URI's own error says how to write it.
+    # A path or a misspelled scheme is parsed as a URI, whose error explains the syntax.
     is_uri = uri not in config.catalogs and ("/" in uri or ":" in uri or is_database_file(uri))
     return parse_uri(uri) if is_uri else config.catalog(uri)
 
 
 def _new_guard() -> None:
     global _guard
-    _guard = threading.Lock()  # another thread may have held it when this process was forked
+    _guard = threading.Lock()  # another thread may have held it at the fork
 
 
 atexit.register(close_all)

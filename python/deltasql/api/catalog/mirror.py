@@ -1,4 +1,4 @@
-"""`catalog.mirror`: what is published where, how far, and what to do when it is not."""
+"""`catalog.mirror`: publish, verify and repair the logs of a catalog's tables."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Mirror:
     def after_commit(
         self, ratified: Sequence[Ratified], post_commit: PostCommit | None = None
     ) -> None:
-        """Publish what was just ratified, now or behind the commit's back."""
+        """Publish commits that were just ratified, now or in the background."""
         options = post_commit or DEFAULT_POST_COMMIT
         for each in ratified:
             by_version = (
@@ -77,28 +77,28 @@ class Mirror:
                     )
 
     def names_changed(self) -> None:
-        """Show tables under the names they have now, where views of them are kept."""
+        """Update the views in DuckDB catalogs after tables were created, renamed or dropped."""
         if self.mode != "off":
             # late: few catalogs have views
             from deltasql.mirror.duckdb.refresh import refresh_catalogs
 
             refresh_catalogs(self._catalog.store, self._catalog.config)
 
-    # How it stands
+    # Status
 
     def status(self, table: str | None = None, *, files: bool = True) -> list[MirrorStatus]:
-        """Return how far every target of a table, or of all tables, has got.
+        """Return the published version of every target of a table, or of all tables.
 
-        With `files` each log is listed, and its newest files are compared with SQL: damage that
-        a power loss left is told. Without, only SQL is asked.
+        With `files` each log is listed, and its newest files are compared with SQL to find damage
+        by a power loss. Without, only SQL is queried.
         """
         settings = self._catalog.config.mirror
         found = []
         for target in self._targets(table):
-            told = status.status_of(target, settings)
+            state = status.status_of(target, settings)
             if files and target.kind == targets.DELTA and target.table.dropped_at_ms is None:
-                told = status.with_damage(told, self.faults(target))
-            found.append(told)
+                state = status.with_damage(state, self.faults(target))
+            found.append(state)
         for each in found:
             if each.target == targets.OWN:
                 self._catalog.store.set_table_gauge("mirror_lag_seconds", each.lag_s, each.table)
@@ -107,7 +107,7 @@ class Mirror:
         return found
 
     def faults(self, target: PublishTarget) -> list[LogFault]:
-        """Say what is wrong with the files of one published log, as `status` looks at them."""
+        """Return the damaged files of one published log, as `status` finds them."""
         from deltasql.mirror.verify.quick_check import log_faults  # late: it reads logs
 
         return log_faults(self._catalog.store, target, self._storage(target))
@@ -115,7 +115,7 @@ class Mirror:
     def versions(
         self, table: str, *, target: str = targets.OWN, limit: int = 20
     ) -> list[VersionStatus]:
-        """Return what became of the latest versions of a table at one target, newest first."""
+        """Return the status of the latest versions of a table at one target, newest first."""
         chosen = targets.named(self._targets(table), target)
         return status.versions_of(self._catalog.store, chosen, limit)
 
@@ -123,7 +123,7 @@ class Mirror:
         """Return the age in seconds of the oldest version that is not published everywhere."""
         return max(each.lag_s for each in self.status(table, files=False))
 
-    # What can be done
+    # Publish and repair
 
     def publish(
         self,
@@ -132,10 +132,10 @@ class Mirror:
         target: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> int:
-        """Publish whatever is missing now; returns how many versions, raises what stopped it.
+        """Publish all missing versions now; returns how many. Raises the error that stopped it.
 
-        `target` publishes to that one alone; `on_progress` gets how many versions were published
-        and how many there were to publish.
+        `target` is the only target to publish to; `on_progress` gets the number of published
+        versions and the number of versions to publish.
         """
         published, failure = 0, None
         chosen = list(self._targets(table, with_row=True))
@@ -147,16 +147,16 @@ class Mirror:
         for each in chosen:
             current, error = each, None
             while current.pending and error is None:
-                reporter = on_progress and ProgressReporter(on_progress, published, total)
+                progress = on_progress and ProgressReporter(on_progress, published, total)
                 outcome = self.publisher.advance(
-                    current, current.head_version, stop=reporter, converge=True
+                    current, current.head_version, stop=progress, converge=True
                 )
                 published, error = published + outcome.published, outcome.error
                 current = targets.advanced(current, outcome.published)
-                if reporter and not reporter.error:
-                    reporter.report(published)
-                if reporter and reporter.error:
-                    raise reporter.error
+                if progress and not progress.error:
+                    progress.report(published)
+                if progress and progress.error:
+                    raise progress.error
                 if not outcome.published:
                     break
             failure = failure or error
@@ -171,10 +171,9 @@ class Mirror:
         once: bool = False,
         on_progress: Callable[[Step], None] | None = None,
     ) -> int:
-        """Reconcile until `stop` is set, or once; returns how many versions were published."""
-        from deltasql.mirror.publish.reconcile import (
-            Reconciler,  # late: a process of its own runs it
-        )
+        """Run the reconciler until `stop` is set, or once; returns the number of new versions."""
+        # late: it runs in a process of its own
+        from deltasql.mirror.publish.reconcile import Reconciler
 
         catalog = self._catalog
         reconciler = Reconciler(
@@ -200,12 +199,12 @@ class Mirror:
     ) -> list[VerifyReport]:
         """Compare the published log of a table, or of all tables, with SQL.
 
-        `versions` are those whose whole state is compared: "head", "all", a "sample" of so many,
-        or a list. `data` looks at the data too, on either engine: "files" whether they are there
-        with the size that the log tells, "counts" also at their rows by the statistics, "rows"
-        (or True) at every row of `data_versions`, as SQL and as the log lists them.
+        `versions` are those whose whole state is compared: "head", "all", "sample" (`sample` of
+        them), or a list. `data` checks the data too, on either engine: "files" that the files
+        exist with the size in the log, "counts" also their rows against the statistics, "rows"
+        (or True) every row of `data_versions`, with the files of SQL and with those of the log.
 
-        A commit that another writer put there shuts the mirror of its table, not the table.
+        A commit of another writer quarantines the mirror of the table; the table stays usable.
         """
         # late: it reads logs and checkpoints
         from deltasql.mirror.verify.verify import chosen_versions, verify_table
@@ -280,9 +279,10 @@ class Mirror:
         dry_run: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> RepairReport:
-        """Write again what a published log lacks; `force` replaces others' commits, kept aside.
+        """Write missing files of a published log; `force` also replaces commits of other writers.
 
-        With `dry_run` nothing is changed: the report has what would be written.
+        Replaced commit files are kept in a folder. With `dry_run` nothing is changed: the
+        report has what would be written.
         """
         from deltasql.mirror.verify.repair import plan_repair, repair  # late: it reads logs
 
@@ -299,7 +299,7 @@ class Mirror:
     def checkpoint(
         self, table: str, *, target: str = targets.OWN, version: int | None = None
     ) -> CheckpointInfo:
-        """Publish what is missing, then write a checkpoint of a version, or of the latest."""
+        """Publish missing versions, then write a checkpoint of a version, by default the latest."""
         from deltasql.mirror.checkpoint.write import write_checkpoint  # late: it writes Parquet
 
         self.publish(table)
@@ -308,7 +308,7 @@ class Mirror:
         return write_checkpoint(self._catalog.store, chosen.table, self._storage(chosen), wanted)
 
     def compact_log(self, table: str, first: int, last: int) -> None:
-        """Publish what is missing, then write the versions first..last as one file, too."""
+        """Publish missing versions, then write the versions first..last as a compacted log file."""
         from deltasql.mirror.log.compact import compact_log  # late: few logs are compacted
 
         self.publish(table)
@@ -324,17 +324,16 @@ class Mirror:
         compact_log(self._catalog.store, own.table, self._storage(own), first, last)
 
     def clean_log(self, table: str) -> int:
-        """Delete published log files that are older than the table keeps them; return how many."""
+        """Delete published log files older than the table's log retention; returns how many."""
         own = self._writable_log(table, targets.OWN)
         store = self._catalog.store
         configuration = open_snapshot(store, own.table, self._catalog.cache).metadata.configuration
         return clean_log(store, own.table, self._storage(own), configuration, even_if_disabled=True)
 
     def write_manifests(self, snapshot: Snapshot) -> list[str]:
-        """List a version's data files in `_symlink_format_manifest`, for engines without Delta."""
-        from deltasql.mirror.publish.symlink_manifest import (
-            write_manifests,  # late: few tables have manifests
-        )
+        """Write `_symlink_format_manifest` for a version, for engines without Delta."""
+        # late: few tables have manifests
+        from deltasql.mirror.publish.symlink_manifest import write_manifests
 
         settings = self._catalog.config.storage
         if snapshot.table.is_following:
@@ -342,7 +341,7 @@ class Mirror:
         return write_manifests(snapshot, open_storage(snapshot.table.location, settings))
 
     def adopt(self, table: str) -> ForeignReport:
-        """Import the commits that another writer put into a table's log past SQL."""
+        """Import the commits that another writer wrote to a table's `_delta_log`."""
         from deltasql.migrate.authority.foreign_commits import adopt  # late: it reads logs
 
         own = self._writable_log(table, targets.OWN)
@@ -352,7 +351,7 @@ class Mirror:
         return report
 
     def reject(self, table: str, *, dry_run: bool = False) -> ForeignReport:
-        """Keep the commits of another writer aside and publish SQL's in their place."""
+        """Replace the commits of another writer by those of SQL; the replaced files are kept."""
         from deltasql.migrate.authority.foreign_commits import reject  # late: it reads logs
 
         own = self._writable_log(table, targets.OWN)
@@ -362,27 +361,27 @@ class Mirror:
         return report
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until what the background publisher was told of is published; False if it is not."""
+        """Wait until the background publisher has published all commits; False after a timeout."""
         return self._background.flush(timeout)
 
     def close(self) -> None:
         """Flush and stop the background publisher."""
         self._background.close()
 
-    # Where
+    # Targets
 
     def targets(self, table: str) -> list[PublishTarget]:
-        """Return the places a table is published to, its own location first."""
+        """Return the targets that a table is published to, its own location first."""
         return self._targets(table)
 
     def add_target(self, table: str, name: str, location: str, *, kind: str = "delta") -> None:
-        """Publish a table to a second place too: a replica with its data, or a DuckDB catalog."""
+        """Add a target to publish a table to: a replica with its data, or a DuckDB catalog."""
         targets.add_target(
             self._catalog.store, self._catalog.resolve(table, fresh=True), name, location, kind
         )
 
     def remove_target(self, table: str, name: str) -> None:
-        """Publish a table no longer to a further place; what lies there stays."""
+        """Stop publishing a table to a target; the files there stay."""
         targets.remove_target(self._catalog.store, self._catalog.resolve(table, fresh=True), name)
 
     def _targets(self, table: str | None, *, with_row: bool = False) -> list[PublishTarget]:
@@ -395,7 +394,7 @@ class Mirror:
         return status.targets_with_own(store, row) if with_row else targets.targets_of(store, row)
 
     def _logs(self, table: str | None, target: str) -> list[PublishTarget]:
-        """Return the targets of one name that are logs; those of dropped tables only by name."""
+        """Return the logs of this target name, without those of dropped tables."""
         found = [each for each in self._targets(table) if each.name == target]
         if table is not None and not any(each.kind == targets.DELTA for each in found):
             raise TxnLogMirrorError(
@@ -406,7 +405,7 @@ class Mirror:
         return [each for each in found if each.table.dropped_at_ms is None]
 
     def _writable_log(self, table: str, target: str) -> PublishTarget:
-        """Return a log that may be written to: not one that the table only follows."""
+        """Return a log to write to; the log that a table follows is refused."""
         (chosen,) = self._logs(table, target)
         if chosen.is_own and chosen.table.is_following:
             raise follows_another_log(chosen.table)

@@ -1,175 +1,216 @@
-"""`QueryBuilder`: SQL over tables, ours and deltalake's."""
+"""`catalog.query`: read-only SQL over the tables of a catalog, by name and at any version."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from copy import copy
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
-import deltalake
 import pyarrow as pa
-import sqlglot
-from arro3.core import RecordBatchReader
-from deltalake._internal import PyQueryBuilder
+import pyarrow.compute as pc
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
-from deltasql.api.deltalake_compat.handle.arguments import check_text_given
-from deltasql.api.deltalake_compat.handle.excerpt import can_excerpt, excerpt
-from deltasql.api.deltalake_compat.handle.table import RawTable
-from deltasql.engine.choose import open_engine
-from deltasql.exceptions import TxnLogEngineError, TxnLogMirrorError
+from deltasql.engine.files.live_files import LiveFiles
+from deltasql.exceptions import InvalidQueryError, TxnLogTableNotFoundError
 from deltasql.model.predicates.query_conditions import condition_on
+from deltasql.model.predicates.query_text import QueryText, limited, number_of_rows, parse_query
+from deltasql.snapshot.files import to_arrow
+from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot, open_snapshot
+from deltasql.uri import DEFAULT_NAMESPACE, join_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
-_FEW_FILES = 1_000
-# Settings by which names and literals of a query mean something else.
-_MEANINGS = ("datafusion.sql_parser.", "datafusion.execution.time_zone")
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.model.predicates.query_text import AskedTable
+    from deltasql.store.records import TableRow
+
+_FIRST_FILES = 100
+_PLAIN = (exp.Alias, exp.Column, exp.Identifier, exp.Literal, exp.Star)
 
 
-class QueryBuilder(deltalake.QueryBuilder):
-    """Queries by name over registered tables, answered by DataFusion.
+def query(
+    catalog: Catalog,
+    sql: str,
+    *,
+    limit: int | None = None,
+    timeout: float | None = None,
+    batch_rows: int | None = None,
+) -> pa.RecordBatchReader:
+    """Run a read-only query over tables of a catalog; rows are computed while they are read.
 
-    A query that asks one of our tables for some of its files is shown those alone, found in SQL.
-    Otherwise DataFusion reads what is published. Where nothing is, since the mirror is off or
-    shut, it is shown all files; DuckDB answers in its place where that is not possible.
+    The SQL is DuckDB's, limited to SELECT, WITH, EXPLAIN, DESCRIBE, SUMMARIZE and SHOW TABLES.
+    `crm.sales` is a table of a namespace, `sales@3` a version of a table, `sales@'2024-05-01'` a
+    table at a timestamp. All tables without a version are read at the same point in time. The
+    query can read no other file, and nothing from the network. `limit` is the maximum number of
+    rows, `timeout` ends the query after so many seconds, `batch_rows` is the maximum number of
+    rows in a batch, at least 2,048.
+
+    >>> import tempfile, deltasql, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"deltasql://sqlite/{folder.name}/meta.db"
+    >>> deltasql.write_deltalake(f"{uri}?table=sales", pa.table({"id": [1, 2]}))
+    >>> deltasql.write_deltalake(f"{uri}?table=sales", pa.table({"id": [3]}), mode="append")
+    >>> with deltasql.connect(uri) as catalog:
+    ...     catalog.query("SELECT count(*) AS n FROM sales").read_all().to_pylist()
+    ...     catalog.query("SELECT count(*) AS n FROM sales@0").read_all().to_pylist()
+    [{'n': 3}]
+    [{'n': 2}]
     """
-
-    def __init__(self, session_config: dict[str, str] | None = None) -> None:
-        super().__init__(session_config)
-        self._begin(session_config, {})
-        # DataFusion's session has nothing but tables: no views, and none was dropped.
-        self._has_only_tables = not any(key.startswith(_MEANINGS) for key in session_config or {})
-
-    @classmethod
-    def take_over(cls, stock: Any, shown: Mapping[str, Any]) -> None:
-        """Make an object of the stock class one of ours; what else its session has is not known."""
-        theirs = type(stock)
-        is_stock = theirs is deltalake.QueryBuilder
-        # A subclass of others keeps its methods, before ours.
-        stock.__class__ = cls if is_stock else type(theirs.__name__, (theirs, cls), {})
-        stock._begin(None, shown)
-        stock._has_only_tables = False
-
-    def _begin(self, session_config: dict[str, str] | None, shown: Mapping[str, Any]) -> None:
-        self._session_config = session_config
-        self._tables: dict[str, Any] = dict(shown)
-        self._shown: dict[str, Any] = dict(shown)
-        self._waiting: dict[str, RawTable] = {}
-        self._unpublished: dict[str, RawTable] = {}
-
-    def register(self, table_name: str, delta_table: deltalake.DeltaTable) -> QueryBuilder:
-        """Give a table a name in queries, at the version that its handle has now."""
-        raw: Any = delta_table._table
-        check_text_given(table_name)
-        if not isinstance(raw, RawTable):
-            self._query_builder.register(table_name=table_name, delta_table=raw)
-            self._tables[table_name] = self._shown[table_name] = raw
-            return self
-        is_known = table_name in self._tables
-        if is_known:
-            self._show_waiting()
-        self._tables[table_name] = self._waiting[table_name] = copy(raw)
-        if is_known or not table_name.isidentifier():
-            self._shown.pop(table_name, None)
-            self._show_waiting()  # DataFusion has rules for such names
-        return self
-
-    def execute(self, sql: str) -> RecordBatchReader:
-        """Return the answer to a query, computed while it is read."""
-        narrowed = self._narrowed(sql) if self._has_only_tables else None
-        if narrowed is not None:
-            return narrowed.execute(sql)
-        self._show_waiting()
-        if not self._unpublished:
-            return super().execute(sql)
-        return RecordBatchReader.from_arrow(_duckdb_answer(sql, self._tables))
-
-    def _show_waiting(self) -> None:
-        """Register tables with DataFusion that it could do without until now."""
-        while self._waiting:
-            name, raw = self._waiting.popitem()
-            shown = self._whole(name, raw)
-            if shown is None:
-                self._unpublished[name] = raw
-            else:
-                self._query_builder.register(table_name=name, delta_table=shown)
-
-    def _narrowed(self, sql: str) -> PyQueryBuilder | None:
-        """Return a session for one query whose tables have only the files that it needs."""
-        try:
-            query = sqlglot.parse_one(sql, read="postgres")
-        except (SqlglotError, RecursionError):
-            query = None
-        if not isinstance(query, exp.Query):
-            self._has_only_tables = False
-            return None
-        defined = {each.alias for each in query.find_all(exp.CTE)}
-        names = {table.name for table in query.find_all(exp.Table)} - defined
-        if not names <= self._tables.keys() - defined:
-            return None
-        parts = {name: self._part(query, name) for name in names}
-        if all(part is None for part in parts.values()):
-            return None
-        session = PyQueryBuilder(self._session_config)
-        for name, part in parts.items():
-            shown = self._whole(name, self._tables[name]) if part is None else part
-            if shown is None:
-                return None
-            session.register(table_name=name, delta_table=shown)
-        return session
-
-    def _part(self, query: exp.Expr, name: str) -> Any:
-        """Return a table of the files that a query needs; None when it may need all of them."""
-        raw = self._tables[name]
-        if not isinstance(raw, RawTable):
-            return None
-        condition = condition_on(query, name, raw.snapshot.schema)
-        if condition is None:
-            return None
-        listed = raw.listed(condition)
-        is_few = len(listed) <= max(_FEW_FILES, raw.snapshot.next_file_id // 4)
-        return excerpt(raw, listed) if is_few and can_excerpt(raw, listed) else None
-
-    def _whole(self, name: str, raw: Any) -> Any:
-        """Return what DataFusion reads a whole table by; None when there is no such thing."""
-        if name not in self._shown:
-            try:
-                self._shown[name] = raw.published()
-            except TxnLogMirrorError:
-                listed = raw.listed()
-                self._shown[name] = excerpt(raw, listed) if can_excerpt(raw, listed) else None
-        return self._shown[name]
-
-
-def _duckdb_answer(sql: str, tables: Mapping[str, Any]) -> pa.RecordBatchReader:
     try:
-        query = sqlglot.parse_one(sql, read="postgres")
-    except (SqlglotError, RecursionError) as error:
-        raise TxnLogEngineError(f"cannot parse the query: {error}", engine="duckdb") from error
-    if not isinstance(query, exp.Query):
-        raise TxnLogEngineError(
-            "only queries can be answered", engine="duckdb", help="Write a SELECT."
-        )
-    config = next(raw.catalog.config for raw in tables.values() if isinstance(raw, RawTable))
+        return _answer(catalog, parse_query(sql), limit, timeout, batch_rows)
+    except RecursionError as error:
+        raise InvalidQueryError(
+            "the query is nested too deeply", help="Write it in several steps, by WITH."
+        ) from error
+
+
+def _answer(
+    catalog: Catalog,
+    asked: QueryText,
+    limit: int | None,
+    timeout: float | None,
+    batch_rows: int | None,
+) -> pa.RecordBatchReader:
+    if asked.tree is None:
+        return _names(catalog, limit)
+    tree = asked.tree
+    if limit is not None and asked.kind == "query":
+        tree = limited(tree, limit)
+    from deltasql.engine.duckdb.sandbox import DuckDbSandbox  # late: DuckDB is optional
+
+    files = {
+        each.place: _live(catalog, tree, each.place, each.snapshot)
+        for each in _opened(catalog, asked)
+    }
     with ExitStack() as stack:
-        engine = stack.enter_context(open_engine(config, name="duckdb"))
-        relations = {
-            name: engine.scan(raw.live(raw.listed()))
-            if isinstance(raw, RawTable)
-            else engine.rows(raw.scan())
-            for name, raw in tables.items()
+        engine = stack.enter_context(DuckDbSandbox(catalog.config, [*files.values()]))
+        relations = {place: engine.scan(each) for place, each in files.items()}
+        answer = engine.answer(asked.kind, tree, relations, timeout=timeout, batch_rows=batch_rows)
+        return closing_reader(stack.pop_all(), answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    place: str
+    snapshot: Snapshot
+
+
+def _opened(catalog: Catalog, asked: QueryText) -> Iterator[_Opened]:
+    """Yield a snapshot of every table; the latest versions are from one point in time."""
+    heads = CatalogSnapshot(catalog.store, catalog.cache)
+    rows = heads.tables()
+    for each in asked.tables:
+        table = _named(catalog, each, rows)
+        snapshot = heads.snapshot(table.namespace, table.name)
+        if snapshot is None or not (each.version is None and each.timestamp is None):
+            snapshot = open_snapshot(
+                catalog.store,
+                table,
+                catalog.cache,
+                version=each.version,
+                timestamp=each.timestamp,
+            )
+        yield _Opened(each.place, snapshot)
+
+
+def _named(catalog: Catalog, asked: AskedTable, rows: Sequence[TableRow]) -> TableRow:
+    """Return the table of this name, or the only table whose name differs in case alone."""
+    wanted = (asked.namespace or DEFAULT_NAMESPACE, asked.name)
+    folded = tuple(part.casefold() for part in wanted)
+    alike = []
+    for row in rows:
+        if (row.namespace, row.name) == wanted:
+            return row
+        if (row.namespace.casefold(), row.name.casefold()) == folded:
+            alike.append(row)
+    if len(alike) == 1 and not asked.is_quoted:
+        return alike[0]
+    name = join_table_name(*wanted)
+    near = get_close_matches(name, [join_table_name(row.namespace, row.name) for row in rows], n=1)
+    raise TxnLogTableNotFoundError(
+        f"table {name} does not exist in {catalog.uri}",
+        table=name,
+        help=f"Did you mean {near[0]}?" if near else "SHOW TABLES lists the tables.",
+    )
+
+
+def _live(catalog: Catalog, tree: exp.Query, place: str, snapshot: Snapshot) -> LiveFiles:
+    """Return the files of a table that a query may need."""
+    condition = condition_on(tree, place, snapshot.schema)
+    enough = None if condition is not None else _rows_wanted(tree, place)
+    listed = None if enough is None else _some_files(snapshot, enough)
+    if listed is None:
+        listed = snapshot.scan(condition).arrow
+    settings = catalog.config.storage
+    return LiveFiles(snapshot.table.location, snapshot.metadata, listed, settings)
+
+
+def _rows_wanted(tree: exp.Query, place: str) -> int | None:
+    """Return how many rows of a table a query needs, if it accepts any rows; otherwise None."""
+    if not isinstance(tree, exp.Select):
+        return None
+    if set(_given(tree)) - {"expressions", "from_", "limit", "offset", "kind"}:
+        return None
+    source = tree.args["from_"].this if tree.args.get("from_") else None
+    if not isinstance(source, exp.Table) or source.name != place:
+        return None
+    if set(_given(source)) - {"this", "alias"}:
+        return None
+    # A function may return several rows for one, or none.
+    shown = (node for each in tree.expressions for node in each.walk())
+    if not all(isinstance(node, _PLAIN) for node in shown):
+        return None
+    rows = number_of_rows(tree.args.get("limit"))
+    skipped = number_of_rows(tree.args["offset"]) if tree.args.get("offset") else 0
+    return None if rows is None or skipped is None else rows + skipped
+
+
+def _given(node: exp.Expr) -> Iterator[str]:
+    return (name for name, value in node.args.items() if value)
+
+
+def _some_files(snapshot: Snapshot, rows: int) -> pa.Table | None:
+    """Return the first files that have this many rows together; None if it takes many files."""
+    ids = snapshot.store.query(
+        "ids_up",
+        table_id=snapshot.table.table_id,
+        version=snapshot.version,
+        next_file_id=snapshot.next_file_id,
+        after_id=-1,
+        limit=_FIRST_FILES,
+    )
+    listed = to_arrow(snapshot.scan().files_among([row[1] for row in ids]))
+    # The row count of a file does not consider its deletion vector.
+    has_vector = pc.not_equal(pc.fill_null(listed["deletion_vector"], ""), "")
+    counts = pc.if_else(has_vector, 0, pc.fill_null(listed["num_records"], 0))
+    reached = pc.cumulative_sum(counts.combine_chunks())
+    if not len(reached) or reached[-1].as_py() < rows:
+        return listed if len(ids) < _FIRST_FILES else None
+    return listed.slice(0, pc.sum(pc.less(reached, rows)).as_py() + 1)
+
+
+def _names(catalog: Catalog, limit: int | None) -> pa.RecordBatchReader:
+    tables = catalog.tables()[:limit]
+    return pa.table(
+        {
+            "namespace": pa.array([each.namespace for each in tables], pa.string()),
+            "name": pa.array([each.name for each in tables], pa.string()),
+            "location": pa.array([each.location for each in tables], pa.string()),
         }
-        answer = engine.stream(engine.query(query, **relations))
-        rows = _while_open(stack.pop_all(), answer)
-        next(rows)  # begun, it closes the engine also when nobody reads it
-    return pa.RecordBatchReader.from_batches(answer.schema, rows)
+    ).to_reader()
 
 
-def _while_open(engine: ExitStack, answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """Yield an empty batch, then those of an answer."""
+def closing_reader(engine: ExitStack, answer: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return a reader that closes the engine at the end, or when it is deleted unread."""
+    batches = _batches(engine, answer)
+    next(batches)  # a generator that has not started would not run its `with` at deletion
+    return pa.RecordBatchReader.from_batches(answer.schema, batches)
+
+
+def _batches(engine: ExitStack, answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yield an empty batch, then those of the answer."""
     with engine:
         yield pa.RecordBatch.from_pylist([], answer.schema)
         yield from answer

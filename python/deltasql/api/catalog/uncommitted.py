@@ -1,7 +1,7 @@
-"""Files of transactions that never committed and whose table does not exist.
+"""Delete files of transactions that never committed and whose table does not exist.
 
-A process that is killed while it creates a table leaves data files, and intents that record them:
-no table can be vacuumed to delete them.
+A process that is killed while it creates a table leaves data files and their intents. There is no
+table whose vacuum could delete them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 
 def vacuum_uncommitted(catalog: Catalog, *, dry_run: bool = True) -> list[str]:
-    """Delete what was announced more than an hour ago for tables that do not exist.
+    """Delete files whose intent is older than an hour and whose table does not exist.
 
-    Returns the paths of the files. A transaction that still runs after that hour is refused when
-    it commits.
+    Returns the paths of the files. A transaction that still runs cannot commit after that.
     """
     rows = catalog.store.query("staged_without_table", before_ms=now_ms() - INTENT_GRACE_MS)
     if dry_run:
@@ -42,7 +41,7 @@ def vacuum_uncommitted(catalog: Catalog, *, dry_run: bool = True) -> list[str]:
 
 
 class _Abandoned:
-    """What one intent records: a file, or the folder that an engine had for one write."""
+    """The files of one intent: a single file, or the folder of one write by an engine."""
 
     def __init__(self, catalog: Catalog, path: str) -> None:
         self._catalog, self._is_folder = catalog, path.endswith("/")
@@ -50,11 +49,11 @@ class _Abandoned:
         self._storage = open_storage(self._root, catalog.config.storage)
 
     def files(self) -> list[str]:
-        """Return the files that are there and that no table needs."""
+        """Return the paths of the files that exist and that no table needs."""
         return [f"{self._root}/{name}" for name in self._names()]
 
     def discard(self) -> list[str]:
-        """Delete them; returns their paths."""
+        """Delete these files; returns their paths."""
         deleted = delete_data(self._storage, self._names(), self._deletable())
         return [f"{self._root}/{name}" for name in deleted]
 
@@ -75,7 +74,7 @@ class _Abandoned:
         )
 
     def _needed(self) -> frozenset[str]:
-        """Return what tables need that were made in this folder since, or hold it."""
+        """Return the files of tables that were created in this folder since, or around it."""
         query, cache = self._catalog.store.query, self._catalog.cache
         tables = [*tables_at(query, self._root), *tables_around(query, self._root)]
         return frozenset(
@@ -87,7 +86,7 @@ class _Abandoned:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Return a table's location and the name below it: folders of partitions belong to the name.
+    """Return a table's location and the file name below it, which includes partition folders.
 
     >>> _split("/lake/sales/_change_data/day=1/part.parquet")
     ('/lake/sales', '_change_data/day=1/part.parquet')

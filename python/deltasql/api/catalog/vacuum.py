@@ -1,4 +1,4 @@
-"""Vacuum a table: two commits tell of it, the files are deleted between them."""
+"""Vacuum a table: delete files between a VACUUM START and a VACUUM END commit."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def vacuum(
     session: Any = None,
     on_progress: OnProgress | None = None,
 ) -> list[str]:
-    """Delete what no retained version needs; returns the names of the files.
+    """Delete files that no retained version needs; returns their names.
 
     `commit` runs an operation on a transaction and commits it. With the engine `spark` a full
-    vacuum is listed on the executors of `session`, else of the session that is active.
+    vacuum lists files on the executors of `session`, by default the active session.
     """
     meter = Meter(join_table_name(table.namespace, table.name), on_progress)
     if table.is_following and not dry_run:
@@ -80,20 +80,20 @@ def vacuum(
     )
     if dry_run or not plan.sizes:
         return plan.files
-    commit(partial(_tell, table, "VACUUM START", plan.parameters(), plan.metrics()))
+    commit(partial(_record, table, "VACUUM START", plan.parameters(), plan.metrics()))
     taken = take_intents(catalog.store, table.table_id, plan.intents)
     plan.keep(plan.intents.keys() - taken.keys())
-    # Whoever restores a file after this commit finds it in the history, and fails.
+    # A commit that restores a file after VACUUM START conflicts with it, and fails.
     spare_needed(plan, snapshot)
     try:
-        # A writer by path may have come meanwhile, and brought a removed file back.
+        # Another writer may have added a removed file again to the log meanwhile.
         refuse_foreign(catalog.store, table, storage)
         _delete(storage, plan, meter)
     except (OSError, TxnLogError):
-        commit(partial(_tell, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))
+        commit(partial(_record, table, "VACUUM END", {"status": "FAILED"}, _deleted(0)))
         raise
     delete_taken_intents(catalog.store, table.table_id, taken)
-    end = partial(_tell, table, "VACUUM END", {"status": "COMPLETED"}, _deleted(len(plan.sizes)))
+    end = partial(_record, table, "VACUUM END", {"status": "COMPLETED"}, _deleted(len(plan.sizes)))
     commit(partial(end, extra=plan.mark()))
     return plan.files
 
@@ -121,7 +121,7 @@ def _deleted(files: int) -> dict[str, int]:
     return {"numDeletedFiles": files, "numVacuumedDirectories": 0}
 
 
-def _tell(
+def _record(
     table: TableRow,
     operation: str,
     parameters: Mapping[str, str],
@@ -135,12 +135,12 @@ def _tell(
 
 
 def mirror_targets(catalog: Catalog) -> list[tuple[str, str]]:
-    """Return the kind and the place of everything that the mirror of this catalog writes."""
+    """Return kind and location of all publish targets of a catalog."""
     return [(kind, location) for kind, location in catalog.store.query("target_locations")]
 
 
 def databases(catalog: Catalog, targets: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the files that hold this catalog and the views of its tables."""
+    """Return the database file of this catalog, and the DuckDB files with views of its tables."""
     views = [location for kind, location in targets if kind == DUCKDB]
     uri = catalog.uri
     return views if uri.backend == "postgres" or uri.is_memory else [uri.database, *views]
@@ -149,6 +149,6 @@ def databases(catalog: Catalog, targets: Sequence[tuple[str, str]]) -> list[str]
 def _other_tables(
     catalog: Catalog, table: TableRow, targets: Sequence[tuple[str, str]]
 ) -> list[str]:
-    """Return the location keys of what lies below a table's folder and is not its own."""
+    """Return the location keys of other tables and replicas below a table's folder."""
     replicas = [location_key(location) for kind, location in targets if kind == DELTA]
     return keys_inside(catalog.store.query, table.location) + replicas

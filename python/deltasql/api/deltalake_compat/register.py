@@ -135,8 +135,8 @@ def _patch_table(stock: type[Any]) -> None:
 
 
 def _patch_queries(stock: type[Any]) -> None:
-    from deltasql.api.catalog.query import QueryBuilder
     from deltasql.api.deltalake_compat.handle.table import RawTable
+    from deltasql.api.deltalake_compat.query_builder import QueryBuilder
 
     register_before = stock.register
 

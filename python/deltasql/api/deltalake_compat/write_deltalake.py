@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from deltasql.uri import is_deltasql_uri
+import deltalake
+
+from deltasql.api.deltalake_compat.create_by_uri import (
+    leaves_existing,
+    open_for_writing,
+    table_properties,
+)
+from deltasql.api.deltalake_compat.handle.arguments import (
+    check_mapping,
+    check_names,
+    check_size,
+    check_text_given,
+    check_texts,
+)
+from deltasql.api.deltalake_compat.handle.opening import is_ours
+from deltasql.api.deltalake_compat.handle.properties import write_options
+from deltasql.api.deltalake_compat.handle.write import WriteSide
+from deltasql.api.transaction.writing import write_rows
+from deltasql.operations.rules.write_schema import move_partition_columns_last
+from deltasql.operations.write_request import WriteRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,100 +69,54 @@ def write_deltalake(
     >>> uri = f"deltasql://sqlite/{folder.name}/meta.db?table=sales"
     >>> write_deltalake(uri, pa.table({"id": [1, 2]}), mode="append")
     """
-    from deltasql.api.deltalake_compat.handle.arguments import (
-        check_mapping,
-        check_names,
-        check_size,
-        check_text_given,
-        check_texts,
-    )
-    from deltasql.api.deltalake_compat.handle.write import WriteSide
-
     handle = getattr(table_or_uri, "_table", None)
-    is_handle = isinstance(handle, WriteSide)
-    if is_handle or is_ours(table_or_uri):
-        check_text_given(mode)
-        check_texts(name, description, schema_mode, predicate)
-        check_names(partition_by)
-        check_size(target_file_size)
-        if configuration is not None:
-            check_mapping(configuration)
-    write: dict[str, Any] = {
-        "partition_by": partition_by,
-        "mode": mode.lower() if isinstance(mode, str) else mode,
-        "schema_mode": schema_mode.lower() if isinstance(schema_mode, str) else schema_mode,
-        "predicate": predicate,
-        "target_file_size": target_file_size,
-        "name": name,
-        "description": description,
-        "configuration": configuration,
-        "writer_properties": writer_properties,
-        "commit_properties": commit_properties,
-        "post_commithook_properties": post_commithook_properties,
-    }
-    if isinstance(handle, WriteSide):
-        handle.write(data, **write)
-    elif is_ours(table_or_uri):
-        _write_uri(str(table_or_uri), data, storage_options, **write)
-    else:
-        import deltalake
-
-        deltalake.write_deltalake(table_or_uri, data, storage_options=storage_options, **write)
-
-
-def is_ours(table_or_uri: object) -> bool:
-    """Tell whether a table's address is meant for us, also one that became a path.
-
-    >>> is_ours("deltasql://sqlite/meta.db?table=t"), is_ours("/lake/sales")
-    (True, False)
-    """
-    if isinstance(table_or_uri, os.PathLike):
-        return str(os.fspath(table_or_uri)).startswith("deltasql:/")
-    return is_deltasql_uri(table_or_uri)
-
-
-def _write_uri(
-    table_uri: str,
-    data: object,
-    storage_options: Mapping[str, str] | None,
-    *,
-    partition_by: list[str] | str | None,
-    mode: str,
-    name: str | None,
-    description: str | None,
-    configuration: Mapping[str, str | None] | None,
-    schema_mode: str | None,
-    predicate: str | None,
-    target_file_size: int | None,
-    writer_properties: WriterProperties | None,
-    commit_properties: CommitProperties | None,
-    post_commithook_properties: PostCommitHookProperties | None,
-) -> None:
-    from deltasql.api.deltalake_compat.create_by_uri import (
-        leaves_existing,
-        open_for_writing,
-        table_properties,
-    )
-    from deltasql.api.deltalake_compat.handle.properties import write_options
-    from deltasql.operations.rules.write_schema import move_partition_columns_last
-
-    uri, catalog, table = open_for_writing(table_uri, storage_options)
-    with leaves_existing(catalog, table, mode=mode), catalog.begin(one_table=True) as tx:
-        is_new = bool(configuration) and not tx.has_table(table)
-        tx.write(
-            table,
+    save_mode: Any = mode.lower() if isinstance(mode, str) else mode
+    evolution: Any = schema_mode.lower() if isinstance(schema_mode, str) else schema_mode
+    if not isinstance(handle, WriteSide) and not is_ours(table_or_uri):
+        write_stock: Any = deltalake.write_deltalake  # its overloads know no None
+        write_stock(
+            table_or_uri,
             data,
-            mode=mode,
-            schema_mode=schema_mode,
-            predicate=predicate,
             partition_by=partition_by,
-            options=write_options(writer_properties, target_file_size),
-            location=uri.location,
-            properties=table_properties(configuration, strict=True) if is_new else None,
-            title=name,
+            mode=save_mode,
+            name=name,
             description=description,
+            configuration=configuration,
+            schema_mode=evolution,
+            storage_options=storage_options,
+            predicate=predicate,
+            target_file_size=target_file_size,
+            writer_properties=writer_properties,
+            commit_properties=commit_properties,
+            post_commithook_properties=post_commithook_properties,
         )
-        if schema_mode == "merge":
+        return
+    check_text_given(mode)
+    check_texts(name, description, schema_mode, predicate)
+    check_names(partition_by)
+    check_size(target_file_size)
+    if configuration is not None:
+        check_mapping(configuration)
+    request = WriteRequest(
+        mode=save_mode,
+        schema_mode=evolution,
+        predicate=predicate,
+        partition_by=partition_by,
+        options=write_options(writer_properties, target_file_size),
+        title=name,
+        description=description,
+    )
+    if isinstance(handle, WriteSide):
+        handle.write_rows(data, request, commit_properties, post_commithook_properties)
+        return
+    uri, catalog, table = open_for_writing(str(table_or_uri), storage_options)
+    with leaves_existing(catalog, table, mode=save_mode), catalog.begin(one_table=True) as tx:
+        request = replace(request, location=uri.location)
+        if configuration and not tx.has_table(table):
+            properties = table_properties(configuration, strict=True)
+            request = replace(request, properties=properties)
+        write_rows(tx, table, data, request)
+        if evolution == "merge":
             move_partition_columns_last(tx.target(table))
         tx.set_commit_properties(table, commit_properties)
         tx.set_post_commit(post_commithook_properties)

@@ -8,61 +8,51 @@ import warnings
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import unquote
 
 from deltasql import telemetry
-from deltasql.api.deltalake_compat.handle.arguments import (
-    check_hooks,
-    check_transactions,
-    check_unsigned,
-)
-from deltasql.api.deltalake_compat.handle.properties import with_custom_metadata
-from deltasql.api.transaction.verbs import Verbs
-from deltasql.commit.create_table import created_by_other
-from deltasql.commit.staged import ReadSet, Staged, actions_from
-from deltasql.engine.choose import is_rows, is_spark_frame, open_engine
-from deltasql.exceptions import (
-    CommitConflictError,
-    InvalidActionError,
-    LogAheadError,
-    TableChangedError,
-    TableExistsError,
-    TableFollowsError,
-    TransactionClosedError,
-    TxnLogError,
-)
+from deltasql.api.deltalake_compat.handle.arguments import check_hooks
+from deltasql.api.transaction.ratify import ratify
+from deltasql.api.transaction.staging import Staging
+from deltasql.api.transaction.written_files import WrittenFiles
+from deltasql.engine.choose import is_rows
+from deltasql.exceptions import TransactionClosedError
 from deltasql.mirror.publish.after_publish import PostCommit
-from deltasql.model.actions import CommitInfo, SetTransaction
+from deltasql.model.actions import CommitInfo
 from deltasql.model.clock import now_ms
-from deltasql.operations.alter import cluster_by as clustering
-from deltasql.operations.table_stage import TableStage
-from deltasql.phases import reached
-from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot, open_snapshot
-from deltasql.storage import open_storage
-from deltasql.storage.deletion import Deletable, delete_data
-from deltasql.uri import join_table_name, split_table_name
+from deltasql.model.schema.convert import schema_from_any
+from deltasql.model.schema.schema import StructType
+from deltasql.operations.alter import columns as columns_of_table
+from deltasql.operations.alter import features
+from deltasql.operations.alter import properties as table_properties
+from deltasql.operations.write_request import WriteRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
     from types import TracebackType
 
+    import pyarrow as pa
     from deltalake import CommitProperties, PostCommitHookProperties
 
     from deltasql.api.catalog.catalog import Catalog
-    from deltasql.commit.ratified import Ratified
-    from deltasql.engine.base import Engine
-    from deltasql.storage import Storage
+    from deltasql.api.transaction.merger import Merger
+    from deltasql.commit.staged import ReadSet
+    from deltasql.engine.base import WriteOptions
+    from deltasql.operations.sql.expressions import Flavour
+    from deltasql.operations.table_stage import TableStage
+    from deltasql.operations.verify.report import DataChecks, DataReport
+    from deltasql.snapshot.snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
 
 
-class MultiTableTransaction(Verbs):
+class MultiTableTransaction:
     """All or nothing over many tables; commits when the `with` block ends without an error.
 
     Nothing is locked before the commit, and nothing is visible to others until it is ratified.
-    Without `with`, call `commit` or `rollback`: a transaction that is forgotten changes nothing,
-    and says so by a ResourceWarning and in the log.
-    `one_table` spares a transaction that is known to stay with one table to look at the others.
+    Without `with`, call `commit` or `rollback`. A transaction that ends with neither changes
+    nothing, and warns with a ResourceWarning and in the log.
+    With `one_table` the transaction uses a single table and does not look up the others.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -72,7 +62,7 @@ class MultiTableTransaction(Verbs):
     >>> with deltasql.begin(uri) as tx:
     ...     metrics = tx.write("orders", pa.table({"sku": ["pen"]}))
     ...     metrics = tx.update("stock", {"left": "left - 1"}, predicate="sku = 'pen'")
-    ...     tx.read("stock").to_pylist()  # as the transaction sees it
+    ...     tx.read("stock").to_pylist()  # includes the changes of this transaction
     [{'sku': 'pen', 'left': 8}]
     >>> tx.versions
     {'orders': 0, 'stock': 1}
@@ -80,23 +70,17 @@ class MultiTableTransaction(Verbs):
 
     def __init__(self, catalog: Catalog, *, one_table: bool = False) -> None:
         self.catalog = catalog
-        self._one_table = one_table
-        self._moment: CatalogSnapshot | None = None
-        self.txn_id = str(uuid.uuid4())
-        self.announced = 0  # files noted under its id before it began
         self.versions: dict[str, int] = {}
-        self._staged: dict[tuple[str, str], Staged] = {}
-        self._names: dict[tuple[str, str], str] = {}
-        self._snapshots: dict[tuple[str, str], Snapshot] = {}
-        self._written: list[tuple[str, str]] = []
-        self._engines: dict[str, Engine] = {}
+        self.written_files = WrittenFiles(catalog, str(uuid.uuid4()))
+        self._staging = Staging(catalog, self.written_files, one_table=one_table)
         self._post_commit = PostCommit()
         self._began_ms = now_ms()
         self._state = "open"
 
     def __repr__(self) -> str:
-        tables = sorted(self._names.values())
-        return f"MultiTableTransaction({self.txn_id!r}, {self._state}, tables={tables})"
+        return (
+            f"MultiTableTransaction({self.txn_id!r}, {self._state}, tables={self._staging.names})"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -113,11 +97,11 @@ class MultiTableTransaction(Verbs):
             self.rollback()
 
     def __del__(self) -> None:
-        """Warn of changes that nobody committed or rolled back; they are lost."""
+        """Warn about changes that were neither committed nor rolled back; they are lost."""
         if getattr(self, "_state", "") != "open" or not self.tables:
             return
         tables = ", ".join(self.tables)
-        with suppress(Exception):  # at the end of the process not everything is there any more
+        with suppress(Exception):  # logging may be gone already when the process ends
             telemetry.log(
                 _log,
                 logging.WARNING,
@@ -132,6 +116,137 @@ class MultiTableTransaction(Verbs):
             stacklevel=2,
             source=self,
         )
+
+    @property
+    def txn_id(self) -> str:
+        """The id of the transaction, which its commits record."""
+        return self.written_files.txn_id
+
+    @property
+    def _open(self) -> Staging:
+        """The staging area; raises TransactionClosedError after the end of the transaction."""
+        if self._state != "open":
+            raise TransactionClosedError(
+                f"this transaction is {self._state}",
+                txn_id=self.txn_id,
+                help="Start another one with deltasql.begin().",
+            )
+        return self._staging
+
+    # The end of the transaction
+
+    def commit(self) -> dict[str, int]:
+        """Ratify all staged changes and publish them; returns the new versions by table name."""
+        changes = self._open.changes()
+        self._state = "failed"
+        try:
+            ratified = ratify(
+                self.catalog, [*changes.values()], self.written_files, began_ms=self._began_ms
+            )
+        finally:
+            self._staging.close_engines()
+        self._state = "committed"
+        self.written_files.discard_superseded(changes.values())
+        self.versions = {name: each.version for name, each in zip(changes, ratified, strict=True)}
+        self.catalog.mirror.after_commit(ratified, self._post_commit)
+        return self.versions
+
+    def rollback(self) -> None:
+        """Discard all staged changes, and delete the data files that were written for them."""
+        self._open.clear()
+        self._state = "rolled back"
+        self._staging.close_engines()
+        self.written_files.discard()
+
+    def set_commit_properties(self, table: str, properties: CommitProperties | None) -> None:
+        """Apply deltalake's CommitProperties: custom metadata and application transactions.
+
+        They belong to the changes that are staged for the table. As in deltalake, they have no
+        effect on a table without changes.
+        """
+        self._staging.set_commit_properties(table, properties)
+
+    def set_post_commit(self, properties: PostCommitHookProperties | None) -> None:
+        """Apply deltalake's PostCommitHookProperties: checkpoint and log cleanup after commit."""
+        check_hooks(properties)
+        if properties is None:
+            self._post_commit = PostCommit(counts_commits=True)
+        else:
+            self._post_commit = PostCommit(
+                properties.create_checkpoint, properties.cleanup_expired_logs, counts_commits=True
+            )
+
+    # Tables
+
+    @property
+    def tables(self) -> list[str]:
+        """The tables that the commit would change, by the names that the caller used for them."""
+        return [*self._staging.changes()]
+
+    def creates(self, table: str) -> bool:
+        """Return whether this transaction creates the table."""
+        return self._staging.creates(table)
+
+    def has_table(self, table: str) -> bool:
+        """Return whether a table exists for this transaction, or is created by it."""
+        return self._open.has_table(table)
+
+    def snapshot(self, table: str) -> Snapshot:
+        """Return the table as this transaction sees it: the same version at every call.
+
+        All tables are seen as they were when the first of them was read.
+        """
+        return self._open.snapshot(table)
+
+    def pin(self, table: str, snapshot: Snapshot) -> None:
+        """Use this snapshot of a table: commits after it are checked for conflicts."""
+        self._open.pin(table, snapshot)
+
+    def target(self, table: str, data: object = None, *, engine: str | None = None) -> TableStage:
+        """Return a table for an operation, with the changes that are staged so far.
+
+        The operation runs on the engine called `engine`, otherwise on the engine of `data`.
+        """
+        return self._open.target(table, data, engine=engine)
+
+    def create_table(
+        self,
+        name: str,
+        schema: object,
+        *,
+        location: str | None = None,
+        partition_by: Sequence[str] | str | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+        title: str | None = None,
+        cluster_by: Sequence[str] = (),
+        allow_nested_location: bool = False,
+    ) -> None:
+        """Stage a new table: the commit creates it.
+
+        `title` is the name in its metadata, by default the name of the table. OPTIMIZE sorts rows
+        by the columns of `cluster_by`, so that near values are in the same files.
+        `allow_nested_location` accepts a location inside another table's folder, or around one.
+        """
+        self._open.create(
+            name,
+            schema,
+            location=location,
+            partition_by=partition_by,
+            properties=properties,
+            description=description,
+            title=title,
+            cluster_by=cluster_by,
+            allow_nested_location=allow_nested_location,
+        )
+
+    def create_missing(self, name: str, schema: object, **options: Any) -> None:
+        """Stage a new table for a write that could also go to an existing table.
+
+        The options are those of `create_table`. If another commit creates the table first, that
+        is a conflict, as it would be between two writes to an existing one.
+        """
+        self._open.create_missing(name, schema, **options)
 
     def stage_table(
         self,
@@ -149,343 +264,339 @@ class MultiTableTransaction(Verbs):
 
         Rows, as Arrow or a data frame, are written and appended.
 
-        `read_version` is the version the actions were computed from: commits after it are
-        checked for conflicts. Without it, files that are only added go on top of whatever is
-        there (a blind append); anything else is checked against the version of this moment.
+        `read_version` is the version that the actions were computed from: commits after it are
+        checked for conflicts. Without it, actions that only add files are a blind append, which
+        fits any version; other actions are checked against the version that this transaction sees.
         """
         if is_rows(actions):
             self.write(table, actions)
-        else:
-            self._stage(table).extend(actions_from(actions))
-        staged = self._stage(table)
-        if reads is not None:
-            staged.reads = staged.reads.merge(reads)
-        if read_version is not None:
-            # What was computed from the older version must hold against all that came since.
-            known = staged.read_version
-            staged.read_version = read_version if known is None else min(known, read_version)
-        elif staged.read_version is None and not staged.creates and not staged.is_plain_append:
-            staged.read_version = self.snapshot(table).version
-        staged.info = CommitInfo(
-            operation=operation or staged.info.operation,
-            operation_parameters=operation_parameters or staged.info.operation_parameters,
-            operation_metrics=operation_metrics or staged.info.operation_metrics,
-            user_metadata=user_metadata or staged.info.user_metadata,
-            engine_info=staged.info.engine_info,
-            extra=staged.info.extra,
+            actions = ()
+        info = CommitInfo(
+            operation=operation,
+            operation_parameters=operation_parameters,
+            operation_metrics=operation_metrics,
+            user_metadata=user_metadata,
         )
+        self._open.add_actions(table, actions, info, read_version, reads)
 
-    def create_table(
+    # Rows
+
+    def write(
         self,
-        name: str,
-        schema: object,
+        table: str,
+        data: object,
         *,
-        location: str | None = None,
+        mode: str = "append",
+        schema_mode: str | None = None,
+        predicate: str | None = None,
         partition_by: Sequence[str] | str | None = None,
+        options: WriteOptions | None = None,
+        engine: str | None = None,
+        location: str | None = None,
         properties: Mapping[str, str] | None = None,
-        description: str | None = None,
         title: str | None = None,
-        cluster_by: Sequence[str] = (),
-        allow_nested_location: bool = False,
-    ) -> None:
-        """Stage a new table: it comes into being with the rest of the commit.
+        description: str | None = None,
+    ) -> dict[str, Any]:
+        """Write rows as data files now and stage them: the commit makes them visible.
 
-        `title` is the name in its metadata, which is the table's own when it is left out. OPTIMIZE
-        keeps rows together that are near in the columns of `cluster_by`. `allow_nested_location`
-        accepts a location inside another table's folder, or around one.
+        With the mode `overwrite` they replace all rows, or those that match `predicate`. `options`
+        define how the files are written; `engine` is `duckdb` or `spark`. A table that does not
+        exist is created, with `location`, `properties`, `title` and `description`. Returns
+        deltalake's metrics.
         """
-        self._check_open()
-        key = split_table_name(name)
-        if key in self._staged:
-            raise TableExistsError(f"table {name} is already part of this transaction", table=name)
-        self._staged[key] = self.catalog.stage_create(
-            name,
-            schema,
-            location,
+        from deltasql.api.transaction.writing import write_rows  # late: Parquet and SQL
+
+        request = WriteRequest(
+            mode=mode,
+            schema_mode=schema_mode,
+            predicate=predicate,
             partition_by=partition_by,
+            options=options,
+            engine=engine,
+            location=location,
             properties=properties,
-            description=description,
             title=title,
-            allow_nested_location=allow_nested_location,
+            description=description,
         )
-        self._names[key] = name
-        if cluster_by:
-            clustering.cluster_by(self.target(name), cluster_by)
+        return write_rows(self, table, data, request)
 
-    def create_missing(self, name: str, schema: object, **options: Any) -> None:
-        """Stage a new table for a write that goes to an existing one as well.
+    def read(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        predicate: str | None = None,
+        *,
+        engine: str | None = None,
+    ) -> pa.Table:
+        """Return rows as this transaction sees them, its own changes included.
 
-        The options are those of `create_table`. Where another commit creates the table first, that
-        is a conflict, as it would be between two writes to an existing one.
+        If this transaction also changes the table, a commit that changed these rows meanwhile is
+        a conflict.
         """
-        try:
-            self.create_table(name, schema, **options)
-        except TableExistsError as error:
-            found = self.catalog.store.find_table(*split_table_name(name), fresh=True)
-            if found is None:
-                raise
-            raise created_by_other(self.catalog.store.query, name, found) from error
-        self._staged[split_table_name(name)].must_be_new = False
+        return self.read_batches(table, columns, predicate, engine=engine).read_all()
 
-    @property
-    def tables(self) -> list[str]:
-        """The tables that the commit would change, by the names that were used for them."""
-        return [
-            self._names[key]
-            for key, each in self._staged.items()
-            if each.creates or not each.is_empty
-        ]
+    def read_batches(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        predicate: str | None = None,
+        *,
+        engine: str | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return the rows of `read` in batches, which can be read while the transaction is open."""
+        from deltasql.operations.read import read_rows  # late: it parses SQL
 
-    def creates(self, table: str) -> bool:
-        """Tell whether a table comes into being with this transaction."""
-        staged = self._staged.get(split_table_name(table))
-        return staged is not None and staged.creates
+        return read_rows(self.target(table, engine=engine), columns, predicate)
 
-    def has_table(self, table: str) -> bool:
-        """Tell whether a table exists for this transaction, those it creates included."""
-        self._check_open()
-        key = split_table_name(table)
-        if key in self._staged or key in self._snapshots:
-            return True
-        if not self.catalog.store.exists():
-            return False
-        found = self._seen_at_first(key)
-        if found is None:
-            catalog = self.catalog
-            now = catalog.store.find_head(*key)
-            if now is None:
-                return False
-            row, head = now
-            found = Snapshot(catalog.store, row, catalog.cache, head)
-        self._snapshots[key] = found
-        return True
+    def delete(
+        self,
+        table: str,
+        predicate: str | None = None,
+        *,
+        options: WriteOptions | None = None,
+        engine: str | None = None,
+        flavour: Flavour = "datafusion",
+    ) -> dict[str, int]:
+        """Delete the rows that match a predicate, or all rows; returns metrics."""
+        from deltasql.operations.delete import stage_delete  # late: it parses SQL
 
-    def pin(self, table: str, snapshot: Snapshot) -> None:
-        """Look at a table as a snapshot has it: commits after it are checked for conflicts."""
-        self._check_open()
-        self._snapshots[split_table_name(table)] = snapshot
+        target = self.target(table, engine=engine)
+        return stage_delete(target, predicate, options=options, flavour=flavour)
 
-    def target(self, table: str, data: object = None, *, engine: str | None = None) -> TableStage:
-        """Return a table for an operation, with what was staged so far.
+    def update(
+        self,
+        table: str,
+        updates: Mapping[str, str] | None = None,
+        new_values: Mapping[str, Any] | None = None,
+        predicate: str | None = None,
+        *,
+        error_on_type_mismatch: bool = True,
+        options: WriteOptions | None = None,
+        engine: str | None = None,
+        flavour: Flavour = "datafusion",
+    ) -> dict[str, int]:
+        """Set columns of the rows that match a predicate, or of all rows; returns metrics.
 
-        The engine is the one called `engine`, else the one that `data` belongs to.
+        `updates` are SQL expressions by column, `new_values` Python values.
         """
-        if split_table_name(table) not in self._staged:
-            self.snapshot(table)
-        staged = self._stage(table)
-        return TableStage(
-            staged,
-            None if staged.creates else self.snapshot(table),
-            config=self.catalog.config,
-            engine=partial(self._engine, data, engine),
-            intend=self._intend,
+        # late: they parse SQL
+        from deltasql.operations.sql.values import expressions_of
+        from deltasql.operations.update import stage_update
+
+        return stage_update(
+            self.target(table, engine=engine),
+            expressions_of(updates, new_values, escapes=flavour == "spark"),
+            predicate,
+            safe_cast=not error_on_type_mismatch,
+            options=options,
+            flavour=flavour,
         )
 
-    def set_commit_properties(self, table: str, properties: CommitProperties | None) -> None:
-        """Take deltalake's CommitProperties: custom metadata and application transactions.
+    def merge(
+        self,
+        table: str,
+        source: object,
+        predicate: str,
+        source_alias: str | None = None,
+        target_alias: str | None = None,
+        *,
+        merge_schema: bool = False,
+        error_on_type_mismatch: bool = True,
+        source_schema: StructType | None = None,
+        options: WriteOptions | None = None,
+        engine: str | None = None,
+        flavour: Flavour = "datafusion",
+    ) -> Merger:
+        """Merge rows into a table: add clauses to the result, then call its `execute`."""
+        # late: they parse SQL
+        from deltasql.api.transaction.merger import start_merge
+        from deltasql.operations.merge.plan import MergeSpec
 
-        They belong to what was staged; where that is nothing, as in deltalake, they are not told.
-        """
-        if properties is not None:
-            check_unsigned(properties.max_commit_retries)
-            check_transactions(properties.app_transactions)
-        staged = self._staged.get(split_table_name(table))
-        if properties is None or staged is None or (staged.is_empty and not staged.creates):
-            return
-        staged.txns += [
-            SetTransaction(each.app_id, each.version, each.last_updated)
-            for each in properties.app_transactions or ()
-        ]
-        staged.info = with_custom_metadata(staged.info, properties.custom_metadata)
-        if properties.max_commit_retries == 0 and not staged.creates:
-            staged.must_be_next = True
-            if staged.read_version is None:
-                staged.read_version = self.snapshot(table).version
-
-    def set_post_commit(self, properties: PostCommitHookProperties | None) -> None:
-        """Take deltalake's PostCommitHookProperties: what the commit does to the log after it."""
-        check_hooks(properties)
-        if properties is None:
-            self._post_commit = PostCommit(counts_commits=True)
-        else:
-            self._post_commit = PostCommit(
-                properties.create_checkpoint, properties.cleanup_expired_logs, counts_commits=True
-            )
-
-    def snapshot(self, table: str) -> Snapshot:
-        """Return the table as this transaction sees it: the same version at every call.
-
-        All tables are seen as they were when the first of them was looked at.
-        """
-        self._check_open()
-        key = split_table_name(table)
-        found = self._snapshots.get(key) or self._seen_at_first(key)
-        if found is None:  # made since, or not at all
-            catalog = self.catalog
-            row = catalog.resolve(table, fresh=True)
-            found = open_snapshot(catalog.store, row, catalog.cache)
-        self._snapshots[key] = found
-        return found
-
-    def _seen_at_first(self, key: tuple[str, str]) -> Snapshot | None:
-        """Return a table as it was when this transaction first looked at any."""
-        if self._one_table:
-            return None
-        if self._moment is None:
-            self._moment = CatalogSnapshot(self.catalog.store, self.catalog.cache)
-        return self._moment.snapshot(*key)
-
-    def commit(self) -> dict[str, int]:
-        """Ratify everything that was staged and publish it; returns the versions by name."""
-        self._check_open()
-        staged = [each for each in self._staged.values() if each.creates or not each.is_empty]
-        keys = [key for key, each in self._staged.items() if each.creates or not each.is_empty]
-        self._state = "failed"
-        try:
-            ratified = self._ratify(staged)
-        except (
-            CommitConflictError,
-            InvalidActionError,
-            LogAheadError,
-            TableExistsError,
-            TableFollowsError,
-        ):
-            self._discard_files()  # these say for certain that nothing was committed
-            raise
-        finally:
-            self._close_engines()
-        self._state = "committed"
-        self._discard_superseded(staged)
-        self.versions = {
-            self._names[key]: each.version for key, each in zip(keys, ratified, strict=True)
-        }
-        self.catalog.mirror.after_commit(ratified, self._post_commit)
-        return self.versions
-
-    def _ratify(self, staged: list[Staged]) -> list[Ratified]:
-        commit = partial(
-            self.catalog.committer.commit,
-            txn_id=self.txn_id,
-            intents=self.announced + len(set(self._written)),
-            discard=self._discard_files,
+        spec = MergeSpec(
+            predicate, source_alias, target_alias, merge_schema, not error_on_type_mismatch, flavour
         )
-        for each in staged:
-            if not each.creates:
-                self.catalog.log_ahead.check(each.table)
-        try:
-            return commit(staged) if staged else []
-        except TableChangedError:
-            if not self._find_again(staged):
-                raise
-        return commit(staged)
+        target = partial(self.target, table, engine=engine)
+        return start_merge(target, source, spec, source_schema=source_schema, options=options)
 
-    def _find_again(self, staged: list[Staged]) -> bool:
-        """Look up names that were remembered from before this transaction; True if one changed."""
-        found = False
-        for each in staged:
-            if each.creates:
-                continue
-            row = self.catalog.store.find_table(each.table.namespace, each.table.name, fresh=True)
-            if row is None or row.table_id == each.table.table_id:
-                continue
-            replaced_since = row.created_at_ms >= self._began_ms
-            if replaced_since or each.read_version is not None or not each.is_plain_append:
-                return False
-            each.table, found = row, True
-        return found
+    # Schema and properties
 
-    def rollback(self) -> None:
-        """Forget everything that was staged."""
-        self._check_open()
-        self._staged.clear()
-        self._state = "rolled back"
-        self._close_engines()
-        self._discard_files()
+    def add_columns(self, table: str, fields: object) -> None:
+        """Add columns: deltalake's fields, or a schema of any library."""
+        columns_of_table.add_columns(self.target(table), _struct(fields))
 
-    def _engine(self, data: object, name: str | None) -> Engine:
-        """Return the transaction's engine of a kind, started once."""
-        key = name or ("spark" if is_spark_frame(data) else "default")
-        found = self._engines.get(key)
-        if found is None:
-            found = self._engines[key] = open_engine(self.catalog.config, data=data, name=name)
-            found.__enter__()
-        return found
+    def drop_column_not_null(self, table: str, column: str) -> None:
+        """Remove the NOT NULL constraint of a column."""
+        columns_of_table.drop_column_not_null(self.target(table), column)
 
-    def _close_engines(self) -> None:
-        for engine in self._engines.values():
-            engine.__exit__(None, None, None)
-        self._engines.clear()
+    def set_column_metadata(self, table: str, column: str, metadata: Mapping[str, str]) -> None:
+        """Add entries to a column's metadata."""
+        columns_of_table.set_column_metadata(self.target(table), column, metadata)
 
-    def _discard_superseded(self, staged: list[Staged]) -> None:
-        """Delete files that a later operation of the transaction replaced: nobody saw them."""
-        if not self._written:
-            return
-        kept = {
-            (each.table.location, unquote(path))
-            for each in staged
-            for path in (*(f.path for f in each.adds), *(f.path for f in each.cdc))
-        }
-        # The files of a folder were told one by one as well.
-        self._written = [
-            each for each in self._written if each not in kept and not each[1].endswith("/")
-        ]
-        self._discard_files()
+    def rename_column(self, table: str, column: str, new_name: str) -> None:
+        """Rename a column by column mapping, without rewriting data files."""
+        columns_of_table.rename_column(self.target(table), column, new_name)
 
-    def _intend(self, staged: Staged, names: list[str]) -> None:
-        if staged.table.is_following:  # SQL may have taken over meanwhile
-            table = staged.table
-            staged.table = self.catalog.writable(join_table_name(table.namespace, table.name))
-        location = staged.table.location
-        self.catalog.store.record_intents(
-            self.txn_id, staged.table.table_id, [f"{location}/{name}" for name in names]
+    def drop_columns(self, table: str, names: str | Sequence[str]) -> None:
+        """Drop columns by column mapping, without rewriting data files."""
+        columns_of_table.drop_columns(self.target(table), _list(names))
+
+    def add_constraint(
+        self, table: str, checks: Mapping[str, str], *, engine: str | None = None
+    ) -> None:
+        """Add CHECK constraints by name; the existing rows must meet them."""
+        from deltasql.operations.alter import constraints  # late: it parses SQL
+
+        constraints.add_constraints(self.target(table, engine=engine), checks)
+
+    def drop_constraint(self, table: str, name: str, *, raise_if_not_exists: bool = True) -> None:
+        """Drop a CHECK constraint."""
+        from deltasql.operations.alter import constraints  # late: it parses SQL
+
+        constraints.drop_constraint(
+            self.target(table), name, raise_if_not_exists=raise_if_not_exists
         )
-        self._written += [(location, name) for name in names]
-        reached("intended")
 
-    def _discard_files(self) -> None:
-        """Delete the data files of a transaction that will never be committed.
+    def add_feature(
+        self,
+        table: str,
+        names: str | Sequence[str],
+        *,
+        allow_protocol_versions_increase: bool = False,
+    ) -> None:
+        """Add table features by their names in Delta's protocol."""
+        features.add_feature(
+            self.target(table),
+            _list(names),
+            allow_protocol_versions_increase=allow_protocol_versions_increase,
+        )
 
-        What cannot be deleted now is still known from its intent.
+    def set_table_properties(
+        self, table: str, properties: Mapping[str, str], *, raise_if_not_exists: bool = True
+    ) -> None:
+        """Set table properties."""
+        table_properties.set_table_properties(
+            self.target(table), properties, raise_if_not_exists=raise_if_not_exists
+        )
+
+    def set_table_name(self, table: str, name: str) -> None:
+        """Set the name in the table's metadata; `catalog.rename` changes the catalog's name."""
+        table_properties.set_table_name(self.target(table), name)
+
+    def set_table_description(self, table: str, description: str) -> None:
+        """Set the description in the table's metadata."""
+        table_properties.set_table_description(self.target(table), description)
+
+    # Maintenance
+
+    def optimize(
+        self,
+        table: str,
+        *,
+        partition_filters: Sequence[Any] | None = None,
+        target_size: int | None = None,
+        options: WriteOptions | None = None,
+        engine: str | None = None,
+        on_progress: Callable[[int, int], None] = lambda done, total: None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Rewrite small files as fewer, larger ones; returns deltalake's metrics.
+
+        In a clustered table, rows of files that are not clustered yet are sorted too.
+
+        `on_progress` gets the number of new files that are written, and how many there will be.
+        With `dry_run` nothing is staged; it returns what would be rewritten.
         """
-        try:
-            for location in dict.fromkeys(location for location, _ in self._written):
-                storage = self._storage(location)
-                names = [name for place, name in self._written if place == location]
-                folders = [name for name in names if name.endswith("/")]
-                # All that an engine put into a folder of its own.
-                inside = [info.name for folder in folders for info in storage.list(folder)]
-                files = [*(name for name in names if not name.endswith("/")), *inside]
-                own = Deletable(storage, partition_columns=None, engine_folders=folders)
-                delete_data(storage, files, own)
-            if self._written:
-                self.catalog.store.clear_intents(self.txn_id)
-        except (OSError, TxnLogError) as error:
-            telemetry.log(
-                _log, logging.WARNING, "files not discarded", txn_id=self.txn_id, error=str(error)
-            )
-        self._written.clear()
+        from deltasql.api.transaction import maintenance  # late: it parses SQL
 
-    def _storage(self, location: str) -> Storage:
-        return open_storage(location, self.catalog.config.storage)
+        return maintenance.optimize(
+            self.target(table, engine=engine),
+            partition_filters=partition_filters,
+            target_size=target_size,
+            options=options,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
 
-    def _stage(self, table: str) -> Staged:
-        self._check_open()
-        key = split_table_name(table)
-        staged = self._staged.get(key)
-        if staged is None:
-            # What was looked at is what is changed, whatever has its name by now.
-            seen = self._snapshots.get(key)
-            if seen is None and self._moment is not None:
-                seen = self._seen_at_first(key)
-            row = self.catalog.resolve(table) if seen is None else seen.table
-            staged = self._staged[key] = Staged(row)
-            self._names[key] = table
-        return staged
+    def z_order(
+        self,
+        table: str,
+        columns: Sequence[str],
+        *,
+        partition_filters: Sequence[Any] | None = None,
+        target_size: int | None = None,
+        options: WriteOptions | None = None,
+        engine: str | None = None,
+        on_progress: Callable[[int, int], None] = lambda done, total: None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Rewrite files so that rows with near values in the columns share files; returns metrics.
 
-    def _check_open(self) -> None:
-        if self._state != "open":
-            raise TransactionClosedError(
-                f"this transaction is {self._state}",
-                txn_id=self.txn_id,
-                help="Start another one with deltasql.begin().",
-            )
+        `on_progress` and `dry_run` are those of `optimize`.
+        """
+        from deltasql.api.transaction import maintenance  # late: it parses SQL
+
+        return maintenance.optimize(
+            self.target(table, engine=engine),
+            z_order=columns,
+            partition_filters=partition_filters,
+            target_size=target_size,
+            options=options,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+
+    def restore(
+        self,
+        table: str,
+        to: int | str | datetime,
+        *,
+        ignore_missing_files: bool = False,
+        protocol_downgrade_allowed: bool = False,
+    ) -> dict[str, int]:
+        """Restore a table to a version or a timestamp; returns metrics."""
+        from deltasql.api.transaction import maintenance  # late: it parses SQL
+
+        return maintenance.restore(
+            self.target(table),
+            self.snapshot(table),
+            to,
+            ignore_missing_files=ignore_missing_files,
+            protocol_downgrade_allowed=protocol_downgrade_allowed,
+        )
+
+    def undo(self, table: str) -> dict[str, int]:
+        """Undo the last commit of a table; a second undo restores it."""
+        from deltasql.api.transaction import maintenance  # late: it parses SQL
+
+        return maintenance.undo(self.target(table), self.snapshot(table))
+
+    def verify_data(
+        self, table: str, *, checks: DataChecks = "counts", engine: str | None = None
+    ) -> DataReport:
+        """Compare the data files of a table and their rows with the log; changes nothing."""
+        from deltasql.operations.verify.verify import verify_data  # late: it reads rows
+
+        return verify_data(self.target(table, engine=engine), checks=checks)
+
+    def repair(self, table: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """Remove files from the table that are missing in storage; returns their names."""
+        from deltasql.operations import repair  # late: it lists files
+
+        return repair.repair(self.target(table), dry_run=dry_run)
+
+
+def _list(names: str | Sequence[str]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names
+
+
+def _struct(fields: object) -> StructType:
+    """Return columns as a struct: a schema, or a list of deltalake's fields."""
+    if not isinstance(fields, list | tuple):
+        return schema_from_any(fields)
+    schemas = [schema_from_any(_schema_of_field(each)) for each in fields]
+    return StructType(tuple(member for schema in schemas for member in schema.fields))
+
+
+def _schema_of_field(field: object) -> object:
+    to_json = getattr(field, "to_json", None)  # only deltalake's Field has it
+    return f'{{"type":"struct","fields":[{to_json()}]}}' if callable(to_json) else field

@@ -38,6 +38,7 @@ from deltasql.operations.commit_info import set_commit_info
 from deltasql.operations.rules.schema_merge import nullable
 from deltasql.operations.table_stage import TableStage
 from deltasql.operations.write import arrow_of, stage_write
+from deltasql.operations.write_request import WriteRequest
 from deltasql.spark.delta_table.condition import in_datafusion_words
 from deltasql.storage import join_location, open_storage
 from deltasql.storage.deletion import Deletable, delete_data
@@ -210,12 +211,8 @@ class TableWriter(DataSourceArrowWriter):
             target = TableStage(
                 staged, None, config=self.config, engine=lambda: engine, intend=_known_already
             )
-            metrics = stage_write(
-                target,
-                reader,
-                predicate=wish.predicate,
-                schema_mode=wish.follows,
-            )
+            request = WriteRequest(predicate=wish.predicate, schema_mode=wish.follows)
+            metrics = stage_write(target, reader, request)
         if staged.metadata != plan.metadata:
             raise TxnLogSchemaError(
                 f"the rows have other columns than {plan.table.full_name} was prepared for",
@@ -251,7 +248,7 @@ class TableWriter(DataSourceArrowWriter):
 
     def _stage(self, tx: MultiTableTransaction, adds: list[AddFile], rows: int) -> None:
         wish, plan = self.wish, self.plan
-        tx.txn_id, tx.announced = plan.txn_id, 1  # the folder
+        tx.written_files.continue_transaction(plan.txn_id, intents=1)  # of the folder
         if plan.version is None:
             _create(tx, wish, plan.table.location)
             tx.target(wish.table).staged.table = plan.table

@@ -9,6 +9,7 @@ from deltasql.api.deltalake_compat.handle.base import RawBase
 from deltasql.api.deltalake_compat.handle.properties import write_options
 from deltasql.exceptions import TableExistsError
 from deltasql.exceptions.prefixes import GENERIC_ERROR
+from deltasql.operations.write_request import WriteRequest
 from deltasql.storage.location import location_url
 
 if TYPE_CHECKING:
@@ -42,31 +43,41 @@ class WriteSide(RawBase):
 
         As in deltalake, name, description and configuration are for new tables only.
         """
-        # late: who only opens a table needs no Parquet and no SQL
+        request = WriteRequest(
+            mode=mode,
+            schema_mode=schema_mode,
+            predicate=predicate,
+            partition_by=partition_by,
+            options=write_options(writer_properties, target_file_size),
+        )
+        self.write_rows(data, request, commit_properties, post_commithook_properties)
+
+    def write_rows(
+        self,
+        data: object,
+        request: WriteRequest,
+        commit_properties: CommitProperties | None,
+        post_commithook_properties: PostCommitHookProperties | None,
+    ) -> None:
+        """Write rows to the version of this handle, and move the handle to the new version."""
+        # late: opening a table needs neither Parquet nor the SQL parser
+        from deltasql.api.transaction.writing import write_rows
         from deltasql.operations.rules.write_schema import move_partition_columns_last
         from deltasql.operations.write import check_modes
 
-        check_modes(mode, schema_mode)
-        if mode == "error":
+        check_modes(request.mode, request.schema_mode)
+        if request.mode == "error":
             raise TableExistsError(
                 f"A table already exists at: {location_url(self.row.location)}/",
                 table=self.name,
                 prefix=GENERIC_ERROR,
             )
-        if mode == "ignore":
+        if request.mode == "ignore":
             return
 
         def operate(tx: MultiTableTransaction) -> None:
-            tx.write(
-                self.name,
-                data,
-                mode=mode,
-                schema_mode=schema_mode,
-                predicate=predicate,
-                partition_by=partition_by,
-                options=write_options(writer_properties, target_file_size),
-            )
-            if schema_mode == "merge":
+            write_rows(tx, self.name, data, request)
+            if request.schema_mode == "merge":
                 move_partition_columns_last(tx.target(self.name))
 
         self._commit(operate, commit_properties, post_commithook_properties)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from deltasql.api.deltalake_compat.write_deltalake import is_ours
+from deltasql.api.deltalake_compat.handle.opening import is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,135 @@
+"""Move the authority over a table between its log and SQL: follow, cutover, rollback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltasql.commit.stale import does_not_follow
+from deltasql.exceptions import TxnLogTableNotFoundError
+from deltasql.migrate.authority import cutover as cutting_over
+from deltasql.migrate.authority import follow as following
+from deltasql.migrate.authority import rollback as rolling_back
+from deltasql.uri import join_table_name, split_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.migrate.authority.follow import FollowReport
+    from deltasql.migrate.authority.handover_report import CutoverReport, RollbackReport
+    from deltasql.migrate.importing.report import ImportProgress
+    from deltasql.model.progress import Progress
+
+    OnImport = Callable[[ImportProgress], None]
+    OnProgress = Callable[[Progress], None]
+
+
+def follow(
+    catalog: Catalog,
+    source: str,
+    *,
+    name: str | None,
+    namespace: str | None,
+    batch_size: int | None,
+    on_progress: OnImport | None,
+) -> FollowReport:
+    """Follow the log of a table, or refresh the table if `source` is the name of a followed one."""
+    followed = _followed_name(catalog, source)
+    if followed is not None:
+        return refresh(catalog, followed, batch_size=batch_size, on_progress=on_progress)
+    if name is not None and namespace is None:
+        namespace, name = split_table_name(name)
+    report = following.follow(
+        catalog.store,
+        source,
+        name=name,
+        namespace=namespace,
+        batch_size=batch_size,
+        allow_nested_location=catalog.config.table.allow_nested_location,
+        settings=catalog.config.storage,
+        tell=on_progress,
+    )
+    _update_views(catalog, report)
+    return report
+
+
+def refresh(
+    catalog: Catalog, name: str, *, batch_size: int | None, on_progress: OnImport | None
+) -> FollowReport:
+    """Append the commits of the log that a followed table lacks."""
+    table = catalog.resolve(name, fresh=True)
+    if not table.is_following:
+        raise does_not_follow(table)
+    report = following.refresh(
+        catalog.store,
+        table,
+        batch_size=batch_size,
+        settings=catalog.config.storage,
+        tell=on_progress,
+    )
+    _update_views(catalog, report)
+    return report
+
+
+def cutover(
+    catalog: Catalog, name: str, *, verify: bool, dry_run: bool, on_progress: OnProgress | None
+) -> CutoverReport:
+    """Make SQL the authority of a table, and publish it to all its targets."""
+    report = cutting_over.cutover(
+        catalog.store,
+        catalog.resolve(name, fresh=True),
+        publish=lambda: catalog.mirror.publish(name),
+        settings=catalog.config.storage,
+        verify=verify,
+        dry_run=dry_run,
+        tell=on_progress,
+    )
+    if not dry_run:
+        catalog.mirror.publish(name)
+    return report
+
+
+def rollback(
+    catalog: Catalog, name: str, *, verify: bool, dry_run: bool, on_progress: OnProgress | None
+) -> RollbackReport:
+    """Make its log the authority of a table, and remove the table from the catalog."""
+    report = rolling_back.rollback(
+        catalog.store,
+        catalog.mirror.publisher,
+        rolling_back.table_to_leave(catalog.store, *split_table_name(name)),
+        settings=catalog.config.storage,
+        verify=verify,
+        dry_run=dry_run,
+        tell=on_progress,
+    )
+    if not dry_run:
+        catalog.mirror.names_changed()
+    return report
+
+
+def _followed_name(catalog: Catalog, source: str) -> str | None:
+    """Return the full name of a followed table; None if `source` is a location."""
+    if "/" in source or (Path(source) / "_delta_log").exists():
+        return None
+    key = split_table_name(source)
+    table = catalog.store.find_table(*key, fresh=True) if catalog.store.exists() else None
+    if table is not None and table.is_following:
+        return join_table_name(table.namespace, table.name)
+    if Path(source).exists():
+        return None
+    if table is not None:
+        raise does_not_follow(table)
+    raise TxnLogTableNotFoundError(
+        f"{source} is neither a folder nor a table of this catalog that follows a log",
+        table=source,
+        help="Give the folder that holds _delta_log; `deltasql table list` lists the tables.",
+    )
+
+
+def _update_views(catalog: Catalog, report: FollowReport) -> None:
+    """Update views of a followed table in DuckDB catalogs."""
+    if report.state in ("followed", "loaded anew"):
+        catalog.mirror.names_changed()
+    elif report.commits and catalog.mirror.mode != "off":
+        catalog.mirror.publish(report.table)

@@ -1,0 +1,169 @@
+"""QueryBuilder: deltalake's class for SQL over registered tables, `deltasql://` or not."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import sqlglot
+from arro3.core import RecordBatchReader
+from deltalake._internal import PyQueryBuilder
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from deltasql.api.catalog.query import closing_reader
+from deltasql.api.deltalake_compat.handle.arguments import check_text_given
+from deltasql.api.deltalake_compat.handle.excerpt import can_excerpt, excerpt
+from deltasql.api.deltalake_compat.handle.table import RawTable
+from deltasql.engine.choose import open_engine
+from deltasql.exceptions import TxnLogEngineError, TxnLogMirrorError
+from deltasql.model.predicates.query_conditions import condition_on
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+_FEW_FILES = 1_000
+# Settings that change the meaning of names and literals in a query.
+_MEANINGS = ("datafusion.sql_parser.", "datafusion.execution.time_zone")
+
+
+class QueryBuilder(deltalake.QueryBuilder):
+    """SQL queries over registered tables, answered by DataFusion.
+
+    For a query that needs few files of a `deltasql://` table, data skipping happens in SQL, and
+    DataFusion reads those files alone. Otherwise DataFusion reads the published log. If nothing is
+    published, because the mirror is off or quarantined, DataFusion gets the list of all files, and
+    DuckDB answers the query if that is not possible.
+    """
+
+    def __init__(self, session_config: dict[str, str] | None = None) -> None:
+        super().__init__(session_config)
+        self._begin(session_config, {})
+        # The session has tables only: no views, and no table was dropped.
+        self._has_only_tables = not any(key.startswith(_MEANINGS) for key in session_config or {})
+
+    @classmethod
+    def take_over(cls, stock: Any, shown: Mapping[str, Any]) -> None:
+        """Turn an object of the stock class into this class; its session may have other objects."""
+        theirs = type(stock)
+        is_stock = theirs is deltalake.QueryBuilder
+        # The methods of a user's subclass take precedence over ours.
+        stock.__class__ = cls if is_stock else type(theirs.__name__, (theirs, cls), {})
+        stock._begin(None, shown)
+        stock._has_only_tables = False
+
+    def _begin(self, session_config: dict[str, str] | None, shown: Mapping[str, Any]) -> None:
+        self._session_config = session_config
+        self._tables: dict[str, Any] = dict(shown)
+        self._shown: dict[str, Any] = dict(shown)
+        self._waiting: dict[str, RawTable] = {}
+        self._unpublished: dict[str, RawTable] = {}
+
+    def register(self, table_name: str, delta_table: deltalake.DeltaTable) -> QueryBuilder:
+        """Register a table for queries, at the current version of its handle."""
+        raw: Any = delta_table._table
+        check_text_given(table_name)
+        if not isinstance(raw, RawTable):
+            self._query_builder.register(table_name=table_name, delta_table=raw)
+            self._tables[table_name] = self._shown[table_name] = raw
+            return self
+        is_known = table_name in self._tables
+        if is_known:
+            self._show_waiting()
+        self._tables[table_name] = self._waiting[table_name] = copy(raw)
+        if is_known or not table_name.isidentifier():
+            self._shown.pop(table_name, None)
+            self._show_waiting()  # let DataFusion apply its rules for such names
+        return self
+
+    def execute(self, sql: str) -> RecordBatchReader:
+        """Run a query; rows are computed while the result is read."""
+        narrowed = self._narrowed(sql) if self._has_only_tables else None
+        if narrowed is not None:
+            return narrowed.execute(sql)
+        self._show_waiting()
+        if not self._unpublished:
+            return super().execute(sql)
+        return RecordBatchReader.from_arrow(_duckdb_answer(sql, self._tables))
+
+    def _show_waiting(self) -> None:
+        """Register the tables with DataFusion that no query needed until now."""
+        while self._waiting:
+            name, raw = self._waiting.popitem()
+            shown = self._whole(name, raw)
+            if shown is None:
+                self._unpublished[name] = raw
+            else:
+                self._query_builder.register(table_name=name, delta_table=shown)
+
+    def _narrowed(self, sql: str) -> PyQueryBuilder | None:
+        """Return a session whose tables have only the files that this query needs."""
+        try:
+            query = sqlglot.parse_one(sql, read="postgres")
+        except (SqlglotError, RecursionError):
+            query = None
+        if not isinstance(query, exp.Query):
+            self._has_only_tables = False
+            return None
+        defined = {each.alias for each in query.find_all(exp.CTE)}
+        names = {table.name for table in query.find_all(exp.Table)} - defined
+        if not names <= self._tables.keys() - defined:
+            return None
+        parts = {name: self._part(query, name) for name in names}
+        if all(part is None for part in parts.values()):
+            return None
+        session = PyQueryBuilder(self._session_config)
+        for name, part in parts.items():
+            shown = self._whole(name, self._tables[name]) if part is None else part
+            if shown is None:
+                return None
+            session.register(table_name=name, delta_table=shown)
+        return session
+
+    def _part(self, query: exp.Expr, name: str) -> Any:
+        """Return a table of the files that a query needs; None if it may need all files."""
+        raw = self._tables[name]
+        if not isinstance(raw, RawTable):
+            return None
+        condition = condition_on(query, name, raw.snapshot.schema)
+        if condition is None:
+            return None
+        listed = raw.listed(condition)
+        is_few = len(listed) <= max(_FEW_FILES, raw.snapshot.next_file_id // 4)
+        return excerpt(raw, listed) if is_few and can_excerpt(raw, listed) else None
+
+    def _whole(self, name: str, raw: Any) -> Any:
+        """Return a whole table as DataFusion reads it; None if DataFusion cannot read it."""
+        if name not in self._shown:
+            try:
+                self._shown[name] = raw.published()
+            except TxnLogMirrorError:
+                listed = raw.listed()
+                self._shown[name] = excerpt(raw, listed) if can_excerpt(raw, listed) else None
+        return self._shown[name]
+
+
+def _duckdb_answer(sql: str, tables: Mapping[str, Any]) -> pa.RecordBatchReader:
+    try:
+        query = sqlglot.parse_one(sql, read="postgres")
+    except (SqlglotError, RecursionError) as error:
+        raise TxnLogEngineError(f"cannot parse the query: {error}", engine="duckdb") from error
+    if not isinstance(query, exp.Query):
+        raise TxnLogEngineError(
+            "only queries can be answered", engine="duckdb", help="Write a SELECT."
+        )
+    config = next(raw.catalog.config for raw in tables.values() if isinstance(raw, RawTable))
+    with ExitStack() as stack:
+        engine = stack.enter_context(open_engine(config, name="duckdb"))
+        relations = {
+            name: engine.scan(raw.live(raw.listed()))
+            if isinstance(raw, RawTable)
+            else engine.rows(raw.scan())
+            for name, raw in tables.items()
+        }
+        answer = engine.stream(engine.query(query, **relations))
+        return closing_reader(stack.pop_all(), answer)

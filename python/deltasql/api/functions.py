@@ -1,0 +1,248 @@
+"""Functions that open a catalog by its URI for one operation: import, export, rebuild, mirror."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from deltasql.api.catalog.catalog import Catalog
+from deltasql.api.catalog.connect import open_existing, open_to_load, resolved, shared
+from deltasql.config import Config
+from deltasql.exceptions import TxnLogConfigError, TxnLogMirrorError, TxnLogUriError
+from deltasql.storage import absolute_location
+from deltasql.uri import join_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from deltasql.migrate.exporting.report import ExportProgress, ExportReport
+    from deltasql.migrate.importing.report import ImportProgress, ImportReport, ImportSummary
+    from deltasql.migrate.rebuild import RebuildReport, RebuiltTable
+    from deltasql.uri import DeltaSqlUri
+
+
+def import_table(
+    source: str,
+    uri: str | DeltaSqlUri,
+    *,
+    name: str | None = None,
+    namespace: str | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+    up_to_version: int | None = None,
+    since: int | None = None,
+    batch_size: int | None = None,
+    verify: bool = True,
+    engine: object = None,
+    allow_nested_location: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+    on_progress: Callable[[ImportProgress], None] | None = None,
+    config: Config | None = None,
+    **settings: Any,
+) -> ImportReport:
+    """Import a Delta table into a catalog, with its whole history; its files stay in place.
+
+    The URI names the catalog, or the new table in it; see `Catalog.import_table`.
+
+    >>> import tempfile, deltalake, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> deltalake.write_deltalake(f"{folder.name}/sales", pa.table({"id": [1, 2]}))
+    >>> report = import_table(f"{folder.name}/sales", f"deltasql://sqlite/{folder.name}/meta.db")
+    >>> report.table, report.state, report.last_version
+    ('sales', 'imported', 0)
+    """
+    chosen = resolved(uri, config, **settings)
+    by_uri = chosen.table is not None and name is None
+    with open_to_load(chosen, config, settings, dry_run=dry_run) as catalog:
+        return catalog.import_table(
+            source,
+            name=chosen.table if by_uri else name,
+            namespace=namespace or (chosen.namespace if by_uri else None),
+            force=force,
+            dry_run=dry_run,
+            up_to_version=up_to_version,
+            since=since,
+            batch_size=batch_size,
+            verify=verify,
+            engine=engine,
+            allow_nested_location=allow_nested_location,
+            storage_options=storage_options,
+            on_progress=on_progress,
+        )
+
+
+def import_tables(
+    root: str,
+    uri: str | DeltaSqlUri,
+    *,
+    namespace: str | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+    batch_size: int | None = None,
+    verify: bool = True,
+    engine: object = None,
+    allow_nested_location: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+    on_progress: Callable[[ImportProgress], None] | None = None,
+    on_table: Callable[[ImportReport], None] | None = None,
+    config: Config | None = None,
+    **settings: Any,
+) -> ImportSummary:
+    """Import every Delta table below a folder into a catalog; see `Catalog.import_tables`."""
+    chosen = resolved(uri, config, **settings)
+    with open_to_load(chosen, config, settings, dry_run=dry_run) as catalog:
+        return catalog.import_tables(
+            root,
+            namespace=namespace,
+            force=force,
+            dry_run=dry_run,
+            batch_size=batch_size,
+            verify=verify,
+            engine=engine,
+            allow_nested_location=allow_nested_location,
+            storage_options=storage_options,
+            on_progress=on_progress,
+            on_table=on_table,
+        )
+
+
+def export_table(
+    uri: str | DeltaSqlUri,
+    directory: str,
+    *,
+    version: int | None = None,
+    from_version: int | None = None,
+    with_data: bool = False,
+    storage_options: Mapping[str, str] | None = None,
+    on_progress: Callable[[ExportProgress], None] | None = None,
+    config: Config | None = None,
+    **settings: Any,
+) -> ExportReport:
+    """Write versions of a table to an empty folder or bucket, as a table any Delta reader opens.
+
+    `version` is the last version to export, by default the latest (or `?version=` of the URI);
+    `from_version` is the first, by default the oldest that is available. Without `with_data` the
+    new table refers to the data files of the table by their URLs. `storage_options` are those of
+    the destination.
+
+    >>> import tempfile, pyarrow as pa
+    >>> from deltasql import connect
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"deltasql://sqlite/{folder.name}/meta.db?table=sales"
+    >>> with connect(uri) as catalog:
+    ...     _ = catalog.create_table("sales", pa.schema([("id", pa.int64())]))
+    >>> report = export_table(uri, f"{folder.name}/copy", with_data=True)
+    >>> report.first_version, report.last_version
+    (0, 0)
+    """
+    parsed = resolved(uri, config, **settings)
+    if parsed.table is None:
+        raise TxnLogUriError(
+            "the URI names no table to export",
+            part="table",
+            help="Add ?table=name, or /name to the URI of a catalog in PostgreSQL.",
+        )
+    with open_existing(parsed, config, **settings) as catalog:
+        return catalog.export_table(
+            join_table_name(parsed.namespace, parsed.table),
+            directory,
+            version=parsed.version if version is None else version,
+            from_version=from_version,
+            with_data=with_data,
+            storage_options=storage_options,
+            on_progress=on_progress,
+        )
+
+
+def rebuild(
+    uri: str | DeltaSqlUri | Catalog,
+    *roots: str,
+    config: Config | None = None,
+    dry_run: bool = False,
+    on_progress: Callable[[RebuiltTable], None] | None = None,
+    **settings: Any,
+) -> RebuildReport:
+    """Load every Delta table below the roots into a catalog, with all versions of its log.
+
+    Use it when the database of a catalog was lost. The catalog may be empty, or restored from an
+    older backup: its versions are kept, missing ones are added. Repeat it after an interruption.
+    The default root is `table.data_root`. A catalog that is passed open stays open.
+
+    >>> import tempfile, deltasql, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with deltasql.begin(f"deltasql://sqlite/{folder.name}/lost.db") as tx:
+    ...     metrics = tx.write("orders", pa.table({"id": [1]}))
+    >>> report = rebuild(f"deltasql://sqlite/{folder.name}/new.db", f"{folder.name}/lost_data")
+    >>> deltasql.DeltaTable(f"deltasql://sqlite/{folder.name}/new.db?table=orders").count()
+    1
+    """
+    from deltasql.migrate.rebuild import rebuild_catalog  # late: the other functions do without it
+
+    if isinstance(uri, Catalog):
+        opening: AbstractContextManager[Catalog] = nullcontext(uri)
+    else:
+        place = resolved(uri, config, **settings)
+        opening = open_to_load(place, config, settings, dry_run=dry_run)
+    with opening as catalog:
+        return rebuild_catalog(
+            catalog.store,
+            roots or _configured_root(catalog.config),
+            settings=catalog.config.storage,
+            dry_run=dry_run,
+            on_progress=on_progress,
+        )
+
+
+def _configured_root(config: Config) -> list[str]:
+    if config.table.data_root is None:
+        raise TxnLogConfigError(
+            "there is no folder to look for tables in",
+            key="table.data_root",
+            help="Name the roots of the lake: deltasql.rebuild(uri, '/lake', 's3://bucket/lake').",
+        )
+    return [config.table.data_root]
+
+
+def mirror_duckdb(
+    catalog: str | DeltaSqlUri | Catalog, path: str | Path, *, tables: Sequence[str] | None = None
+) -> dict[str, int]:
+    """Keep a DuckDB file in which every table is a view over its current rows.
+
+    The file is created now and updated after each commit, like the published log; plain DuckDB
+    reads it. Returns the versions of the views by table. With `tables` the file has views of
+    these alone, otherwise of all tables, including those created later.
+
+    >>> import tempfile, deltasql, duckdb, pyarrow as pa
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = f"deltasql://sqlite/{folder.name}/meta.db"
+    >>> deltasql.write_deltalake(f"{uri}?table=sales", pa.table({"id": [1, 2]}))
+    >>> mirror_duckdb(uri, f"{folder.name}/catalog.duckdb")
+    {'default.sales': 0}
+    >>> with duckdb.connect(f"{folder.name}/catalog.duckdb", read_only=True) as db:
+    ...     db.execute("SELECT sum(id) FROM sales").fetchall()
+    [(3,)]
+    """
+    # late: DuckDB is optional
+    from deltasql.mirror.duckdb.refresh import Choice, refresh
+    from deltasql.mirror.publish.targets import add_catalog_file
+
+    opened = catalog if isinstance(catalog, Catalog) else shared(catalog, Config.load())
+    opened.store.check_exists()
+    location = absolute_location(str(path))
+    rows = None if tables is None else [opened.resolve(name, fresh=True) for name in tables]
+    chosen = None if rows is None else frozenset(row.table_id for row in rows)
+    shown = refresh(opened.store, location, opened.config, Choice(chosen))
+    # Register the file last: if it cannot be written, later commits must not try it again.
+    add_catalog_file(opened.store, location, rows, shown.versions)
+    if shown.errors:
+        names = ", ".join(sorted(str(error.table) for error in shown.errors.values()))
+        first = next(iter(shown.errors.values()))
+        raise TxnLogMirrorError(
+            f"the views of {names} could not be created, the others were: {first.message}",
+            table=names,
+            location=location,
+            help="The next commit tries to create them again.",
+        ) from first
+    return {shown.names[table_id]: version for table_id, version in shown.versions.items()}

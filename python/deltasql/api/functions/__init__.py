@@ -1,1 +1,0 @@
-"""Functions of `deltasql` that open a catalog, do one thing and close it."""

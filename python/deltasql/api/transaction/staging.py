@@ -1,0 +1,239 @@
+"""The uncommitted state of a transaction: staged changes per table, and the snapshots it reads."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from deltasql.api.deltalake_compat.handle.arguments import check_transactions, check_unsigned
+from deltasql.api.deltalake_compat.handle.properties import with_custom_metadata
+from deltasql.commit.create_table import created_by_other
+from deltasql.commit.staged import ReadSet, Staged, actions_from
+from deltasql.engine.choose import is_spark_frame, open_engine
+from deltasql.exceptions import TableExistsError
+from deltasql.model.actions import CommitInfo, SetTransaction
+from deltasql.operations.alter import cluster_by as clustering
+from deltasql.operations.table_stage import TableStage
+from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot, open_snapshot
+from deltasql.uri import split_table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltalake import CommitProperties
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.api.transaction.written_files import WrittenFiles
+    from deltasql.engine.base import Engine
+
+    Key = tuple[str, str]  # namespace and name
+
+
+class Staging:
+    """The tables of one transaction: what it staged for each, and the version it sees of each.
+
+    All tables are seen as of the first read, so that commits over several tables are visible as a
+    whole. With `one_table` the other tables are not looked up.
+    """
+
+    def __init__(self, catalog: Catalog, files: WrittenFiles, *, one_table: bool) -> None:
+        self._catalog, self._files, self._one_table = catalog, files, one_table
+        self._heads: CatalogSnapshot | None = None
+        self._snapshots: dict[Key, Snapshot] = {}
+        self._staged: dict[Key, Staged] = {}
+        self._names: dict[Key, str] = {}
+        self.engines: dict[str, Engine] = {}
+
+    # Staged changes
+
+    @property
+    def names(self) -> list[str]:
+        """All tables that were used for changes, by the names that the caller used."""
+        return sorted(self._names.values())
+
+    def changes(self) -> dict[str, Staged]:
+        """Return what a commit would ratify, by table name."""
+        return {
+            self._names[key]: each
+            for key, each in self._staged.items()
+            if each.creates or not each.is_empty
+        }
+
+    def clear(self) -> None:
+        """Drop all staged changes."""
+        self._staged.clear()
+
+    def staged(self, table: str) -> Staged:
+        """Return the staged changes of a table; a table without changes gets an empty record."""
+        key = split_table_name(table)
+        found = self._staged.get(key)
+        if found is None:
+            # Change the table that was read, even if its name belongs to another table by now.
+            seen = self._snapshots.get(key)
+            if seen is None and self._heads is not None:
+                seen = self._at_first_read(key)
+            row = self._catalog.resolve(table) if seen is None else seen.table
+            found = self._staged[key] = Staged(row)
+            self._names[key] = table
+        return found
+
+    def creates(self, table: str) -> bool:
+        """Return whether this transaction creates the table."""
+        staged = self._staged.get(split_table_name(table))
+        return staged is not None and staged.creates
+
+    def create(
+        self,
+        name: str,
+        schema: object,
+        *,
+        location: str | None = None,
+        cluster_by: Sequence[str] = (),
+        **options: Any,
+    ) -> None:
+        """Stage a new table; the other options are those of `Catalog.stage_create`."""
+        key = split_table_name(name)
+        if key in self._staged:
+            raise TableExistsError(f"table {name} is already part of this transaction", table=name)
+        self._staged[key] = self._catalog.stage_create(name, schema, location, **options)
+        self._names[key] = name
+        if cluster_by:
+            clustering.cluster_by(self.target(name), cluster_by)
+
+    def create_missing(self, name: str, schema: object, **options: Any) -> None:
+        """Stage a new table; if another commit creates it first, that is a conflict."""
+        try:
+            self.create(name, schema, **options)
+        except TableExistsError as error:
+            found = self._catalog.store.find_table(*split_table_name(name), fresh=True)
+            if found is None:
+                raise
+            raise created_by_other(self._catalog.store.query, name, found) from error
+        self._staged[split_table_name(name)].must_be_new = False
+
+    def add_actions(
+        self,
+        table: str,
+        actions: object,
+        info: CommitInfo,
+        read_version: int | None,
+        reads: ReadSet | None,
+    ) -> None:
+        """Stage Delta actions that were computed from `read_version`.
+
+        The operation, metrics and user metadata of `info` replace what is staged, where given.
+        """
+        staged = self.staged(table)
+        staged.extend(actions_from(actions))
+        if reads is not None:
+            staged.reads = staged.reads.merge(reads)
+        if read_version is not None:
+            # Conflicts are checked from the oldest version that any of the changes depends on.
+            known = staged.read_version
+            staged.read_version = read_version if known is None else min(known, read_version)
+        elif staged.read_version is None and not staged.creates and not staged.is_plain_append:
+            staged.read_version = self.snapshot(table).version
+        staged.info = _merged(staged.info, info)
+
+    def set_commit_properties(self, table: str, properties: CommitProperties | None) -> None:
+        """Add deltalake's CommitProperties to the changes of a table, if it has any."""
+        if properties is None:
+            return
+        check_unsigned(properties.max_commit_retries)
+        check_transactions(properties.app_transactions)
+        staged = self._staged.get(split_table_name(table))
+        if staged is None or (staged.is_empty and not staged.creates):
+            return
+        staged.txns += [
+            SetTransaction(each.app_id, each.version, each.last_updated)
+            for each in properties.app_transactions or ()
+        ]
+        staged.info = with_custom_metadata(staged.info, properties.custom_metadata)
+        if properties.max_commit_retries == 0 and not staged.creates:
+            staged.must_be_next = True
+            if staged.read_version is None:
+                staged.read_version = self.snapshot(table).version
+
+    # Tables as the transaction sees them
+
+    def has_table(self, table: str) -> bool:
+        """Return whether a table exists for this transaction, or is created by it."""
+        key = split_table_name(table)
+        if key in self._staged or key in self._snapshots:
+            return True
+        catalog = self._catalog
+        if not catalog.store.exists():
+            return False
+        found = self._at_first_read(key)
+        if found is None:
+            now = catalog.store.find_head(*key)
+            if now is None:
+                return False
+            row, head = now
+            found = Snapshot(catalog.store, row, catalog.cache, head)
+        self._snapshots[key] = found
+        return True
+
+    def pin(self, table: str, snapshot: Snapshot) -> None:
+        """Use this snapshot of a table instead of the latest version."""
+        self._snapshots[split_table_name(table)] = snapshot
+
+    def snapshot(self, table: str) -> Snapshot:
+        """Return the table as this transaction sees it."""
+        key = split_table_name(table)
+        found = self._snapshots.get(key) or self._at_first_read(key)
+        if found is None:  # the table is newer than the first read, or does not exist
+            catalog = self._catalog
+            row = catalog.resolve(table, fresh=True)
+            found = open_snapshot(catalog.store, row, catalog.cache)
+        self._snapshots[key] = found
+        return found
+
+    def _at_first_read(self, key: Key) -> Snapshot | None:
+        """Return a table as it was when this transaction read any table for the first time."""
+        if self._one_table:
+            return None
+        if self._heads is None:
+            self._heads = CatalogSnapshot(self._catalog.store, self._catalog.cache)
+        return self._heads.snapshot(*key)
+
+    # Operations on a table
+
+    def target(self, table: str, data: object = None, *, engine: str | None = None) -> TableStage:
+        """Return a table for an operation, with the changes that are staged so far."""
+        if split_table_name(table) not in self._staged:
+            self.snapshot(table)
+        staged = self.staged(table)
+        return TableStage(
+            staged,
+            None if staged.creates else self.snapshot(table),
+            config=self._catalog.config,
+            engine=partial(self._engine, data, engine),
+            intend=self._files.record,
+        )
+
+    def _engine(self, data: object, name: str | None) -> Engine:
+        """Return the engine of this name, or the one for this data; each is started once."""
+        key = name or ("spark" if is_spark_frame(data) else "default")
+        found = self.engines.get(key)
+        if found is None:
+            found = self.engines[key] = open_engine(self._catalog.config, data=data, name=name)
+            found.__enter__()
+        return found
+
+    def close_engines(self) -> None:
+        """Stop all engines that operations started."""
+        for engine in self.engines.values():
+            engine.__exit__(None, None, None)
+        self.engines.clear()
+
+
+def _merged(info: CommitInfo, new: CommitInfo) -> CommitInfo:
+    return CommitInfo(
+        operation=new.operation or info.operation,
+        operation_parameters=new.operation_parameters or info.operation_parameters,
+        operation_metrics=new.operation_metrics or info.operation_metrics,
+        user_metadata=new.user_metadata or info.user_metadata,
+        engine_info=info.engine_info,
+        extra=info.extra,
+    )
