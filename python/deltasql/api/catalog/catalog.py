@@ -199,7 +199,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
 
     def undrop(self, name: str) -> CatalogTable:
         """Bring back the table that was dropped last under this name, unless its log went on."""
-        from deltasql.migrate.authority.rollback import refuse_return  # late: it reads logs
+        from deltasql.migrate.authority.rollback import refuse_undrop  # late: it reads logs
 
         namespace, short = split_table_name(name)
         for table in self.dropped():
@@ -211,7 +211,7 @@ class Catalog(QueryVerbs, ImportVerbs, ExportVerbs, MigrationVerbs):
                 table=name,
                 help="catalog.dropped(), or `deltasql table list --dropped`, lists them.",
             )
-        refuse_return(self.store, table, self.config.storage)
+        refuse_undrop(self.store, table, self.config.storage)
         if not self.config.table.allow_nested_location:
             refuse_nested_location(self.store.query, table.location)
         with self.store.change([table.table_id]) as (session, _):

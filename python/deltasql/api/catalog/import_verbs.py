@@ -67,7 +67,9 @@ class ImportVerbs:
             allow_nested_location=self._allows_nested(allow_nested_location),
         )
         settings = settings_for(self.config.storage, source, storage_options)
-        report = import_table(self.store, source, options, settings=settings, tell=on_progress)
+        report = import_table(
+            self.store, source, options, settings=settings, on_progress=on_progress
+        )
         if report.state in ("imported", "replaced"):
             self.mirror.names_changed()
         return report
@@ -92,8 +94,8 @@ class ImportVerbs:
         The folders above a table name its namespace, unless one is given.
         """
         # late: few processes import a table
+        from deltasql.migrate.importing.import_tree import import_tables
         from deltasql.migrate.importing.run import ImportOptions
-        from deltasql.migrate.importing.tree import import_tables
 
         options = ImportOptions(
             **_named(None, namespace),
@@ -106,7 +108,7 @@ class ImportVerbs:
         )
         settings = settings_for(self.config.storage, root, storage_options)
         summary = import_tables(
-            self.store, root, options, settings=settings, tell=on_progress, on_table=on_table
+            self.store, root, options, settings=settings, on_progress=on_progress, on_table=on_table
         )
         if any(each.state in ("imported", "replaced") for each in summary.tables):
             self.mirror.names_changed()

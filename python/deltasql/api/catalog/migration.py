@@ -65,7 +65,7 @@ class MigrationVerbs:
             batch_size=batch_size,
             allow_nested_location=self.config.table.allow_nested_location,
             settings=self.config.storage,
-            tell=on_progress,
+            on_progress=on_progress,
         )
         self._show(report)
         return report
@@ -88,7 +88,7 @@ class MigrationVerbs:
             table,
             batch_size=batch_size,
             settings=self.config.storage,
-            tell=on_progress,
+            on_progress=on_progress,
         )
         self._show(report)
         return report
@@ -115,7 +115,7 @@ class MigrationVerbs:
             settings=self.config.storage,
             verify=verify,
             dry_run=dry_run,
-            tell=on_progress,
+            on_progress=on_progress,
         )
         if not dry_run:
             self.mirror.publish(name)  # where else it is shown
@@ -135,16 +135,16 @@ class MigrationVerbs:
         dropped if SQL had turned them on. No file is deleted. Repeat it after an interruption.
         """
         # late: once in the life of a table
-        from deltasql.migrate.authority.rollback import rollback, table_to_leave
+        from deltasql.migrate.authority.rollback import rollback, table_to_roll_back
 
         report = rollback(
             self.store,
             self.mirror.publisher,
-            table_to_leave(self.store, *split_table_name(name)),
+            table_to_roll_back(self.store, *split_table_name(name)),
             settings=self.config.storage,
             verify=verify,
             dry_run=dry_run,
-            tell=on_progress,
+            on_progress=on_progress,
         )
         if not dry_run:
             self.mirror.names_changed()

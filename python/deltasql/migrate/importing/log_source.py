@@ -1,4 +1,4 @@
-"""Where a log is read and parsed: in this process, or on the executors of Spark."""
+"""Read and parse a log, in this process or on Spark executors."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 class LogSource(Protocol):
-    """A log that can be read."""
+    """The commits and states of one log."""
 
     def commits(self, first: int, last: int) -> Iterator[ParsedCommit]:
         """Yield the commits first..last."""
 
     def state(self, version: int) -> StateStream:
-        """Return what holds at a version, its files some at a time."""
+        """Return the state at a version, with its files in batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalLog:
-    """A log that this process reads itself."""
+    """A log that is read in this process."""
 
     storage: Storage
     listing: LogListing
@@ -45,7 +45,7 @@ class LocalLog:
 def open_log(
     storage: Storage, listing: LogListing, settings: StorageSettings, engine: object = None
 ) -> LogSource:
-    """Return a way to read a log: `engine` is None, 'duckdb', 'spark' or a Spark session."""
+    """Open a log with an engine: None, 'auto', 'duckdb', 'spark' or a Spark session."""
     if engine in (None, "auto", "duckdb"):
         return LocalLog(storage, listing)
     if isinstance(engine, str) and engine != "spark":

@@ -1,7 +1,7 @@
-"""A log that is read and parsed on the executors of Spark, for logs too large for one process.
+"""Read and parse a log on Spark executors, for logs that are too large for one process.
 
-What comes back to the driver is what the driver would have parsed itself, in the same order, so
-that SQL gets the same rows. Executors need this package.
+The driver gets the same result in the same order as if it had parsed the log itself, so SQL gets
+the same rows. This package must be installed on the executors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Work: TypeAlias = Callable[[Storage, Task], Iterable[bytes]]
 
 _COMMITS_PER_TASK = 50
-# So many tasks run at once, while what the tasks before them found is loaded.
+# Tasks of one Spark job; it runs while the results of the job before it are loaded.
 _WAVE = 32
 _COMMITS = pa.schema(
     [
@@ -50,7 +50,7 @@ _COMMITS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class SparkCommit:
-    """One commit file, parsed on an executor; its files are in columns."""
+    """One commit file that was parsed on an executor; `adds` has its added files as columns."""
 
     version: int
     file: FileInfo
@@ -60,7 +60,7 @@ class SparkCommit:
 
 
 class SparkLog:
-    """A log whose files are parsed on executors."""
+    """A log that is parsed on Spark executors."""
 
     def __init__(
         self, spark: Any, storage: Storage, listing: LogListing, settings: StorageSettings
@@ -84,7 +84,7 @@ class SparkLog:
                 )
 
     def state(self, version: int) -> StateStream:
-        """Return what holds at a version; the files of a checkpoint come from executors."""
+        """Return the state at a version; executors read the files of a checkpoint."""
         return stream_state(self._storage, version, listing=self._listing, read=self._read)
 
     def _read(self, storage: Storage, name: str, kind: Kind) -> Iterator[pa.Table]:
@@ -94,7 +94,7 @@ class SparkLog:
             yield _unpacked(packed)
 
     def _run(self, work: Work, tasks: Sequence[Task]) -> Iterator[bytes]:
-        """Yield what tasks return, in their order; a few waves of tasks are never all there."""
+        """Yield the results of tasks in their order, with the results of two jobs in memory."""
         with spark_errors("parse the log"):
             for frame in read_ahead(self._waves(work, tasks)):
                 try:
@@ -119,12 +119,12 @@ class SparkLog:
 
             numbers = self._spark.range(0, len(wave), 1, len(wave))
             frame = numbers.mapInArrow(run, "found binary, error binary").persist()
-            frame.count()  # all tasks at once, where the driver would ask for one after the other
+            frame.count()  # toLocalIterator would run the tasks one after the other
             yield frame
 
 
 def _outcomes(work: Work, storage: Storage, task: Task) -> Iterator[pa.RecordBatch]:
-    """What is wrong with a file is an error of ours, on an executor as well."""
+    """Yield the results of a task; an error of a file is returned, so that its type is kept."""
     try:
         for found in work(storage, task):
             yield _outcome(found, None)
@@ -138,7 +138,7 @@ def _outcome(found: bytes | None, error: bytes | None) -> pa.RecordBatch:
 
 
 def _parse(storage: Storage, task: Task) -> Iterator[bytes]:
-    """Parse some commits: what each says of added files in columns, the rest as it was."""
+    """Parse commits; yield their added files as columns, and the other actions as JSON."""
     rows = []
     for version, name in task:
         data = storage.read(name)
@@ -155,7 +155,7 @@ def _parse(storage: Storage, task: Task) -> Iterator[bytes]:
 
 
 def _convert(storage: Storage, task: Task) -> Iterator[bytes]:
-    """Bring a piece of a checkpoint into our columns."""
+    """Read one row group of a checkpoint into our columns."""
     name, kind, group = task
     for table in read_files(storage, name, kind, row_groups=[group]):
         yield _packed(table)
