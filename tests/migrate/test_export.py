@@ -18,7 +18,7 @@ from deltasql.exceptions import (
     TxnLogUriError,
     VersionNotFoundError,
 )
-from deltasql.migrate.exporting.export import UNFINISHED_FILE
+from deltasql.migrate.exporting.destination import UNFINISHED_FILE
 from deltasql.mirror.log.read import read_state
 from deltasql.storage import open_storage
 from tests.migrate.exporting import is_readable, rows

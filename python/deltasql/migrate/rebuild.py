@@ -18,11 +18,11 @@ from deltasql.migrate.importing.load_table import (
     can_resume,
     discard,
     finish_loading,
-    has_head_of,
     load_commits,
     load_state,
 )
 from deltasql.migrate.importing.names import name_from_layout, name_in_log, restored_name
+from deltasql.migrate.importing.same_commit import has_head_of
 from deltasql.mirror.log.listing import flush_log, list_log
 from deltasql.mirror.log.read import stream_state
 from deltasql.mirror.publish.status import mark_published

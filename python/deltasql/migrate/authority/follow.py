@@ -18,10 +18,11 @@ from deltasql.exceptions import (
     VersionTakenError,
 )
 from deltasql.migrate.importing.import_table import import_table
-from deltasql.migrate.importing.load_log import LogLoader, has_commit
+from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.migrate.importing.load_table import LoadCounts, load_commits, set_published_version
 from deltasql.migrate.importing.report import ImportProgress
 from deltasql.migrate.importing.run import ImportOptions
+from deltasql.migrate.importing.same_commit import has_commit
 from deltasql.mirror.log.encode import commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER, list_log, sort_files
 from deltasql.model.counts import many

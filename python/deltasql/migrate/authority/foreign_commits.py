@@ -21,7 +21,8 @@ from deltasql.exceptions import (
     TxnLogTableNotFoundError,
 )
 from deltasql.migrate.authority.validate_foreign import ForeignValidator
-from deltasql.migrate.importing.load_log import LogLoader, commit_id
+from deltasql.migrate.importing.load_log import LogLoader
+from deltasql.migrate.importing.same_commit import commit_id
 from deltasql.mirror.log.encode import commit_bytes, commit_file, files_named
 from deltasql.mirror.log.listing import LOG_FOLDER, find_log, sort_files
 from deltasql.mirror.log.read import read_commits

@@ -7,10 +7,9 @@ the destination describes the export, so that the next run can continue it.
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,12 +17,18 @@ from deltasql import _core
 from deltasql.config import StorageSettings
 from deltasql.exceptions import (
     LogParseError,
-    TableExistsError,
     TxnLogStorageError,
-    VersionNotFoundError,
 )
 from deltasql.migrate.authority.log_owner import COPY_FILE
 from deltasql.migrate.exporting.copy_data import DataCopier
+from deltasql.migrate.exporting.destination import (
+    UNFINISHED_FILE,
+    choose_span,
+    continues,
+    find_unfinished,
+    not_empty,
+    refuse_location_in_use,
+)
 from deltasql.migrate.exporting.relocate import (
     CopiedData,
     ReferencedData,
@@ -31,70 +36,29 @@ from deltasql.migrate.exporting.relocate import (
     relocated,
 )
 from deltasql.migrate.exporting.report import ExportProgress, ExportReport
-from deltasql.migrate.importing.load_log import is_id_of
+from deltasql.migrate.importing.same_commit import is_id_of
 from deltasql.mirror.checkpoint.checksum import checksum_file, totals_after, totals_at
 from deltasql.mirror.checkpoint.source import CheckpointSource
 from deltasql.mirror.checkpoint.write import write_checkpoint_of
 from deltasql.mirror.log.encode import actions_span, commit_file
-from deltasql.mirror.log.listing import LOG_FOLDER, find_log
+from deltasql.mirror.log.listing import LOG_FOLDER
 from deltasql.mirror.verify.sql_state import SqlState
 from deltasql.model.actions import CommitInfo
 from deltasql.model.counts import many
-from deltasql.model.json_text import load_json
 from deltasql.storage import open_storage, parse_location
-from deltasql.storage.location import location_key
-from deltasql.store.locations import refuse_nested_location, shared_location, tables_at
 from deltasql.store.records import Head, VersionRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from deltasql.migrate.exporting.destination import ExportSpan
     from deltasql.migrate.exporting.relocate import Relocation
     from deltasql.model.actions import Action
     from deltasql.storage import Storage
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
-UNFINISHED_FILE = "_deltasql_export.json"
-"""The file at the destination that describes an unfinished export, to continue it."""
 _MAX_SHOWN = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """An export: the versions first..last, with or without their data files."""
-
-    table_uuid: str
-    location: str
-    first: int
-    last: int
-    with_data: bool
-
-    def to_json(self) -> bytes:
-        """Return the content of the file that describes the export."""
-        body = {
-            "table": self.table_uuid,
-            "location": self.location,
-            "firstVersion": self.first,
-            "lastVersion": self.last,
-            "withData": self.with_data,
-        }
-        return json.dumps(body).encode()
-
-    @classmethod
-    def from_json(cls, data: bytes) -> Span | None:
-        """Parse the file that describes an export; None if it is something else."""
-        try:
-            body = load_json(data)
-            return cls(
-                body["table"],
-                body["location"],
-                body["firstVersion"],
-                body["lastVersion"],
-                body["withData"],
-            )
-        except (ValueError, KeyError, TypeError):
-            return None
 
 
 def export_table(
@@ -116,16 +80,13 @@ def export_table(
     """
     chosen = settings or StorageSettings()
     target = open_storage(directory, chosen)
-    _refuse_own(table, target)
-    for other in tables_at(store.query, target.location):
-        raise shared_location(other, target.location)
-    refuse_nested_location(store.query, target.location)
-    wanted = _span(store, table, version, from_version, with_data=with_data)
-    unfinished = _unfinished(target)
+    refuse_location_in_use(store, table, target)
+    wanted = choose_span(store, table, version, from_version, with_data=with_data)
+    unfinished = find_unfinished(target)
     if unfinished is None:
         target.put(UNFINISHED_FILE, wanted.to_json())
-    elif not _continues(unfinished, wanted, version, from_version):
-        raise _not_empty(target, UNFINISHED_FILE)
+    elif not continues(unfinished, wanted, version, from_version):
+        raise not_empty(target, UNFINISHED_FILE)
     span = unfinished or wanted
     export = _Export(store, table, target, chosen, span, on_progress or (lambda _: None))
     export.report.continued = unfinished is not None
@@ -141,7 +102,7 @@ class _Export:
         table: TableRow,
         target: Storage,
         settings: StorageSettings,
-        span: Span,
+        span: ExportSpan,
         on_progress: Callable[[ExportProgress], None],
     ) -> None:
         self._store, self._table, self._target, self._settings = store, table, target, settings
@@ -329,88 +290,3 @@ class _Export:
         )
         live = self._store.query("count_live_files", version=self._span.first, **at)[0][0]
         return int(live) + last.next_file_id - first.next_file_id
-
-
-# The destination
-
-
-def _span(
-    store: Store,
-    table: TableRow,
-    version: int | None,
-    from_version: int | None,
-    *,
-    with_data: bool,
-) -> Span:
-    low, high = store.query("version_bounds", table_id=table.table_id)[0]
-    last = high if version is None else version
-    first = low if from_version is None else from_version
-    for each in (last, first):
-        if not low <= each <= high:
-            raise VersionNotFoundError(
-                f"{table.full_name} has no version {each}; it has {low} to {high}",
-                table=table.full_name,
-                version=each,
-                latest=high,
-            )
-    if first > last:
-        raise VersionNotFoundError(
-            f"the first version to export, {first}, is after the last, {last}",
-            table=table.full_name,
-            version=first,
-            latest=last,
-            help="from_version must not be after version.",
-        )
-    return Span(table.table_uuid, table.location, first, last, with_data)
-
-
-def _continues(
-    unfinished: Span, wanted: Span, version: int | None, from_version: int | None
-) -> bool:
-    """Return whether the requested export is the one that was interrupted."""
-    same = replace(
-        wanted,
-        last=unfinished.last if version is None else wanted.last,
-        first=unfinished.first if from_version is None else wanted.first,
-    )
-    return same == unfinished
-
-
-def _unfinished(target: Storage) -> Span | None:
-    """Return the export that was interrupted here; None if the destination is empty, else raise."""
-    try:
-        unfinished = Span.from_json(target.read(UNFINISHED_FILE))
-    except FileNotFoundError:
-        unfinished = None
-    if unfinished is not None:
-        return unfinished
-    found = next(iter(target.list()), None)
-    if found is None:
-        return None
-    if find_log(target) is not None:
-        raise TableExistsError(
-            f"A table already exists at: {target.location}",
-            help="Export to an empty location.",
-        )
-    raise _not_empty(target, found.name)
-
-
-def _refuse_own(table: TableRow, target: Storage) -> None:
-    if location_key(target.location).startswith(location_key(table.location)):
-        raise TxnLogStorageError(
-            f"{target.location} belongs to {table.full_name} itself",
-            location=target.location,
-            operation="export",
-            help="Export to a location outside the table.",
-        )
-
-
-def _not_empty(target: Storage, name: str) -> TxnLogStorageError:
-    return TxnLogStorageError(
-        f"{target.location} is not empty: it holds {name}",
-        location=target.location,
-        name=name,
-        operation="export",
-        help="Export to an empty location. To continue an interrupted export, repeat the same "
-        "call; to start over, delete its files first.",
-    )

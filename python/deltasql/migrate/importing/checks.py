@@ -19,7 +19,8 @@ from deltasql.exceptions import (
 from deltasql.migrate.authority.foreign_commits import first_foreign
 from deltasql.migrate.importing.load_checkpoint import file_tables
 from deltasql.migrate.importing.load_log import check_metadata
-from deltasql.migrate.importing.load_table import LoadCounts, is_same_commit
+from deltasql.migrate.importing.load_table import LoadCounts
+from deltasql.migrate.importing.same_commit import is_same_commit
 from deltasql.mirror.log.listing import list_log
 from deltasql.mirror.log.read import read_commits
 from deltasql.mirror.publish.targets import OWN, named, targets_of

@@ -41,7 +41,6 @@ from deltasql.migrate.importing.load_table import (
     claim_loading,
     discard,
     finish_loading,
-    has_head_of,
     load_commits,
     load_state,
     set_published_version,
@@ -54,6 +53,7 @@ from deltasql.migrate.importing.names import (
     table_to_replace,
 )
 from deltasql.migrate.importing.run import ImportOptions, ImportRun
+from deltasql.migrate.importing.same_commit import has_head_of
 from deltasql.migrate.importing.start import StartFinder, last_version
 from deltasql.migrate.importing.verify import describe_table, verify_loaded
 from deltasql.mirror.log.listing import find_log

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from deltasql._core import LogFiles, SeenFiles, parse_commit
+from deltasql._core import LogFiles, SeenFiles
 from deltasql.commit.state import physical_partition_columns
 from deltasql.exceptions import LogParseError, VersionTakenError
 from deltasql.migrate.importing.load_checkpoint import BATCH_FILES, file_batches
@@ -287,7 +287,7 @@ class LogLoader:
         token = self._token or str(uuid.uuid4())
         table_id = self._table.table_id
         with self._store.change(is_bulk=True) as (session, _):
-            # There is no head to lock. This locks the row of the table, then a head may exist.
+            # There is no head to lock, so this locks the table's row. A head may exist since then.
             session.query("loading_properties", table_id=table_id)
             heads = session.query("read_head", table_id=table_id)
             self._refuse_moved(Head(*heads[0]) if heads else None)
@@ -359,31 +359,6 @@ class _Schema:
 
     partition_columns: tuple[str, ...]
     skipping: tuple[tuple[tuple[str, ...], str], ...]
-
-
-def commit_id(table: TableRow, version: int, data: bytes) -> str:
-    """Return the transaction id for a commit file without one; the same file gives the same id."""
-    return derived_id(table, version, hashlib.sha256(data).hexdigest())
-
-
-def is_id_of(txn_id: str, table: TableRow, version: int, data: bytes) -> bool:
-    """Return whether `txn_id` is the id of a commit file in SQL: its own, or a derived one."""
-    info = parse_commit(data, version=version).commit_info
-    own_id = None if info is None else info.txn_id
-    if own_id is None:
-        return txn_id == commit_id(table, version, data)
-    return txn_id in (own_id, derived_id(table, version, own_id))
-
-
-def has_commit(store: Store, table: TableRow, version: int, data: bytes) -> bool:
-    """Return whether a version in SQL has the transaction id of a commit file.
-
-    This also works for a version that was loaded from a checkpoint.
-    """
-    rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
-    if not rows:
-        return False
-    return is_id_of(rows[0][2], table, version, data)
 
 
 def _runs(commits: Sequence[ParsedCommit]) -> Iterator[Sequence[ParsedCommit]]:

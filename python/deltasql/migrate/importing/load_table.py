@@ -18,11 +18,8 @@ from deltasql.exceptions import (
     TxnLogStoreError,
     VersionTakenError,
 )
-from deltasql.migrate.importing.load_log import has_commit
 from deltasql.migrate.importing.log_source import LocalLog
-from deltasql.mirror.log.encode import commit_bytes
 from deltasql.mirror.log.read import read_commits
-from deltasql.mirror.log.same_content import same_content
 from deltasql.mirror.publish.targets import ACTIVE, DELTA, OWN
 from deltasql.model.clock import now_ms
 from deltasql.storage.location import is_same_location, location_key
@@ -187,27 +184,6 @@ def load_commits(
         on_batch()
 
 
-def has_head_of(store: Store, table: TableRow, storage: Storage, listing: LogListing) -> bool:
-    """Return whether the latest version in SQL is the same commit in the log."""
-    head = store.head(table.table_id)
-    if head is None or head.version not in listing.commits:
-        return True
-    return is_same_commit(store, table, storage, listing, head.version)
-
-
-def is_same_commit(
-    store: Store, table: TableRow, storage: Storage, listing: LogListing, version: int
-) -> bool:
-    """Return whether a version is the same commit in SQL and in the log."""
-    data = storage.read(listing.commits[version].name)
-    low = store.query("version_bounds", table_id=table.table_id)[0][0]
-    if version == low and version > 0:
-        # It was loaded from a checkpoint: of its own commit SQL has only the transaction id.
-        return has_commit(store, table, version, data)
-    with store.session() as session:
-        return same_content(commit_bytes(session, table.table_id, version), data)
-
-
 def finish_loading(
     store: Store,
     table: TableRow,
@@ -233,8 +209,8 @@ def finish_loading(
             drop_table(session, replaces.table_id)
             if is_same_location(replaces.location, table.location):
                 # Its unpublished versions must not be written into the log that replaces it.
-                version = heads[replaces.table_id].version
-                set_published_version(session, replaces.table_id, version)
+                old_head = heads[replaces.table_id]
+                set_published_version(session, replaces.table_id, old_head.version)
         changed = session.execute(
             "finish_loading",
             table_id=table.table_id,

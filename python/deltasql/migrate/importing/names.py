@@ -130,7 +130,7 @@ def refuse_unpublished(run: ImportRun, known: Sequence[TableRow]) -> None:
 
 
 def _is_below(location: str, root: str) -> bool:
-    """Return whether a location is a folder, or below it.
+    """Return whether a location is the folder `root`, or below it.
 
     >>> _is_below("file:///data/a", "/data/"), _is_below("/data2/a", "/data")
     (True, False)

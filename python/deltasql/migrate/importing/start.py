@@ -28,7 +28,7 @@ class Start:
     """The first version to import.
 
     `state` is the state of the table at that version; None if it is the first commit of the log.
-    `note` is the reason for the report why older versions are not imported.
+    `note` explains in the report why older versions are not imported.
     """
 
     version: int

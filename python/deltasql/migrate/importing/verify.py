@@ -44,7 +44,7 @@ def describe_table(run: ImportRun, table: TableRow) -> None:
 def verify_loaded(
     run: ImportRun, table: TableRow, listing: LogListing, last: int, *, since: int | None = None
 ) -> None:
-    """Compare a loaded table with its log, and its log as stock deltalake reads it.
+    """Compare a loaded table with its log, as this package and as stock deltalake read it.
 
     With `since`, only the commits from that version on and the latest state are compared.
     """
@@ -128,7 +128,8 @@ def _verify_streamed(
 ) -> VerifyReport | None:
     """Compare a table by its commits from `since` on and a fingerprint of its latest files.
 
-    Returns None if these show a difference or cannot be read: the full comparison names it.
+    Returns None if versions are missing, the fingerprints differ or the state cannot be read: only
+    the full comparison names the difference.
     """
     last, low = log.last_version, store.query("version_bounds", table_id=table.table_id)[0][0]
     if missing_versions(log, low, max(last, _published(store, table))):
