@@ -148,7 +148,7 @@ def test_a_mirror_stays_shut_while_the_log_has_more_than_was_loaded(
         report = opened.import_table(str(source), up_to_version=version)
         assert f"the log continues to version {HEAD + 2}" in report.summary()
         assert opened.mirror.status("events")[0].state == "QUARANTINED"
-    assert "publishing was resumed" in opened.import_table(str(source)).summary()
+    assert "publishing has resumed" in opened.import_table(str(source)).summary()
     assert opened.mirror.status("events")[0].state == "ACTIVE"
     assert "not in the log" not in opened.import_table(str(source), up_to_version=2).summary()
 

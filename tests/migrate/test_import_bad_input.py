@@ -239,7 +239,7 @@ def test_what_is_no_delta_table_is_told(tmp_path: Path, catalog: Catalog) -> Non
         catalog, tmp_path / "nowhere", TxnLogTableNotFoundError, "it does not exist or is empty"
     )
     (tmp_path / "plain" / LOG).mkdir()
-    refused(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "has no commit")
+    refused(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "holds no commit")
 
 
 @pytest.mark.parametrize("version", [0, 5])

@@ -80,7 +80,7 @@ class ForeignReport:
         lines += [f"  version {version} of the log {done} rejected" for version in self.rejected]
         lines += [f"  moved out of the log: {name}" for name in self.aside]
         if self.released:
-            lines.append("  publishing was resumed")
+            lines.append("  publishing has resumed")
         count = len(self.adopted) + len(self.rejected)
         return "\n".join([f"{self.table}: {many(count, 'foreign commit')}", *lines])
 
@@ -282,10 +282,10 @@ def _resume_publishing(
 def _is_sql_commit(store: Store, table: TableRow, storage: Storage, version: int) -> bool:
     """Return whether the file of a version has the content of SQL's commit."""
     try:
-        theirs = storage.read(commit_file(version))
+        in_log = storage.read(commit_file(version))
         with store.session() as session:
-            ours = commit_bytes(session, table.table_id, version)
-        return same_content(ours, theirs)
+            in_sql = commit_bytes(session, table.table_id, version)
+        return same_content(in_sql, in_log)
     except (FileNotFoundError, LogParseError):
         return False
 

@@ -43,7 +43,7 @@ def enabled_by(store: Store, table: TableRow, metadata: Metadata) -> VersionRow 
     """Return the commit that enabled in-commit timestamps.
 
     That is the version in the metadata, or the first version without one. If it is older than the
-    versions in SQL, the latest commit is returned, which also shows who writes the log.
+    versions in SQL, the latest commit is returned, which shows the writer of the log as well.
     """
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
     since = int(metadata.configuration.get(ENABLED_SINCE, low))

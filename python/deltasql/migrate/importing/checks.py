@@ -55,7 +55,7 @@ def no_table(storage: Storage) -> TxnLogTableNotFoundError:
     location = storage.location
     names = [each.name for each in islice(storage.list(), _MAX_LISTED)]
     below = next((name.partition(f"/{_LOG}")[0] for name in names if f"/{_LOG}" in name), None)
-    reason, advice = "its _delta_log has no commit", "Name the folder that contains _delta_log."
+    reason, advice = "its _delta_log holds no commit", "Name the folder that contains _delta_log."
     if not names:
         reason, advice = "it does not exist or is empty", "Check the path and the storage options."
     elif below is not None:

@@ -234,7 +234,7 @@ def _resume_publishing(
         )
         return
     status.release(run.store, table)
-    run.report.notes.append("publishing was resumed")
+    run.report.notes.append("publishing has resumed")
 
 
 def _import_new(

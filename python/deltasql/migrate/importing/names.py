@@ -85,9 +85,9 @@ def table_to_replace(run: ImportRun, namespace: str, name: str) -> TableRow | No
 
 def name_taken(name: str, location: str | None = None) -> TableExistsError:
     """Return the error for a name that another table has."""
-    place = f", with its files at {location}" if location else ""
+    where = f", with its files at {location}" if location else ""
     return TableExistsError(
-        f"table {name} already exists{place}",
+        f"table {name} already exists{where}",
         table=name,
         help="Choose another name, or drop that table from the catalog with force=True (--force); "
         "its files stay.",
