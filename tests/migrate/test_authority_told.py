@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltasql.exceptions import OtherAuthorityError
-from deltasql.migrate.authority.other_authority import NOTE
+from deltasql.migrate.authority.log_owner import OWNER_FILE
 from deltasql.uri import DeltaSqlUri
 from tests.migrate.handing_over import IDS, NAME, everything_below, open_catalog, ours, sql_ids
 from tests.migrate.sources import HEAD
@@ -159,7 +159,7 @@ def test_a_rollback_notes_nothing_where_the_log_tells_it(catalog: Catalog, place
     catalog.cutover(NAME)
     ours(catalog, 11)
     catalog.rollback(NAME)
-    assert not (place / NOTE).exists()
+    assert not (place / OWNER_FILE).exists()
 
 
 def test_a_table_that_only_followed_gives_nothing_back(
@@ -197,7 +197,7 @@ def test_a_catalog_knows_that_its_log_was_taken_by_force(
     other.cutover(NAME)
     ours(other, 11)
     catalog.import_table(str(place), force=True, dry_run=True)
-    assert not (place / NOTE).exists()
+    assert not (place / OWNER_FILE).exists()
     catalog.import_table(str(place), force=True)
     ours(catalog, 12)
     with pytest.raises(OtherAuthorityError):
@@ -233,6 +233,6 @@ def test_a_note_that_is_damaged_gives_nothing_away(
 ) -> None:
     other.import_table(str(place))
     other.cutover(NAME)
-    (place / NOTE).write_text(text)
+    (place / OWNER_FILE).write_text(text)
     with pytest.raises(OtherAuthorityError):
         catalog.import_table(str(place))

@@ -18,7 +18,7 @@ from deltasql.exceptions import (
     TxnLogUriError,
     VersionNotFoundError,
 )
-from deltasql.migrate.exporting.export import NOTE
+from deltasql.migrate.exporting.destination import UNFINISHED_FILE
 from deltasql.mirror.log.read import read_state
 from deltasql.storage import open_storage
 from tests.migrate.exporting import is_readable, rows
@@ -59,7 +59,7 @@ def test_every_version_of_the_span_reads_as_at_the_table(
     first, last = from_version or 0, HEAD if version is None else version
     assert (report.first_version, report.last_version) == (first, last)
     assert published_versions(copy) == list(range(first, last + 1))
-    assert not (copy / NOTE).exists()
+    assert not (copy / UNFINISHED_FILE).exists()
     if with_data:  # nothing of it depends on the table
         shutil.rmtree(table.location)
     assert deltalake.DeltaTable(str(copy)).version() == last
@@ -230,7 +230,7 @@ def test_an_export_that_dies_leaves_no_table_and_is_continued(
         assert report.continued is (lives > 0)
         for version in range(first, HEAD + 1):
             assert rows(copy, version) == rows(table.location, version)
-        assert not (copy / NOTE).exists()
+        assert not (copy / UNFINISHED_FILE).exists()
         lives += 1
     assert died > HEAD - first
 

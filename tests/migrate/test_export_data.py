@@ -181,4 +181,4 @@ def test_an_object_store_keeps_no_times(
         report = catalog.export_table(
             "t", f"{s3_location}/copy", version=2, storage_options=s3_options
         )
-        assert "the time of a version is that of the export" in report.summary()
+        assert "the timestamp of a version is the time of the export" in report.summary()

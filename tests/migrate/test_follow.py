@@ -23,7 +23,7 @@ from deltasql.exceptions import (
     VersionTakenError,
 )
 from deltasql.migrate.importing.load_log import LogLoader
-from deltasql.migrate.importing.load_table import Loaded, load_commits
+from deltasql.migrate.importing.load_table import LoadCounts, load_commits
 from deltasql.mirror.log.listing import list_log
 from deltasql.storage import open_storage
 from tests.commit.support import audit
@@ -171,7 +171,7 @@ def test_a_table_that_was_made_anew_is_loaded_anew(catalog: Catalog, place: Path
         theirs(place, number)
     report = catalog.follow(str(place))
     assert (report.state, report.last_version) == ("loaded anew", HEAD + 2)
-    assert f"in the place of version {HEAD}" in report.notes[0]
+    assert f"another commit as version {HEAD}" in report.notes[0]
     assert sql_ids(catalog) == read_ids(place)
     with pytest.raises(TableFollowsError):
         ours(catalog, 1)
@@ -329,7 +329,7 @@ def test_a_loader_takes_no_commit_that_somebody_else_loaded(catalog: Catalog, pl
     # Its head was read after the refresh, what it is given was listed before.
     loader = LogLoader(catalog.store, catalog.resolve(NAME))
     with pytest.raises(VersionTakenError, match="committed to while"):
-        load_commits(loader, storage, listing, last, last, Loaded(), tell=lambda: None)
+        load_commits(loader, storage, listing, last, last, LoadCounts(), on_batch=lambda: None)
     audit(catalog)
 
 

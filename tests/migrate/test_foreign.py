@@ -278,7 +278,7 @@ def test_an_adoption_that_died_half_way_is_completed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("deltasql.migrate.authority.foreign_commits._clear", die)
+        patched.setattr("deltasql.migrate.authority.foreign_commits._move_aside", die)
         catalog.mirror.adopt("t")
     assert catalog.table("t").version() == 3
     assert catalog.mirror.adopt("t").adopted == {2: 3}

@@ -146,9 +146,9 @@ def test_a_mirror_stays_shut_while_the_log_has_more_than_was_loaded(
     opened.mirror.verify("events")
     for version in (HEAD, HEAD + 1):
         report = opened.import_table(str(source), up_to_version=version)
-        assert f"the log goes on to version {HEAD + 2}" in report.summary()
+        assert f"the log continues to version {HEAD + 2}" in report.summary()
         assert opened.mirror.status("events")[0].state == "QUARANTINED"
-    assert "open again" in opened.import_table(str(source)).summary()
+    assert "publishing has resumed" in opened.import_table(str(source)).summary()
     assert opened.mirror.status("events")[0].state == "ACTIVE"
     assert "not in the log" not in opened.import_table(str(source), up_to_version=2).summary()
 
@@ -206,7 +206,7 @@ def test_another_table_in_the_place_of_the_old_one_is_not_mixed_with_it(
     shutil.rmtree(source)
     for number in range(HEAD + 3):
         append(source, number)
-    with pytest.raises(MirrorDivergedError, match="parted before version"):
+    with pytest.raises(MirrorDivergedError, match="diverged before version"):
         opened.import_table(str(source))
     assert opened.import_table(str(source), force=True).state == "replaced"
     assert read_ids(source) == sorted(range(HEAD + 3))
@@ -236,7 +236,7 @@ def test_since_begins_a_new_table_with_the_state_at_a_version(
 ) -> None:
     report = opened.import_table(str(pristine), since=3)
     assert (report.first_version, report.commits) == (3, HEAD - 2)
-    assert "as asked for" in report.summary()
+    assert "as requested" in report.summary()
     assert same_history(opened, "events", pristine, first=3)
     assert opened.import_table(str(pristine)).state == "up to date"
 
@@ -335,7 +335,7 @@ def test_a_dry_run_tells_everything_and_writes_nothing(
 def test_a_dry_run_misses_only_files_that_live_in_the_end(
     source: Path, opened: Catalog, monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
-    monkeypatch.setattr("deltasql.migrate.importing.verify._PAGE", 2)
+    monkeypatch.setattr("deltasql.migrate.importing.checks._PAGE", 2)
     forget_commits_below(source, CHECKPOINT)
     if is_known:
         opened.import_table(str(source))

@@ -147,7 +147,7 @@ def test_a_store_out_of_reach_leaves_what_the_next_import_goes_on_with(
         with pytest.raises(TxnLogStorageError, match="does not answer"):
             catalog.import_table(str(source))
     report = catalog.import_table(str(source))
-    assert any("where a run was cut short" in note for note in report.notes)
+    assert any("where a run was interrupted" in note for note in report.notes)
 
 
 def test_a_gap_between_versions_names_them(source: Path, catalog: Catalog) -> None:
@@ -216,7 +216,7 @@ def test_a_file_without_a_commit_in_it_is_named(source: Path, catalog: Catalog) 
 
 def test_a_folder_of_tables_is_no_table(source: Path, tmp_path: Path, catalog: Catalog) -> None:
     error = refused(
-        catalog, tmp_path, TxnLogTableNotFoundError, f"tables lie below it, such as {source.name}"
+        catalog, tmp_path, TxnLogTableNotFoundError, f"it contains tables, such as {source.name}"
     )
     assert "--recursive" in (error.help or "")
 
@@ -226,7 +226,7 @@ def test_an_empty_commit_file_is_told(source: Path, catalog: Catalog) -> None:
     commit_path(source, HEAD + 1).write_bytes(b"")
     report = catalog.import_table(str(source))
     assert report.warnings == [
-        f"version {HEAD + 1} is an empty file: its writer may have died while it wrote it"
+        f"version {HEAD + 1} is an empty file: its writer may have crashed while writing it"
     ]
     assert catalog.table("events").version() == HEAD + 1
 
@@ -235,7 +235,9 @@ def test_what_is_no_delta_table_is_told(tmp_path: Path, catalog: Catalog) -> Non
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "part.parquet").write_bytes(b"PAR1")
     refused(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "there is no Delta table at")
-    refused(catalog, tmp_path / "nowhere", TxnLogTableNotFoundError, "nothing is there")
+    refused(
+        catalog, tmp_path / "nowhere", TxnLogTableNotFoundError, "it does not exist or is empty"
+    )
     (tmp_path / "plain" / LOG).mkdir()
     refused(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "holds no commit")
 
@@ -415,7 +417,7 @@ def test_very_many_files_are_looked_up_in_one_listing(
     source: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What lies elsewhere is still asked for."""
-    monkeypatch.setattr("deltasql.migrate.importing.files._ASKED_EACH", 3)
+    monkeypatch.setattr("deltasql.migrate.importing.checks._MAX_LOOKUPS", 3)
     live = stock_paths_at(source, HEAD)
     elsewhere = source.parent / "elsewhere"
     elsewhere.mkdir()

@@ -44,9 +44,7 @@ def test_a_large_table_is_compared_in_pieces(
     found = report.verification
     assert found is not None
     assert found.ok
-    assert found.notes == [
-        "too many files to be compared with deltalake, and checkpoint by checkpoint"
-    ]
+    assert found.notes == ["too many files to compare with deltalake and checkpoint by checkpoint"]
     assert found.commits == (HEAD - CHECKPOINT if is_cleaned else HEAD + 1)
     assert paths_at(catalog, "events", HEAD) == stock_paths_at(source, HEAD)
     append(source, 70)

@@ -9,7 +9,12 @@ import pytest
 
 from deltasql.exceptions import VersionTakenError
 from deltasql.migrate.importing.load_log import LogLoader
-from deltasql.migrate.importing.load_table import begin_loading, discard, finish_loading, take_over
+from deltasql.migrate.importing.load_table import (
+    begin_loading,
+    claim_loading,
+    discard,
+    finish_loading,
+)
 from deltasql.mirror.log.listing import list_log
 from deltasql.mirror.log.read import read_commits, read_state
 from deltasql.mirror.publish.targets import targets_of
@@ -77,7 +82,7 @@ def test_what_was_seen_is_never_discarded(catalog: Catalog, source: Path) -> Non
     with pytest.raises(VersionTakenError):
         discard(catalog.store, table, OURS)
     with pytest.raises(VersionTakenError):
-        take_over(catalog.store, table, THEIRS)
+        claim_loading(catalog.store, table, THEIRS)
     assert everything(catalog.store, table) == before
 
 
@@ -86,7 +91,7 @@ def test_a_run_whose_table_was_taken_over_neither_writes_nor_discards(
 ) -> None:
     table, loader = half(catalog, source)
     storage = open_storage(str(source))
-    take_over(catalog.store, table, THEIRS)
+    claim_loading(catalog.store, table, THEIRS)
     with pytest.raises(VersionTakenError, match="another run"):
         loader.append(list(read_commits(storage, list_log(storage), 1, 1)))
     with pytest.raises(VersionTakenError, match="another run"):
@@ -108,7 +113,7 @@ def test_nothing_is_dropped_for_a_table_that_another_run_finished_or_moved(
     version = 0 if why == "finished" else 1
     row = catalog.table("old").row
     with pytest.raises(VersionTakenError):
-        finish_loading(catalog.store, table, "default", "old", version=version, instead_of=row)
+        finish_loading(catalog.store, table, "default", "old", version=version, replaces=row)
     assert catalog.table("old").row.table_id == row.table_id
 
 

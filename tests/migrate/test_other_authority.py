@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltasql.exceptions import OtherAuthorityError
-from deltasql.migrate.authority.other_authority import COPY
+from deltasql.migrate.authority.log_owner import COPY_FILE
 from tests.migrate.handing_over import (
     IDS,
     NAME,
@@ -153,7 +153,7 @@ def test_an_export_belongs_to_nobody(
     ours(other, 11)
     copy = tmp_path / "copies" / NAME
     other.export_table(NAME, str(copy), with_data=True)
-    assert (copy / COPY).exists()
+    assert (copy / COPY_FILE).exists()
     if way == "imported":
         catalog.import_table(str(copy))
     else:

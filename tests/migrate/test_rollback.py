@@ -13,7 +13,7 @@ from deltasql.exceptions import (
     MirrorDivergedError,
     TableExistsError,
 )
-from deltasql.migrate.authority.other_authority import NOTE
+from deltasql.migrate.authority.log_owner import OWNER_FILE
 from deltasql.model.actions import Protocol
 from tests.migrate.handing_over import (
     IDS,
@@ -191,7 +191,7 @@ def test_timestamps_that_the_table_came_with_stay(catalog: Catalog, place: Path)
     report = catalog.rollback(NAME)
     assert not report.timestamps_dropped
     after = everything_below(place)
-    assert json.loads(after.pop(NOTE)) == {"lastVersion": HEAD + 2, "takenBy": None}
+    assert json.loads(after.pop(OWNER_FILE)) == {"lastVersion": HEAD + 2, "takenBy": None}
     assert after == before
 
 

@@ -11,7 +11,7 @@ import pytest
 import deltasql
 from deltasql.config import StorageSettings
 from deltasql.exceptions import LogParseError, TxnLogEngineError
-from deltasql.migrate.importing import spark_log as spark_import
+from deltasql.migrate.importing import log_source
 from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.migrate.importing.log_source import LocalLog, open_log
 from deltasql.mirror.log.listing import list_log
@@ -75,8 +75,8 @@ def test_commits_that_spark_parsed_give_the_same_rows(
     seed: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spark_import, "_COMMITS_PER_TASK", 3)
-    monkeypatch.setattr(spark_import, "_WAVE", 2)
+    monkeypatch.setattr(log_source, "_COMMITS_PER_TASK", 3)
+    monkeypatch.setattr(log_source, "_WAVE", 2)
     storage = write_log(tmp_path / "t", random_commits(seed, 20))
     here, there = rows_of(catalogs, spark, storage, state=False)
     assert here["dl_add_files"]

@@ -1,1 +1,1 @@
-"""Logs that come from elsewhere: a lake whose catalog is lost, commits that went past SQL."""
+"""Move tables between their logs and SQL: import, export, rebuild, follow, cutover, rollback."""

@@ -1,7 +1,6 @@
-"""Recreate a catalog from the lake: every log that was published is loaded back into SQL.
+"""Rebuild a lost catalog: load every published log below some folders into SQL.
 
-A table is loaded out of sight, batch by batch, and gets its name when all of its log is there,
-so a run that was cut short is simply repeated.
+A table stays hidden until its whole log is loaded, so an interrupted rebuild can be repeated.
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltasql.exceptions import TxnLogError, VersionTakenError
-from deltasql.migrate.importing.find_tables import find_tables
+from deltasql.migrate.importing.import_tree import find_tables
 from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.migrate.importing.load_table import (
-    Loaded,
+    LoadCounts,
     begin_loading,
     can_resume,
     discard,
     finish_loading,
-    follows,
     load_commits,
     load_state,
 )
-from deltasql.migrate.importing.names import choose_name, layout_name, told_name
+from deltasql.migrate.importing.names import name_from_layout, name_in_log, restored_name
+from deltasql.migrate.importing.same_commit import has_head_of
 from deltasql.mirror.log.listing import flush_log, list_log
 from deltasql.mirror.log.read import stream_state
 from deltasql.mirror.publish.status import mark_published
@@ -47,7 +46,7 @@ State = Literal["loaded", "continued", "up to date", "would load", "failed", "sk
 
 @dataclass(slots=True)
 class RebuiltTable:
-    """What became of one table of the lake."""
+    """The result of loading one table."""
 
     location: str
     name: str | None = None
@@ -58,7 +57,7 @@ class RebuiltTable:
     notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the outcome as plain values."""
+        """Return the result as plain values."""
         return {
             "location": self.location,
             "name": self.name,
@@ -72,7 +71,7 @@ class RebuiltTable:
 
 @dataclass(slots=True)
 class RebuildReport:
-    """What became of every table that was found."""
+    """The results of loading every table that was found."""
 
     tables: list[RebuiltTable] = field(default_factory=list)
 
@@ -103,31 +102,33 @@ def rebuild_catalog(
     dry_run: bool = False,
     on_progress: Callable[[RebuiltTable], None] | None = None,
 ) -> RebuildReport:
-    """Load every table below the roots that the catalog lacks, or lacks versions of."""
+    """Load the tables below the roots that the catalog does not have, or not completely."""
     report = RebuildReport()
-    tell = on_progress or (lambda _: None)
+    on_progress = on_progress or (lambda _: None)
     unnamed: list[tuple[RebuiltTable, TableRow, str]] = []
     for root in roots:
-        place = absolute_location(root)
-        for folder in find_tables(open_storage(place, settings)):
-            location = join_location(place, *folder.split("/")) if folder else place
+        root_location = absolute_location(root)
+        for folder in find_tables(open_storage(root_location, settings)):
+            location = join_location(root_location, *folder.split("/")) if folder else root_location
             found = RebuiltTable(location)
             report.tables.append(found)
             store.check_exists() if dry_run else store.create()
             try:
                 storage = open_storage(location, settings)
-                table = _load(store, storage, folder, found, dry_run=dry_run, tell=tell)
+                table = _load(
+                    store, storage, folder, found, dry_run=dry_run, on_progress=on_progress
+                )
             except (TxnLogError, OSError) as error:
                 found.state = "failed"
                 found.notes.append(str(error).splitlines()[0])
             else:
                 if table is not None:
                     unnamed.append((found, table, folder))
-            tell(found)
-    # The newest of those that ask for one name gets it: the others were dropped or replaced.
+            on_progress(found)
+    # Of several tables with the same name the newest gets it; the others were dropped before.
     for found, table, folder in sorted(unnamed, key=lambda each: -_last_commit_ms(store, each[1])):
         _give_name(store, table, folder, found)
-        tell(found)
+        on_progress(found)
     return report
 
 
@@ -138,9 +139,9 @@ def _load(
     found: RebuiltTable,
     *,
     dry_run: bool,
-    tell: Callable[[RebuiltTable], None],
+    on_progress: Callable[[RebuiltTable], None],
 ) -> TableRow | None:
-    """Load what is missing; returns the table when it has no name yet."""
+    """Load the missing versions; return the table if it has no name yet."""
     listing = list_log(storage)
     found.first_version, found.last_version = listing.first_version, listing.last_version
     known = tables_at(store.query, storage.location)
@@ -149,41 +150,47 @@ def _load(
         found.name = join_table_name(table.namespace, table.name)
         if table.dropped_at_ms is not None:
             found.state = "skipped"
-            found.notes.append("a dropped table of the catalog has its files here")
+            found.notes.append("a dropped table of the catalog has this location")
             return None
         if not _can_continue(store, table, storage, listing, found):
             return None
     if dry_run:
         metadata = stream_state(storage, listing.last_version, listing=listing).metadata
-        named = layout_name(metadata, storage.location, folder)
+        named = name_from_layout(metadata, storage.location, folder)
         found.name = found.name or join_table_name(*named)
         found.state = "would load"
         return None
     if table is None:
-        table = _loaded_anew(store, storage, listing, found, tell)
+        table = _load_new(store, storage, listing, found, on_progress)
     else:
         loader = LogLoader(store, table, times="commit")
         found.state = "loaded" if loader.next_version is None else "continued"
-        _append(loader, storage, listing, found, tell)
+        _append(loader, storage, listing, found, on_progress)
     flush_log(storage)
     mark_published(store, table, listing.last_version)
     return table if found.name is None else None
 
 
-def _loaded_anew(
+def _load_new(
     store: Store,
     storage: Storage,
     listing: LogListing,
     found: RebuiltTable,
-    tell: Callable[[RebuiltTable], None],
+    on_progress: Callable[[RebuiltTable], None],
 ) -> TableRow:
-    """Load a log from its beginning; one that is refused leaves nothing behind."""
+    """Load a whole log into a hidden table; delete the table if the log is refused."""
     state = stream_state(storage, listing.first_version, listing=listing)
-    name, token = told_name(state.metadata, storage.location), str(uuid.uuid4())
+    name, token = name_in_log(state.metadata, storage.location), str(uuid.uuid4())
     table = begin_loading(store, storage, state.metadata, name, listing.last_version, token=token)
     found.state = "loaded"
     try:
-        _append(LogLoader(store, table, token=token, times="commit"), storage, listing, found, tell)
+        _append(
+            LogLoader(store, table, token=token, times="commit"),
+            storage,
+            listing,
+            found,
+            on_progress,
+        )
     except Exception as error:
         if not can_resume(error):
             discard(store, table, token)
@@ -194,16 +201,16 @@ def _loaded_anew(
 def _can_continue(
     store: Store, table: TableRow, storage: Storage, listing: LogListing, found: RebuiltTable
 ) -> bool:
-    """Whether the log goes on where SQL ends."""
+    """Return whether the log has commits to append after SQL's head; record why not."""
     head = store.head(table.table_id)
     assert head is not None
     if head.version >= listing.last_version:
         found.state = "up to date"
         return False
-    if not follows(store, table, storage, listing):
+    if not has_head_of(store, table, storage, listing):
         found.state = "failed"
         found.notes.append(
-            f"version {head.version} is another commit in SQL than in the log: nothing loaded"
+            f"version {head.version} is another commit in SQL than in the log: nothing was loaded"
         )
         return False
     return True
@@ -214,13 +221,13 @@ def _append(
     storage: Storage,
     listing: LogListing,
     found: RebuiltTable,
-    tell: Callable[[RebuiltTable], None],
+    on_progress: Callable[[RebuiltTable], None],
 ) -> None:
-    loaded = Loaded()
+    loaded = LoadCounts()
 
     def count() -> None:
         found.loaded = loaded.commits
-        tell(found)
+        on_progress(found)
 
     version = loader.next_version
     if version is None:
@@ -230,7 +237,7 @@ def _append(
             load_state(loader, storage, listing, state, loaded, count)
             found.notes.append(f"begins at version {version}: older commits were cleaned up")
             version += 1
-    load_commits(loader, storage, listing, version, listing.last_version, loaded, tell=count)
+    load_commits(loader, storage, listing, version, listing.last_version, loaded, on_batch=count)
     found.loaded = loaded.commits
     found.notes += loaded.notes()
 
@@ -241,8 +248,8 @@ def _last_commit_ms(store: Store, table: TableRow) -> int:
 
 
 def _give_name(store: Store, table: TableRow, folder: str, found: RebuiltTable) -> None:
-    """Let everybody see a table that is loaded."""
-    wanted = choose_name(store, table, folder)
+    """Make a loaded table visible, with a number after its name if that is taken."""
+    wanted = restored_name(store, table, folder)
     number, namespace, name = 1, *wanted
     while True:
         try:
@@ -258,7 +265,7 @@ def _give_name(store: Store, table: TableRow, folder: str, found: RebuiltTable) 
                 raise
             if any(each.dropped_at_ms is None for each in tables_at(store.query, table.location)):
                 found.state = "failed"
-                found.notes.append("another table has its files here")
+                found.notes.append("another table has this location")
                 return
             number += 1
             name = f"{wanted[1]}-{number}"

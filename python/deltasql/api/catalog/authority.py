@@ -48,7 +48,7 @@ def follow(
         batch_size=batch_size,
         allow_nested_location=catalog.config.table.allow_nested_location,
         settings=catalog.config.storage,
-        tell=on_progress,
+        on_progress=on_progress,
     )
     _update_views(catalog, report)
     return report
@@ -66,7 +66,7 @@ def refresh(
         table,
         batch_size=batch_size,
         settings=catalog.config.storage,
-        tell=on_progress,
+        on_progress=on_progress,
     )
     _update_views(catalog, report)
     return report
@@ -83,7 +83,7 @@ def cutover(
         settings=catalog.config.storage,
         verify=verify,
         dry_run=dry_run,
-        tell=on_progress,
+        on_progress=on_progress,
     )
     if not dry_run:
         catalog.mirror.publish(name)
@@ -97,11 +97,11 @@ def rollback(
     report = rolling_back.rollback(
         catalog.store,
         catalog.mirror.publisher,
-        rolling_back.table_to_leave(catalog.store, *split_table_name(name)),
+        rolling_back.table_to_roll_back(catalog.store, *split_table_name(name)),
         settings=catalog.config.storage,
         verify=verify,
         dry_run=dry_run,
-        tell=on_progress,
+        on_progress=on_progress,
     )
     if not dry_run:
         catalog.mirror.names_changed()

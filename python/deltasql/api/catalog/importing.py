@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.config import StorageSettings
 from deltasql.exceptions import TxnLogConfigError
 from deltasql.migrate.importing import import_table as importer
-from deltasql.migrate.importing import tree
+from deltasql.migrate.importing import import_tree
 from deltasql.migrate.importing.run import ImportOptions
 from deltasql.storage import absolute_location
 from deltasql.uri import join_table_name, split_table_name
@@ -33,7 +33,7 @@ def import_table(
     """Import one Delta table, and update the views of the catalog's tables."""
     settings = storage_settings_at(source, catalog.config.storage, storage_options)
     report = importer.import_table(
-        catalog.store, source, options, settings=settings, tell=on_progress
+        catalog.store, source, options, settings=settings, on_progress=on_progress
     )
     if report.state in _CHANGED:
         catalog.mirror.names_changed()
@@ -51,8 +51,8 @@ def import_tables(
 ) -> ImportSummary:
     """Import every Delta table below a folder, and update the views of the catalog's tables."""
     settings = storage_settings_at(root, catalog.config.storage, storage_options)
-    summary = tree.import_tables(
-        catalog.store, root, options, settings=settings, tell=on_progress, on_table=on_table
+    summary = import_tree.import_tables(
+        catalog.store, root, options, settings=settings, on_progress=on_progress, on_table=on_table
     )
     if any(each.state in _CHANGED for each in summary.tables):
         catalog.mirror.names_changed()

@@ -72,10 +72,10 @@ def drop(catalog: Catalog, name: str) -> None:
 
 def undrop(catalog: Catalog, name: str) -> None:
     """Restore the table that was dropped last under this name."""
-    from deltasql.migrate.authority.rollback import refuse_return  # late: it reads logs
+    from deltasql.migrate.authority.rollback import refuse_undrop  # late: it reads logs
 
     table = _last_dropped(catalog, name)
-    refuse_return(catalog.store, table, catalog.config.storage)
+    refuse_undrop(catalog.store, table, catalog.config.storage)
     if not catalog.config.table.allow_nested_location:
         refuse_nested_location(catalog.store.query, table.location)
     with catalog.store.change([table.table_id]) as (session, _):

@@ -1,1 +1,1 @@
-"""Which side may commit to a table, and moving it: follow, cutover, rollback."""
+"""The authority of a table, SQL or its log: follow, cutover, rollback, foreign commits."""

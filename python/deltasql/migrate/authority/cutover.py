@@ -1,10 +1,11 @@
-"""Cutover: SQL takes a table over from its log.
+"""Cutover: move the authority of a table from its log to SQL.
 
-Up to here the log decides what is committed, so the step itself is a commit of the log: it turns
-in-commit timestamps on, which writers by path do not know, and is put there if absent, under the
-lock of the table's head in SQL. SQL ratifies the same commit in the transaction that makes the
-table its own. A writer by path that gets in before is caught up with, and the step is tried again;
-a run that died in between is found by the id of its commit, and finished.
+Before a cutover the log decides which commits exist, so the cutover itself is a commit in the log.
+It enables in-commit timestamps, which block most other writers. The file is written with
+put-if-absent while the table's head in SQL is locked, and SQL ratifies the same commit in the
+transaction that makes SQL the authority. If another writer commits first, its commit is appended
+to SQL and the cutover is tried again. The next run finds the commit of a run that crashed by its
+transaction id, and finishes the cutover.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from deltasql.exceptions import (
     TxnLogTableNotFoundError,
     VersionTakenError,
 )
-from deltasql.migrate.authority.authority import (
+from deltasql.migrate.authority.follow import refresh
+from deltasql.migrate.authority.foreign_commits import first_foreign, reject
+from deltasql.migrate.authority.handover import (
     CUTOVER,
     ENABLED,
     enabled_by,
-    is_in_place,
-    not_kept_out,
+    is_published,
     properties_of,
     put_commit,
-    serious,
     set_properties,
+    unblocked_writers_warning,
 )
-from deltasql.migrate.authority.follow import mark_in_place, refresh
-from deltasql.migrate.authority.foreign_commits import first_foreign, reject
-from deltasql.migrate.authority.handover_report import CutoverReport
-from deltasql.migrate.authority.other_authority import authority_of, other_authority
+from deltasql.migrate.authority.handover_report import CutoverReport, differences_from_log
+from deltasql.migrate.authority.log_owner import find_owner, other_owner
 from deltasql.migrate.importing.import_table import import_table
 from deltasql.migrate.importing.load_log import LogLoader
+from deltasql.migrate.importing.load_table import set_published_version
 from deltasql.migrate.importing.run import ImportOptions
 from deltasql.migrate.importing.verify import verify_by_size
 from deltasql.mirror.log.encode import commit_file, encode_commit
@@ -82,21 +83,19 @@ def cutover(
     settings: StorageSettings,
     verify: bool = True,
     dry_run: bool = False,
-    tell: OnProgress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> CutoverReport:
-    """Make SQL the authority of a table; `publish` writes what its log lacks, or raises."""
-    work = _Cutover(store, table, publish, settings, tell)
-    if dry_run:
-        return work.look(verify=verify)
-    return work.run(verify=verify)
+    """Make SQL the authority of a table; `publish` writes the versions its log lacks, or raises."""
+    work = _Cutover(store, table, publish, settings, on_progress)
+    return work.preview(verify=verify) if dry_run else work.run(verify=verify)
 
 
-class _Taken(Exception):
-    """Somebody committed while we were about to."""
+class _Conflict(Exception):
+    """Another writer committed before the cutover did."""
 
 
 class _Cutover:
-    """One table on its way from its log to SQL."""
+    """The cutover of one table."""
 
     def __init__(
         self,
@@ -104,19 +103,19 @@ class _Cutover:
         table: TableRow,
         publish: Callable[[], object],
         settings: StorageSettings,
-        tell: OnProgress | None,
+        on_progress: OnProgress | None,
     ) -> None:
         self._store, self._table, self._publish = store, table, publish
-        self._settings, self._tell = settings, tell
+        self._settings, self._on_progress = settings, on_progress
         self._storage = open_storage(table.location, settings)
         name = join_table_name(table.namespace, table.name)
         self._report = CutoverReport(table=name, location=self._storage.location)
 
-    def look(self, *, verify: bool) -> CutoverReport:
-        """Say what would be done."""
+    def preview(self, *, verify: bool) -> CutoverReport:
+        """Report what a cutover would do."""
         report, (head, state) = self._report, self._head()
         report.state = "would cut over"
-        self._refuse_other_authority(state)
+        self._refuse_other_owner(state)
         report.caught_up = max(0, list_log(self._storage).last_version - head.version)
         if not state.in_commit_timestamps:
             report.version = head.version + report.caught_up + 1
@@ -125,7 +124,7 @@ class _Cutover:
         if verify:
             report.verification = self._verify()
         if report.state == "would cut over":
-            report.warnings.append(not_kept_out(self._store, self._table))
+            report.warnings.append(unblocked_writers_warning(self._store, self._table))
         return report
 
     def run(self, *, verify: bool) -> CutoverReport:
@@ -135,62 +134,62 @@ class _Cutover:
             try:
                 self._catch_up()
                 head, state = self._head()
-                self._refuse_other_authority(state)
+                self._refuse_other_owner(state)
                 if verify and report.verification is None:
-                    # Once: on a large table writers would be faster than this, again and again.
+                    # Only once: verifying a large table takes longer than writers need to commit.
                     self._refuse_mismatch()
                 flush_log(self._storage)
                 self._take_over(head, state)
-            except (_Taken, VersionTakenError):
+            except (_Conflict, VersionTakenError):
                 self._pause()
                 continue
             self._store.forget_table(self._table)
             if report.state == "cut over":
-                report.warnings.append(not_kept_out(self._store, self._table))
+                report.warnings.append(unblocked_writers_warning(self._store, self._table))
             return report
 
-    # Up to the log
+    # Step 1: SQL and the log have the same commits
 
     def _catch_up(self) -> None:
-        """Bring SQL up to the log, and the log up to SQL."""
+        """Append new commits of the log to SQL, and publish unpublished commits of SQL."""
         store, table = self._store, self._current()
         if table.is_following:
-            found = refresh(store, table, settings=self._settings, tell=self._caught_up)
+            found = refresh(store, table, settings=self._settings, on_progress=self._report_import)
             self._report.caught_up += found.commits
             self._report.notes += found.notes
-            self._current()  # it may have been loaded anew
+            self._current()  # the refresh may have replaced the table
             return
         self._clear_unfinished()
         options = ImportOptions(verify=False)
         caught = import_table(
-            store, table.location, options, settings=self._settings, tell=self._caught_up
+            store, table.location, options, settings=self._settings, on_progress=self._report_import
         )
         self._report.caught_up += caught.commits
         try:
             self._publish()
         except MirrorDivergedError as error:
-            # Somebody was faster: the next look names it, if it cannot be mended.
-            raise _Taken from error
+            # Another writer committed first. If that cannot be resolved, the next attempt raises.
+            raise _Conflict from error
 
-    def _caught_up(self, found: ImportProgress) -> None:
-        if self._tell is not None:
-            counts = (found.commits, found.total_commits, found.seconds)
-            self._tell(Progress(self._report.table, "catching up", "commits", *counts))
+    def _report_import(self, progress: ImportProgress) -> None:
+        if self._on_progress is not None:
+            counts = (progress.commits, progress.total_commits, progress.seconds)
+            self._on_progress(Progress(self._report.table, "catching up", "commits", *counts))
 
     def _current(self) -> TableRow:
         known = self._table
         found = self._store.find_table(known.namespace, known.name, fresh=True)
         if found is None:
             raise TxnLogTableNotFoundError(
-                f"table {known.full_name} does not exist any more", table=known.full_name
+                f"table {known.full_name} no longer exists", table=known.full_name
             )
         self._table = found
         return found
 
     def _clear_unfinished(self) -> None:
-        """Take the commit of a run that died out of the log again, where SQL went on meanwhile.
+        """Remove the commit of a crashed cutover from the log, if SQL has committed since.
 
-        It changes no data, and nobody has built upon it.
+        The commit changes no data, and no other commit follows it.
         """
         token = self._table.properties.get(CUTOVER)
         if token is None:
@@ -204,7 +203,7 @@ class _Cutover:
         info = parse_commit(data, version=first).commit_info
         if info is not None and info.txn_id == token:
             found = reject(store, self._table, self._storage, last=first)
-            self._report.notes += [f"kept aside: {name}" for name in found.aside]
+            self._report.notes += [f"moved out of the log: {name}" for name in found.aside]
 
     def _head(self) -> tuple[Head, TableState]:
         store, table_id = self._store, self._table.table_id
@@ -216,19 +215,19 @@ class _Cutover:
         )
         return head, state
 
-    def _refuse_other_authority(self, state: TableState) -> None:
-        """A log that another catalog took over is not ours to take."""
+    def _refuse_other_owner(self, state: TableState) -> None:
+        """Refuse a log that another catalog owns."""
         if not (self._table.is_following and state.in_commit_timestamps):
             return
-        found = authority_of(self._storage, list_log(self._storage))
+        owner = find_owner(self._storage, list_log(self._storage))
         token = self._table.properties.get(CUTOVER)
-        if found is not None and (token is None or found.txn_id != token):
+        if owner is not None and (token is None or owner.txn_id != token):
             name = join_table_name(self._table.namespace, self._table.name)
-            raise other_authority(self._storage.location, found.version, found.txn_id, name)
+            raise other_owner(self._storage.location, owner.version, owner.txn_id, name)
 
     def _verify(self) -> VerifyReport:
         log = list_log(self._storage)
-        meter = Meter(self._report.table, self._tell)
+        meter = Meter(self._report.table, self._on_progress)
         return verify_by_size(
             self._store, self._table, self._storage, log, self._settings, meter=meter
         )
@@ -236,7 +235,7 @@ class _Cutover:
     def _refuse_mismatch(self) -> None:
         report = self._report
         report.verification = found = self._verify()
-        wrong = serious(found)
+        wrong = differences_from_log(found)
         if wrong:
             raise ImportMismatchError(
                 f"{self._table.full_name} was not cut over: it differs from its log",
@@ -244,12 +243,12 @@ class _Cutover:
                 differences=tuple(str(each) for each in wrong),
             )
 
-    # Over to SQL
+    # Step 2: SQL becomes the authority
 
     def _take_over(self, head: Head, state: TableState) -> None:
         store, table_id = self._store, self._table.table_id
         if state.in_commit_timestamps:
-            self._own_at(head, state)
+            self._finish_at(head, state)
             return
         commit = self._commit(head, state)
         data = encode_commit(commit)
@@ -262,51 +261,50 @@ class _Cutover:
         )
 
         def put(session: Session) -> None:
-            if not is_in_place(store, session, self._table, self._storage, head.version):
-                raise _Taken
+            if not is_published(store, session, self._table, self._storage, head.version):
+                raise _Conflict
             reached("handing over")
             if not put_commit(self._storage, commit.version, data):
-                raise _Taken
+                raise _Conflict
             reached("handed over")
-            mark_in_place(session, table_id, commit.version)
-            self._own(session)
+            set_published_version(session, table_id, commit.version)
+            self._make_sql_authority(session)
 
         loader = LogLoader(store, self._table)
         if loader.next_version != commit.version:
-            raise _Taken
-        loader.append([written], also=put)
+            raise _Conflict
+        loader.append([written], before_commit=put)
         reached("taken over")
         self._report.version = commit.version
 
-    def _own_at(self, head: Head, state: TableState) -> None:
-        """Take over a table whose log keeps writers out already, by our own commit or another."""
+    def _finish_at(self, head: Head, state: TableState) -> None:
+        """Take over a table whose log has in-commit timestamps already."""
         table = self._table
         with self._store.change([table.table_id], is_bulk=True) as (session, heads):
             if heads[table.table_id].version != head.version:
-                raise _Taken
+                raise _Conflict
             if table.is_following and self._storage.exists(commit_file(head.version + 1)):
-                raise _Taken
-            self._own(session)
+                raise _Conflict
+            self._make_sql_authority(session)
         reached("taken over")
         row = enabled_by(self._store, table, state.metadata)
-        is_ours = row is not None and row.txn_id == table.properties.get(CUTOVER)
-        if row is not None and is_ours:
+        if row is not None and row.txn_id == table.properties.get(CUTOVER):
             self._report.version = row.version
         elif not table.is_following:
             self._report.state = "was cut over"
 
     def _commit(self, head: Head, state: TableState) -> Commit:
-        """Build the commit that turns in-commit timestamps on and changes nothing else."""
-        moment = max(now_ms(), head.committed_at_ms + 1)
+        """Build the commit that enables in-commit timestamps and changes nothing else."""
+        at_ms = max(now_ms(), head.committed_at_ms + 1)
         wanted = {ENABLED: "true"}
         metadata = replace(state.metadata, configuration={**state.metadata.configuration, **wanted})
         schema = StructType.from_json(metadata.schema_string)
         txn_id = self._claim()
         info = CommitInfo(
-            timestamp=moment,
-            in_commit_timestamp=moment,
+            timestamp=at_ms,
+            in_commit_timestamp=at_ms,
             operation="SET TBLPROPERTIES",
-            # As text: delta-spark cannot show the history of a log with any other value.
+            # A string: delta-spark cannot show the history of a log with any other type.
             operation_parameters={"properties": json.dumps(wanted)},
             engine_info=ENGINE_INFO,
             is_blind_append=False,
@@ -318,16 +316,16 @@ class _Cutover:
             table=self._table,
             head=head,
             version=head.version + 1,
-            committed_at_ms=moment,
+            committed_at_ms=at_ms,
             txn_id=txn_id,
             group_size=1,
             info=info,
-            metadata=enable_timestamps(metadata, state, head.version + 1, moment),
+            metadata=enable_timestamps(metadata, state, head.version + 1, at_ms),
             protocol=upgraded_protocol(state.protocol, schema, metadata.configuration),
         )
 
     def _claim(self) -> str:
-        """Return the id of our commit, noted before it is in the log: a later run knows it."""
+        """Return the id of the commit; it is stored before the commit, so that a retry finds it."""
         with self._store.change([self._table.table_id]) as (session, _):
             properties = properties_of(session, self._table)
             token = properties.setdefault(CUTOVER, str(uuid.uuid4()))
@@ -336,7 +334,7 @@ class _Cutover:
         reached("claimed")
         return token
 
-    def _own(self, session: Session) -> None:
+    def _make_sql_authority(self, session: Session) -> None:
         kept = properties_of(session, self._table)
         kept.pop(TableRow.FOLLOWING, None)
         kept.pop(CUTOVER, None)
@@ -348,6 +346,6 @@ class _Cutover:
                 f"{self._table.full_name} was not cut over: others committed each time",
                 table=self._table.full_name,
                 attempts=self._report.attempts,
-                help="Nothing is lost; repeat it when fewer write to the table.",
+                help="Nothing is lost. Try again when fewer writers commit to the table.",
             )
         time.sleep(_PAUSE_S)

@@ -1,8 +1,8 @@
-"""A table that follows a log which others write: an index of it in SQL, for reading only.
+"""Follow a log: keep a read-only index in SQL of a table that other writers commit to.
 
-The log stays the authority and is never written to. A refresh appends the commits that are new,
-under their own versions. Where the log was replaced, or cleaned up before it was followed, the
-table is loaded anew and takes the place of the old one.
+The log stays the authority and is never written. A refresh appends its new commits with their own
+versions. If the log was replaced, or cleaned up before a refresh, the whole table is loaded again
+and replaces the old one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from deltasql.exceptions import (
     VersionTakenError,
 )
 from deltasql.migrate.importing.import_table import import_table
-from deltasql.migrate.importing.load_log import LogLoader, has_commit
-from deltasql.migrate.importing.load_table import Loaded, load_commits
+from deltasql.migrate.importing.load_log import LogLoader
+from deltasql.migrate.importing.load_table import LoadCounts, load_commits, set_published_version
 from deltasql.migrate.importing.report import ImportProgress
 from deltasql.migrate.importing.run import ImportOptions
+from deltasql.migrate.importing.same_commit import has_commit
 from deltasql.mirror.log.encode import commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER, list_log, sort_files
-from deltasql.mirror.publish.targets import OWN
 from deltasql.model.counts import many
 from deltasql.storage import absolute_location, open_storage
 from deltasql.store.locations import tables_at
@@ -32,17 +32,13 @@ from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from deltasql.config import StorageSettings
     from deltasql.migrate.importing.report import ImportReport
+    from deltasql.migrate.importing.run import OnImportProgress
     from deltasql.mirror.log.listing import LogListing
     from deltasql.storage import Storage
-    from deltasql.store.dialect import Session
     from deltasql.store.records import Head
     from deltasql.store.store import Store
-
-    Tell = Callable[[ImportProgress], None]
 
 FollowState = Literal["followed", "refreshed", "up to date", "loaded anew"]
 _ATTEMPTS = 10
@@ -51,7 +47,7 @@ _FOLLOWING = {TableRow.FOLLOWING: "true"}
 
 @dataclass(slots=True)
 class FollowReport:
-    """What a refresh found; `commits` and `files` are what it added."""
+    """The result of a refresh; `commits` and `files` count what it added."""
 
     source: str
     table: str
@@ -96,14 +92,16 @@ def follow(
     batch_size: int | None = None,
     allow_nested_location: bool = False,
     settings: StorageSettings,
-    tell: Tell | None = None,
+    on_progress: OnImportProgress | None = None,
 ) -> FollowReport:
-    """Follow the log at a place: make its table, or bring the one that is there up to it."""
+    """Follow the log at a location: create a table for it, or refresh the one that exists."""
     storage = open_storage(absolute_location(source), settings)
     known = table_at(store, storage.location) if store.exists() else None
     if known is not None:
         _refuse_other(known, storage, name, namespace)
-        return refresh(store, known, batch_size=batch_size, settings=settings, tell=tell)
+        return refresh(
+            store, known, batch_size=batch_size, settings=settings, on_progress=on_progress
+        )
     options = ImportOptions(
         name=name,
         namespace=namespace,
@@ -111,7 +109,7 @@ def follow(
         allow_nested_location=allow_nested_location,
         properties=_FOLLOWING,
     )
-    return _loaded(store, storage, options, settings, tell)
+    return _load(store, storage, options, settings, on_progress)
 
 
 def refresh(
@@ -120,34 +118,29 @@ def refresh(
     *,
     batch_size: int | None = None,
     settings: StorageSettings,
-    tell: Tell | None = None,
+    on_progress: OnImportProgress | None = None,
 ) -> FollowReport:
-    """Append what the log of a following table has more than SQL."""
+    """Append the new commits of the log of a followed table."""
     storage = open_storage(table.location, settings)
     attempt = 0
     while True:
         attempt += 1
         try:
-            return _Refresh(store, table, storage, settings, tell).run(batch_size)
+            return _Refresh(store, table, storage, settings, on_progress).run(batch_size)
         except VersionTakenError:
-            # Somebody else refreshes it too, and was faster.
+            # Another process refreshed the table at the same time.
             if attempt >= _ATTEMPTS:
                 raise
 
 
 def table_at(store: Store, location: str) -> TableRow | None:
-    """Return the live table with its files at a location, in whatever spelling."""
+    """Return the table at a location that is not dropped, however the location is written."""
     found = tables_at(store.query, location)
     return next((table for table in found if table.dropped_at_ms is None), None)
 
 
-def mark_in_place(session: Session, table_id: int, version: int) -> None:
-    """Note that the log has everything up to a version, in the transaction that adds it to SQL."""
-    session.execute("set_published_version", table_id=table_id, target=OWN, version=version)
-
-
 class _Refresh:
-    """One look at a log."""
+    """One attempt to refresh a followed table."""
 
     def __init__(
         self,
@@ -155,10 +148,10 @@ class _Refresh:
         table: TableRow,
         storage: Storage,
         settings: StorageSettings,
-        tell: Tell | None,
+        on_progress: OnImportProgress | None,
     ) -> None:
         self._store, self._table, self._storage = store, table, storage
-        self._settings, self._tell = settings, tell
+        self._settings, self._on_progress = settings, on_progress
         self._name = join_table_name(table.namespace, table.name)
         self._began_s = time.monotonic()
 
@@ -166,19 +159,17 @@ class _Refresh:
         store, table = self._store, self._table
         head = store.head(table.table_id)
         if head is None:
-            raise TxnLogTableNotFoundError(
-                f"table {self._name} does not exist any more", table=self._name
-            )
-        # Only what is not followed yet: a long log is not listed whole each time.
+            raise TxnLogTableNotFoundError(f"table {self._name} no longer exists", table=self._name)
+        # List only the end of the log: the listing of a long log is slow.
         after = commit_file(head.version).removesuffix(".json")
         listing = sort_files(
             self._storage.location, self._storage.list(LOG_FOLDER, start_after=after)
         )
-        parted = self._parted(listing, head)
-        if parted is not None:
-            return self._load_anew(parted)
+        reason = self._reload_reason(listing, head)
+        if reason is not None:
+            return self._reload(reason)
         last = max(listing.commits, default=head.version)
-        loaded = Loaded()
+        loaded = LoadCounts()
         self._append(listing, head, last, loaded, batch_size)
         return FollowReport(
             self._storage.location,
@@ -197,18 +188,18 @@ class _Refresh:
         listing: LogListing,
         head: Head,
         last: int,
-        loaded: Loaded,
+        loaded: LoadCounts,
         batch_size: int | None,
     ) -> None:
         store, table = self._store, self._table
         progress = ImportProgress(self._storage.location, self._name, "loading")
         progress.total_commits = max(0, last - head.version)
 
-        def tell() -> None:
+        def report_progress() -> None:
             progress.commits, progress.files = loaded.commits, loaded.files
             progress.log_bytes = loaded.log_bytes
-            if self._tell is not None:
-                self._tell(progress)
+            if self._on_progress is not None:
+                self._on_progress(progress)
 
         if last > head.version:
             load_commits(
@@ -219,32 +210,34 @@ class _Refresh:
                 last,
                 loaded,
                 batch_actions=batch_size,
-                tell=tell,
-                also=lambda session, version: mark_in_place(session, table.table_id, version),
+                on_batch=report_progress,
+                before_commit=lambda session, version: set_published_version(
+                    session, table.table_id, version
+                ),
             )
         progress.phase = "done"
-        tell()
+        report_progress()
 
-    def _parted(self, listing: LogListing, head: Head) -> str | None:
-        """Say why the log does not go on where SQL ends; None when it does."""
+    def _reload_reason(self, listing: LogListing, head: Head) -> str | None:
+        """Return why the log does not continue the versions in SQL; None if it does."""
         version, commits = head.version, listing.commits
         if version in commits:
             data = self._storage.read(commits[version].name)
             if not has_commit(self._store, self._table, version, data):
-                return f"the log has another commit in the place of version {version}"
+                return f"the log has another commit as version {version}"
         newest = max([*commits, *(each.version for each in listing.checkpoints)], default=-1)
         if newest < version:
             last = list_log(self._storage).last_version
             if last < version:
-                return f"the log ends at version {last}, it had {version}"
-            return None  # written meanwhile
+                return f"the log ends at version {last}; it had version {version} before"
+            return None  # written after the first listing
         if newest > version and version + 1 not in commits:
             listed = list_log(self._storage)
             if listed.first_version > version + 1 or version + 1 not in listed.commits:
                 return f"versions from {version + 1} on were cleaned up before they were followed"
         return None
 
-    def _load_anew(self, why: str) -> FollowReport:
+    def _reload(self, reason: str) -> FollowReport:
         options = ImportOptions(
             name=self._table.name,
             namespace=self._table.namespace,
@@ -252,22 +245,24 @@ class _Refresh:
             verify=False,
             properties=_FOLLOWING,
         )
-        report = _loaded(self._store, self._storage, options, self._settings, self._tell)
+        report = _load(self._store, self._storage, options, self._settings, self._on_progress)
         report.state = "loaded anew"
-        report.notes.insert(0, why)
+        report.notes.insert(0, reason)
         return report
 
 
-def _loaded(
+def _load(
     store: Store,
     storage: Storage,
     options: ImportOptions,
     settings: StorageSettings,
-    tell: Tell | None,
+    on_progress: OnImportProgress | None,
 ) -> FollowReport:
-    """Load a log whole; data that is gone is the writers' affair, and told."""
+    """Load a whole log; missing data files are a warning, since another writer owns them."""
     try:
-        found = import_table(store, storage.location, options, settings=settings, tell=tell)
+        found = import_table(
+            store, storage.location, options, settings=settings, on_progress=on_progress
+        )
     except MissingDataFilesError as error:
         lenient = ImportOptions(
             name=options.name,
@@ -276,7 +271,9 @@ def _loaded(
             verify=False,
             properties=options.properties,
         )
-        found = import_table(store, storage.location, lenient, settings=settings, tell=tell)
+        found = import_table(
+            store, storage.location, lenient, settings=settings, on_progress=on_progress
+        )
         found.warnings.append(error.message)
     return _report(found)
 
@@ -298,17 +295,18 @@ def _report(found: ImportReport) -> FollowReport:
 def _refuse_other(
     table: TableRow, storage: Storage, name: str | None, namespace: str | None
 ) -> None:
-    """Refuse a table that SQL owns, and one that is followed under another name."""
+    """Refuse a table whose authority is SQL, and one that is followed under another name."""
     known = join_table_name(table.namespace, table.name)
     if not table.is_following:
         raise TableExistsError(
-            f"the table at {storage.location} is {known}, which SQL writes to: it cannot follow",
+            f"the table at {storage.location} is {known}, whose authority is SQL: it cannot follow "
+            "its log",
             table=known,
-            help="Bring it up to its log with `deltasql import`, or roll it back first.",
+            help="Update it from its log with `deltasql import`, or roll it back first.",
         )
     if (name or table.name, namespace or table.namespace) != (table.name, table.namespace):
         raise TableExistsError(
             f"the log at {storage.location} is followed already: it is {known}",
             table=known,
-            help="Leave the name out to refresh it, or rename the table in the catalog.",
+            help="Omit the name to refresh it, or rename the table in the catalog.",
         )

@@ -1,9 +1,9 @@
-"""Commits that a writer put into a published log past SQL: taken in, or taken out.
+"""Adopt or reject foreign commits: commits that other writers put into a published log.
 
-A foreign commit that follows SQL's head is imported under its own version and its file stays.
-Where SQL went on meanwhile, the foreign commit is placed after what SQL did, if the conflict rules
-allow it, and SQL's commits take back their places in the log. Either way nothing is deleted: files
-that give way are kept aside. Both can be repeated after a crash.
+A foreign commit after SQL's head is imported with its own version, and its file stays. If SQL has
+committed the same version, the foreign commit is committed again after SQL's head, if the conflict
+rules allow it, and SQL's commits replace it in the log. Files of the log are moved to `_aside`,
+never deleted. Both operations can be repeated after a crash.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from deltasql.exceptions import (
     TxnLogMirrorError,
     TxnLogTableNotFoundError,
 )
-from deltasql.migrate.authority.check_foreign import ForeignChecker
-from deltasql.migrate.importing.load_log import LogLoader, commit_id
+from deltasql.migrate.authority.validate_foreign import ForeignValidator
+from deltasql.migrate.importing.load_log import LogLoader
+from deltasql.migrate.importing.same_commit import commit_id
 from deltasql.mirror.log.encode import commit_bytes, commit_file, files_named
 from deltasql.mirror.log.listing import LOG_FOLDER, find_log, sort_files
 from deltasql.mirror.log.read import read_commits
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ForeignReport:
-    """What was done with foreign commits: their versions in the log, and those they got in SQL."""
+    """The result: adopted versions of the log with their versions in SQL, and rejected ones."""
 
     table: str
     location: str
@@ -75,18 +76,18 @@ class ForeignReport:
         ]
         done = "would be" if self.dry_run else "was"
         lines += [f"  version {version} of the log {done} rejected" for version in self.rejected]
-        lines += [f"  kept aside: {name}" for name in self.aside]
+        lines += [f"  moved out of the log: {name}" for name in self.aside]
         if self.released:
-            lines.append("  the mirror is open again")
+            lines.append("  publishing has resumed")
         count = len(self.adopted) + len(self.rejected)
         return "\n".join([f"{self.table}: {many(count, 'foreign commit')}", *lines])
 
 
 def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage) -> ForeignReport:
-    """Import the foreign commits of a table's log.
+    """Commit the foreign commits of a table's log to SQL.
 
-    An error changes nothing, but for one case: where they are placed after commits of SQL and SQL
-    gets another one in between two of them, those before it are in; the next call goes on there.
+    An error changes nothing, with one exception: if the commits are placed after those of SQL and
+    another SQL commit conflicts in between, the earlier ones stay; the next call continues there.
     """
     report = ForeignReport(table.full_name, storage.location)
     head = _head(store, table)
@@ -101,9 +102,9 @@ def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage)
         if first > head.version:
             _import(store, table, head, foreign, report)
         else:
-            _rebase(store, committer, table, head, foreign, report)
-            _clear(storage, first, report)
-    return _open_again(store, table, storage, report)
+            _commit_after_head(store, committer, table, head, foreign, report)
+            _move_aside(storage, first, report)
+    return _resume_publishing(store, table, storage, report)
 
 
 def reject(
@@ -114,9 +115,9 @@ def reject(
     last: int | None = None,
     dry_run: bool = False,
 ) -> ForeignReport:
-    """Keep the foreign commits of a table's log aside, so that SQL's can take their places.
+    """Move the foreign commits out of a table's log, so that SQL can publish its own there.
 
-    Where they are known to end at version `last`, nothing is done if the log has gone on since.
+    With `last`, nothing is done if the log has a later version.
     """
     report = ForeignReport(table.full_name, storage.location, dry_run=dry_run)
     listing = find_log(storage)
@@ -128,25 +129,25 @@ def reject(
             report.rejected = [version for version in listing.commits if version >= first]
         return report
     if first is not None:
-        report.rejected = _clear(storage, first, report, last=last)
-    return _open_again(store, table, storage, report)
+        report.rejected = _move_aside(storage, first, report, last=last)
+    return _resume_publishing(store, table, storage, report)
 
 
 def foreign_version(store: Store, table: TableRow, storage: Storage) -> int | None:
-    """Return the first version of the log that SQL does not know, by a listing of its end."""
+    """Return the first foreign version; only the unpublished end of the log is listed."""
     listing = _list_end(storage, _published(store, table))
     return first_foreign(store, table, storage, listing)
 
 
 def refuse_foreign(store: Store, table: TableRow, storage: Storage) -> None:
-    """Refuse to go on where the log may tell of files that SQL does not know."""
+    """Raise if the log may refer to data files that SQL does not know."""
     published = _published(store, table)
     listing = _list_end(storage, published)
     first = first_foreign(store, table, storage, listing)
     if first is not None:
         raise MirrorDivergedError(
-            f"version {first} of the log at {storage.location} was written past SQL, which does "
-            f"not know the files of {table.full_name} that it needs",
+            f"version {first} of the log at {storage.location} is a foreign commit: SQL does not "
+            f"know the files of {table.full_name} that it uses",
             table=table.full_name,
             version=first,
             location=storage.location,
@@ -155,19 +156,19 @@ def refuse_foreign(store: Store, table: TableRow, storage: Storage) -> None:
     if published >= 0 and not listing.commits and not listing.checkpoints:
         raise TxnLogMirrorError(
             f"the log of {table.full_name} at {storage.location} lacks version {published}: "
-            "others may need files that SQL does not know",
+            "it may refer to files that SQL does not know",
             table=table.full_name,
             location=storage.location,
-            help="Make the log reachable, or write it again with `deltasql mirror repair`.",
+            help="Check the access to the log, or write it again with `deltasql mirror repair`.",
         )
 
 
 def first_foreign(
     store: Store, table: TableRow, storage: Storage, listing: LogListing
 ) -> int | None:
-    """Return the first version of the log after the published ones that is not SQL's."""
+    """Return the first version after the published ones whose file is not SQL's commit."""
     head, version = _head(store, table), _published(store, table) + 1
-    while version <= head.version and _is_ours(store, table, storage, version):
+    while version <= head.version and _is_sql_commit(store, table, storage, version):
         version += 1
     return version if version in listing.commits else None
 
@@ -179,23 +180,23 @@ def _import(
     foreign: Sequence[LogCommit],
     report: ForeignReport,
 ) -> None:
-    """Append commits under their own versions; their files stay as they are."""
-    checker = ForeignChecker(store, table, head)
+    """Append foreign commits with their own versions; their files stay."""
+    validator = ForeignValidator(store, table, head)
     for commit in foreign:
-        checker.check(commit)
+        validator.validate(commit)
     LogLoader(store, table).append(foreign)
     report.adopted = {commit.version: commit.version for commit in foreign}
 
 
 def _flush(storage: Storage, foreign: Sequence[LogCommit]) -> None:
-    """Let commits and their files survive a power loss: their writer need not have waited."""
+    """Flush foreign commits and their data files to disk, which their writer may not have done."""
     for commit in foreign:
         paths = [each.path for each in files_named(commit.data)]
         relative = [path for path in paths if not path.startswith("/") and "://" not in path]
         storage.flush([*map(storage.data_name, relative), commit_file(commit.version)])
 
 
-def _rebase(
+def _commit_after_head(
     store: Store,
     committer: Committer,
     table: TableRow,
@@ -203,11 +204,11 @@ def _rebase(
     foreign: Sequence[LogCommit],
     report: ForeignReport,
 ) -> None:
-    """Commit foreign commits after what SQL did since they parted."""
+    """Commit foreign commits again, after the commits of SQL that have their versions."""
     before = foreign[0].version - 1
     with store.session() as session:
         winners = load_winners(session, table.table_id, before, head)
-    # A run that died half-way committed some already: those are no winners over the rest.
+    # A run that crashed may have committed some of them: they do not conflict with the others.
     ids = {commit.version: commit_id(table, commit.version, commit.data) for commit in foreign}
     others = [each for each in winners if each.row.txn_id not in ids.values()]
     metadata = store.metadata(table.table_id, head.metadata_version)
@@ -215,7 +216,7 @@ def _rebase(
     for commit in foreign:
         staged = _staged(table, commit, before)
         check_conflicts(staged, others, isolation_for(staged, level))
-    # Up to here it was checked; what SQL commits meanwhile is checked by the committer.
+    # The committer checks the commits that SQL gets after this version.
     checked = head.version
     for commit in foreign:
         txn_id = ids[commit.version]
@@ -236,7 +237,7 @@ def _staged(table: TableRow, commit: LogCommit, read_version: int) -> Staged:
 
 
 def _is_blind(staged: Staged, info: CommitInfo) -> bool:
-    """Whether a commit only adds files without having looked at the table."""
+    """Return whether a commit is a blind append: it adds files and read nothing."""
     if staged.removes or staged.metadata or staged.protocol:
         return False
     if info.is_blind_append is not None:
@@ -245,10 +246,10 @@ def _is_blind(staged: Staged, info: CommitInfo) -> bool:
     return info.operation == "WRITE" and mode == "Append"
 
 
-def _clear(
+def _move_aside(
     storage: Storage, first: int, report: ForeignReport, *, last: int | None = None
 ) -> list[int]:
-    """Keep everything of the log from a version on aside, up to a last one if that is known."""
+    """Move the files of the log from a version on, up to `last`, to the folder `_aside`."""
     listing = find_log(storage)
     if listing is None:
         return []
@@ -259,36 +260,36 @@ def _clear(
     return sorted(moved)
 
 
-def _open_again(
+def _resume_publishing(
     store: Store, table: TableRow, storage: Storage, report: ForeignReport
 ) -> ForeignReport:
-    """Say how far the log is SQL's now, and open a mirror that was shut."""
+    """Record the published version of the log, and end its quarantine."""
     head, version = _head(store, table), _published(store, table)
-    while version < head.version and _is_ours(store, table, storage, version + 1):
+    while version < head.version and _is_sql_commit(store, table, storage, version + 1):
         version += 1
     own = named(targets_of(store, table), OWN)
-    was_shut = own.is_quarantined
+    was_quarantined = own.is_quarantined
     if version > own.published_version:
         status.mark_published(store, table, version)
-    if was_shut:
+    if was_quarantined:
         status.release(store, table)
         report.released = True
     return report
 
 
-def _is_ours(store: Store, table: TableRow, storage: Storage, version: int) -> bool:
-    """Whether the log has a version as SQL has it, in whatever spelling."""
+def _is_sql_commit(store: Store, table: TableRow, storage: Storage, version: int) -> bool:
+    """Return whether the file of a version has the content of SQL's commit."""
     try:
-        theirs = storage.read(commit_file(version))
+        in_log = storage.read(commit_file(version))
         with store.session() as session:
-            ours = commit_bytes(session, table.table_id, version)
-        return same_content(ours, theirs)
+            in_sql = commit_bytes(session, table.table_id, version)
+        return same_content(in_sql, in_log)
     except (FileNotFoundError, LogParseError):
         return False
 
 
 def _list_end(storage: Storage, version: int) -> LogListing:
-    """List a log from a version on."""
+    """List the files of a log from a version on."""
     after = commit_file(version - 1) if version > 0 else None
     return sort_files(storage.location, storage.list(LOG_FOLDER, start_after=after))
 
@@ -301,6 +302,6 @@ def _head(store: Store, table: TableRow) -> Head:
     head = store.head(table.table_id)
     if head is None:
         raise TxnLogTableNotFoundError(
-            f"table {table.full_name} does not exist any more", table=table.full_name
+            f"table {table.full_name} no longer exists", table=table.full_name
         )
     return head

@@ -1,4 +1,4 @@
-"""What moving the authority over a table did: to SQL by a cutover, to its log by a rollback."""
+"""The reports of a cutover and a rollback, and the differences that make them fail."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from deltasql.migrate.authority.authority import serious, wrong_for_readers
+from deltasql.migrate.importing.verify import split_by_cause
 from deltasql.model.counts import many
 
 if TYPE_CHECKING:
+    from deltasql.mirror.verify.differences import Difference
     from deltasql.mirror.verify.verify import VerifyReport
 
 
 @dataclass(slots=True, kw_only=True)
 class HandoverReport(ABC):
-    """What both tell: the table, the version that counts, and how SQL compares with the log."""
+    """The common fields: the table, its version, and the comparison of SQL with the log."""
 
     table: str
     location: str
@@ -28,33 +29,33 @@ class HandoverReport(ABC):
     @property
     @abstractmethod
     def ok(self) -> bool:
-        """Whether SQL and the log say the same."""
+        """Whether SQL and the log agree."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
         verification = None if self.verification is None else self.verification.to_dict()
-        return {"ok": self.ok, **told, "verification": verification}
+        return {"ok": self.ok, **values, "verification": verification}
 
     def summary(self) -> str:
         """Return the report as text."""
-        lines = self._told()
+        lines = self._lines()
         if self.verification is not None:
             lines.append(f"verified: {self.verification.summary().partition(': ')[2]}")
         lines += [*self.notes, *(f"warning: {each}" for each in self.warnings)]
         return "\n  ".join([f"{self.table}: {lines[0]}", *lines[1:]])
 
     @abstractmethod
-    def _told(self) -> list[str]:
-        """Return in lines what was done."""
+    def _lines(self) -> list[str]:
+        """Return lines that describe the result."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CutoverReport(HandoverReport):
-    """What was done to make SQL the authority of a table.
+    """The result of a cutover, which makes SQL the authority of a table.
 
-    `version` is the commit that keeps writers by path out, `caught_up` how many commits of the
-    log were new.
+    `version` is the commit that blocks writes that bypass the catalog; `caught_up` is the number
+    of commits that were new in the log.
     """
 
     state: Literal["cut over", "was cut over", "would cut over"] = "cut over"
@@ -63,23 +64,23 @@ class CutoverReport(HandoverReport):
 
     @property
     def ok(self) -> bool:
-        """Whether SQL and the log say the same."""
-        return self.verification is None or not serious(self.verification)
+        """Whether SQL and the log agree."""
+        return self.verification is None or not differences_from_log(self.verification)
 
-    def _told(self) -> list[str]:
-        rest = "to catch up with" if self.state == "would cut over" else "caught up with"
+    def _lines(self) -> list[str]:
+        rest = "to append" if self.state == "would cut over" else "appended"
         lines = [f"{self.state}, {many(self.caught_up, 'commit')} of the log {rest}"]
         if self.version is not None:
-            lines.append(f"version {self.version} turns in-commit timestamps on")
+            lines.append(f"version {self.version} enables in-commit timestamps")
         return lines
 
 
 @dataclass(slots=True, kw_only=True)
 class RollbackReport(HandoverReport):
-    """What was done to leave a table to its log.
+    """The result of a rollback, which makes the log the authority of a table.
 
-    `version` is the latest of the log, `published` how many the log lacked, and
-    `timestamps_dropped` says whether the latest lets writers by path in.
+    `version` is the latest version of the log; `published` is the number of versions that the log
+    lacked; `timestamps_dropped` is whether the latest commit allows writers without SQL again.
     """
 
     state: Literal["rolled back", "was rolled back", "would roll back"] = "rolled back"
@@ -88,10 +89,10 @@ class RollbackReport(HandoverReport):
 
     @property
     def ok(self) -> bool:
-        """Whether the log has all that SQL has."""
-        return self.verification is None or not wrong_for_readers(self.verification)
+        """Whether the log has everything that SQL has."""
+        return self.verification is None or not differences_for_readers(self.verification)
 
-    def _told(self) -> list[str]:
+    def _lines(self) -> list[str]:
         has, published = "has", "published"
         if self.state == "would roll back":
             has, published = "would have", "to publish"
@@ -102,3 +103,29 @@ class RollbackReport(HandoverReport):
         if self.timestamps_dropped:
             lines.append(f"version {self.version} drops in-commit timestamps")
         return lines
+
+
+def differences_from_log(found: VerifyReport) -> list[Difference]:
+    """Return the differences between SQL and the commits of the log.
+
+    Commits of other writers after SQL's head do not count, nor does a checkpoint that contradicts
+    its log.
+    """
+    in_sql, _ = split_by_cause(found.differences)
+    return [each for each in in_sql if each.kind != "foreign-version"]
+
+
+def differences_for_readers(found: VerifyReport) -> list[Difference]:
+    """Return the differences that a reader of the log would see after a rollback.
+
+    Readers start from checkpoints, so differences in checkpoints count too. Commits of other
+    writers after SQL's head do not count, nor does a table that stock deltalake cannot read at all.
+    """
+
+    def is_ignored(each: Difference) -> bool:
+        if each.kind == "last-checkpoint":
+            return isinstance(each.log, int) and each.log > found.sql_version
+        by_deltalake = each.source == "deltalake" and each.kind == "unreadable"
+        return by_deltalake or each.kind == "foreign-version"
+
+    return [each for each in found.differences if not is_ignored(each)]

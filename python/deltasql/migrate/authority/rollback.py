@@ -1,10 +1,10 @@
-"""Rollback: a table leaves SQL, and its log decides again.
+"""Rollback: move the authority of a table from SQL back to its log.
 
-First the log gets all that SQL has, and is compared with it. Then the table leaves the catalog,
-under the lock of its head, so that nobody commits to it through SQL any more. Last the log gets a
-commit of its own that drops in-commit timestamps, where SQL had turned them on: writers by path
-go on from there. Where others had, they stay, and a note tells that the log is nobody's. Each step
-finds out whether it was done, so a run that died is repeated.
+First all versions of SQL are published, and the log is compared with SQL. Then the table is removed
+from the catalog while its head is locked, so no more commits go through SQL. Last, a commit in the
+log drops the in-commit timestamps that SQL enabled, so other writers can commit. Timestamps that
+another writer enabled stay, and a file in the log records that no catalog owns it. Each step checks
+whether it was done before, so a run that crashed can be repeated.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from deltasql.exceptions import (
     TxnLogMirrorError,
     TxnLogTableNotFoundError,
 )
-from deltasql.migrate.authority.authority import (
+from deltasql.migrate.authority.follow import refresh, table_at
+from deltasql.migrate.authority.foreign_commits import foreign_version
+from deltasql.migrate.authority.handover import (
     CUTOVER,
     ENABLED,
     ENABLED_AT,
     ENABLED_SINCE,
     enabled_by,
-    is_in_place,
+    is_published,
     put_commit,
-    wrong_for_readers,
 )
-from deltasql.migrate.authority.follow import mark_in_place, refresh, table_at
-from deltasql.migrate.authority.foreign_commits import foreign_version
-from deltasql.migrate.authority.handover_report import RollbackReport
-from deltasql.migrate.authority.other_authority import note_given_back
+from deltasql.migrate.authority.handover_report import RollbackReport, differences_for_readers
+from deltasql.migrate.authority.log_owner import record_released
+from deltasql.migrate.importing.load_table import set_published_version
 from deltasql.migrate.importing.verify import verify_by_size
 from deltasql.mirror.log.encode import commit_file
 from deltasql.mirror.log.listing import LOG_FOLDER, list_log
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 FEATURE = "inCommitTimestamp"
 _ATTEMPTS = 20
 _PAUSE_S = 0.05
-_AT_ONCE = 100  # versions that are published before it is told how far it is
+_BATCH = 100  # versions that are published between two progress reports
 
 
 def rollback(
@@ -79,15 +79,15 @@ def rollback(
     settings: StorageSettings,
     verify: bool = True,
     dry_run: bool = False,
-    tell: OnProgress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> RollbackReport:
-    """Leave a table to its log: a live one, or one that has left the catalog already."""
-    work = _Rollback(store, publisher, table, settings, tell)
-    return work.look(verify=verify) if dry_run else work.run(verify=verify)
+    """Make the log the authority of a table, or finish a rollback that was interrupted."""
+    work = _Rollback(store, publisher, table, settings, on_progress)
+    return work.preview(verify=verify) if dry_run else work.run(verify=verify)
 
 
-def table_to_leave(store: Store, namespace: str, name: str) -> TableRow:
-    """Return the table of a name, or the one that had it last, if its place is nobody else's."""
+def table_to_roll_back(store: Store, namespace: str, name: str) -> TableRow:
+    """Return the table of a name, or the last dropped one if no other has its location."""
     found = store.find_table(namespace, name, fresh=True)
     if found is not None:
         return found
@@ -99,7 +99,7 @@ def table_to_leave(store: Store, namespace: str, name: str) -> TableRow:
         other = table_at(store, table.location)
         if other is not None:
             raise TableExistsError(
-                f"{full_name} has left the catalog, and its log is that of {other.full_name} now",
+                f"{full_name} is not in the catalog, and its log now belongs to {other.full_name}",
                 table=full_name,
                 help=f"Roll {join_table_name(other.namespace, other.name)} back.",
             )
@@ -114,12 +114,12 @@ def table_to_leave(store: Store, namespace: str, name: str) -> TableRow:
     )
 
 
-def refuse_return(store: Store, table: TableRow, settings: StorageSettings) -> None:
-    """Refuse to bring back a dropped table whose place, or whose log, is others' now."""
+def refuse_undrop(store: Store, table: TableRow, settings: StorageSettings) -> None:
+    """Refuse to undrop a table whose location or log another table or writer uses now."""
     other = table_at(store, table.location)
     if other is not None:
         raise TableExistsError(
-            f"{table.full_name} cannot come back: its files are those of {other.full_name} now",
+            f"{table.full_name} cannot be restored: {other.full_name} uses its location now",
             table=table.full_name,
             help=f"Use {other.full_name}, or drop it first.",
         )
@@ -127,11 +127,11 @@ def refuse_return(store: Store, table: TableRow, settings: StorageSettings) -> N
         return
     head = store.head(table.table_id)
     first = foreign_version(store, table, open_storage(table.location, settings))
-    # Where SQL has versions that the log lacks, it comes back to publish them, or to adopt others'.
+    # If SQL has versions that the log lacks, undrop is needed to publish or adopt commits.
     if first is not None and head is not None and first > head.version:
         raise MirrorDivergedError(
-            f"{table.full_name} cannot come back: its log went on with version {first}, which SQL "
-            "does not know",
+            f"{table.full_name} cannot be restored: its log continues with version {first}, which "
+            "SQL does not know",
             table=table.full_name,
             version=first,
             location=table.location,
@@ -140,7 +140,7 @@ def refuse_return(store: Store, table: TableRow, settings: StorageSettings) -> N
 
 
 class _Rollback:
-    """One table on its way from SQL to its log."""
+    """The rollback of one table."""
 
     def __init__(
         self,
@@ -148,24 +148,24 @@ class _Rollback:
         publisher: Publisher,
         table: TableRow,
         settings: StorageSettings,
-        tell: OnProgress | None,
+        on_progress: OnProgress | None,
     ) -> None:
         self._store, self._publisher, self._table = store, publisher, table
         self._settings = settings
         self._storage = open_storage(table.location, settings)
         name = join_table_name(table.namespace, table.name)
         self._report = RollbackReport(table=name, location=self._storage.location)
-        self._meter = Meter(name, tell)
+        self._meter = Meter(name, on_progress)
 
-    def look(self, *, verify: bool) -> RollbackReport:
-        """Say what would be done."""
+    def preview(self, *, verify: bool) -> RollbackReport:
+        """Report what a rollback would do."""
         report, table = self._report, self._table
         own = named(targets_of(self._store, table), OWN)
         report.state = "would roll back"
         report.published = 0 if table.is_following else own.pending
         listing = list_log(self._storage)
         report.version = listing.last_version + report.published
-        if self._what_to_drop(listing) is not None:
+        if self._timestamps_to_drop(listing) is not None:
             report.timestamps_dropped = True
             report.version += 1
         elif table.dropped_at_ms is not None:
@@ -177,24 +177,24 @@ class _Rollback:
     def run(self, *, verify: bool) -> RollbackReport:
         report = self._report
         if self._table.dropped_at_ms is None:
-            self._leave(verify=verify)
+            self._remove(verify=verify)
         elif not self._table.is_following:
-            report.state = "was rolled back"  # unless there is something left to do
+            report.state = "was rolled back"  # changed below if a step is left to do
             self._publish()
             if verify:
                 self._refuse_incomplete()
             self._flush()
-        self._give_back()
+        self._release()
         return report
 
-    # Everything into the log
+    # Step 1: publish and verify the log
 
     def _publish(self) -> None:
         target = named(status.targets_with_own(self._store, self._table), OWN)
         self._meter.begin("publishing", "versions", target.pending)
         while target.pending:
             outcome = self._publisher.advance(
-                target, target.head_version, converge=True, limit=_AT_ONCE
+                target, target.head_version, converge=True, limit=_BATCH
             )
             self._report.published += outcome.published
             self._meter.step(outcome.published)
@@ -203,7 +203,7 @@ class _Rollback:
             target = named(targets_of(self._store, self._table), OWN)
 
     def _verify(self) -> VerifyReport:
-        """Compare SQL with the log, whatever others have put there after it."""
+        """Compare SQL with the log up to SQL's head."""
         head, listing = self._head(), list_log(self._storage)
         log = listing.up_to(min(head.version, listing.last_version))
         return verify_by_size(
@@ -213,19 +213,19 @@ class _Rollback:
     def _refuse_incomplete(self) -> None:
         report = self._report
         report.verification = found = self._verify()
-        wrong = wrong_for_readers(found)
+        wrong = differences_for_readers(found)
         if wrong:
             raise TxnLogMirrorError(
-                f"{self._table.full_name} was not rolled back: its log is not what SQL says: "
+                f"{self._table.full_name} was not rolled back: its log differs from SQL: "
                 + "; ".join(str(each) for each in wrong[:5]),
                 table=self._table.full_name,
                 location=self._storage.location,
                 help="Repair the log with `deltasql mirror repair`, then roll back again.",
             )
 
-    # Out of the catalog
+    # Step 2: remove the table from the catalog
 
-    def _leave(self, *, verify: bool) -> None:
+    def _remove(self, *, verify: bool) -> None:
         attempts = 0
         while True:
             attempts += 1
@@ -244,31 +244,31 @@ class _Rollback:
                     f"{table.full_name} was not rolled back: others committed each time",
                     table=table.full_name,
                     attempts=attempts,
-                    help="Nothing is lost; repeat it when fewer write to the table.",
+                    help="Nothing is lost. Try again when fewer writers commit to the table.",
                 )
             time.sleep(_PAUSE_S)
         self._store.forget_table(table)
-        self._flush(flushed)  # a checkpoint may have been under way
+        self._flush(flushed)  # the publisher may have written a checkpoint since
         reached("left")
         head, last = self._head(), list_log(self._storage).last_version
         if last > head.version and not table.is_following:
             span = f"versions {head.version + 1} to {last}"
-            self._report.notes.append(f"{span} of the log were written past SQL")
+            self._report.notes.append(f"{span} of the log are foreign commits")
 
     def _catch_up(self) -> None:
-        """Know all of a log that was only followed: a cutover may have died half-way."""
+        """Append all commits of a followed log: a cutover may have crashed after its commit."""
         known = self._table
         refresh(self._store, known, settings=self._settings)
         self._table = self._store.find_table(known.namespace, known.name, fresh=True) or known
 
     def _flush(self, first: int = 0) -> None:
-        """Let the log survive a loss of power, from a version on: SQL will not write it again."""
+        """Flush the log from a version on: after a power loss SQL will not write it again."""
         after = commit_file(first - 1) if first else None
         names = [each.name for each in self._storage.list(LOG_FOLDER, start_after=after)]
         self._storage.flush(self._meter.over("flushing", "files", names, len(names)))
 
     def _drop(self, flushed: int) -> bool:
-        """Take the table out of the catalog, if its log has all of it."""
+        """Remove the table from the catalog; return False if its log lacks its latest version."""
         store, table = self._store, self._table
         with store.change([table.table_id], is_bulk=True) as (session, heads):
             head = heads.get(table.table_id)
@@ -276,24 +276,24 @@ class _Rollback:
                 raise TxnLogTableNotFoundError(
                     f"table {table.full_name} was renamed or dropped", table=table.full_name
                 )
-            if not is_in_place(store, session, table, self._storage, head.version):
+            if not is_published(store, session, table, self._storage, head.version):
                 return False
-            self._flush(flushed)  # what came since
-            mark_in_place(session, table.table_id, head.version)
+            self._flush(flushed)  # files written since the last flush
+            set_published_version(session, table.table_id, head.version)
             drop_table(session, table.table_id)
         return True
 
-    # Over to writers by path
+    # Step 3: let other writers commit
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         report = self._report
         for _ in range(_ATTEMPTS):
             listing = list_log(self._storage)
             report.version = listing.last_version
-            found = self._what_to_drop(listing)
+            found = self._timestamps_to_drop(listing)
             if found is None:
                 if not self._table.is_following:
-                    note_given_back(self._store, self._storage, listing, self._table)
+                    record_released(self._store, self._storage, listing, self._table)
                 return
             metadata, protocol = found
             data = self._commit(metadata, protocol, report.version)
@@ -304,19 +304,19 @@ class _Rollback:
                 report.timestamps_dropped, report.state = True, "rolled back"
                 return
         raise RetriesExhaustedError(
-            f"{self._table.full_name} has left the catalog, but others committed each time when "
-            "its log was to be changed",
+            f"{self._table.full_name} was removed from the catalog, but its in-commit timestamps "
+            "were not dropped: others committed each time",
             table=self._table.full_name,
             attempts=_ATTEMPTS,
-            help="Nothing is lost; repeat the rollback when fewer write to the table.",
+            help="Nothing is lost. Repeat the rollback when fewer writers commit to the table.",
         )
 
-    def _what_to_drop(self, listing: LogListing) -> tuple[Metadata, Protocol] | None:
-        """Return metadata and protocol of the log, if SQL turned its in-commit timestamps on."""
+    def _timestamps_to_drop(self, listing: LogListing) -> tuple[Metadata, Protocol] | None:
+        """Return metadata and protocol of the log, if SQL enabled its in-commit timestamps."""
         head = self._head()
         metadata = self._store.metadata(self._table.table_id, head.metadata_version)
         protocol = self._store.protocol(self._table.table_id, head.protocol_version)
-        is_ours = self._turned_them_on(metadata)
+        by_sql = self._enabled_by_sql(metadata)
         since = metadata.configuration.get(ENABLED_SINCE)
         for commit in read_commits(
             self._storage, listing, head.version + 1, max(listing.last_version, head.version)
@@ -325,16 +325,16 @@ class _Rollback:
             protocol = commit.actions.protocol or protocol
         is_on = TableProperties(metadata.configuration).in_commit_timestamps
         is_same = metadata.configuration.get(ENABLED_SINCE) == since
-        if not (is_on and is_ours and is_same and FEATURE in writer_features(protocol)):
+        if not (is_on and by_sql and is_same and FEATURE in writer_features(protocol)):
             return None
         return metadata, protocol
 
-    def _turned_them_on(self, metadata: Metadata) -> bool:
+    def _enabled_by_sql(self, metadata: Metadata) -> bool:
         row = enabled_by(self._store, self._table, metadata)
         if row is None:
             return False
         if self._table.is_following:
-            # Only by a cutover of ours that died: other catalogs are not ours to undo.
+            # Only a crashed cutover of this catalog counts, not one of another catalog.
             return row.txn_id == self._table.properties.get(CUTOVER)
         return ENGINE_INFO in (row.info.engine_info or "")
 

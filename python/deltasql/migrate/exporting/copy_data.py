@@ -1,4 +1,4 @@
-"""Copy the data of a table that is exported: many files at once, each of them once."""
+"""Copy the data files of an exported table, several at the same time and each only once."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltasql.config import StorageSettings
-    from deltasql.migrate.exporting.relocate import ComeAlong
+    from deltasql.migrate.exporting.relocate import CopiedData
     from deltasql.model.actions import Action, DeletionVector
     from deltasql.storage import Storage
 
-_AT_ONCE = 8
+_THREADS = 8
 _BATCH = 256
 
 
 class Copy(NamedTuple):
-    """A file to copy: how the log names it, its new name, its bytes, and the file it is for."""
+    """A file to copy: its path in the log, its new name, its size, and the data file it is for."""
 
     path: str
     name: str
@@ -38,22 +38,22 @@ class Copy(NamedTuple):
 
 @dataclass(slots=True)
 class DataCopier:
-    """Copies the files that a log names to the names that they get."""
+    """Copies the files of a log to their names in the exported table."""
 
-    move: ComeAlong
+    relocation: CopiedData
     target: Storage
     settings: StorageSettings
     skips_present: bool = False
-    """Whether what is there already was put there by a run that was cut short."""
+    """Whether to skip files that an interrupted run has copied."""
     on_batch: Callable[[], None] = lambda: None
     files: int = 0
     bytes: int = 0
     missing: set[str] = field(default_factory=set)
-    """Files, by their paths in the log, that are gone or whose deletion vectors are."""
+    """The paths of data files that are missing, or whose deletion vector is."""
     _folders: set[str] = field(default_factory=set)
     _seen: set[str] = field(default_factory=set)
     _pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="deltasql-export")
+        default_factory=lambda: ThreadPoolExecutor(_THREADS, thread_name_prefix="deltasql-export")
     )
 
     def __enter__(self) -> Self:
@@ -68,7 +68,7 @@ class DataCopier:
         self._pool.shutdown(cancel_futures=True)
 
     def copy_listed(self, files: pa.Table) -> None:
-        """Copy listed files and their deletion vectors."""
+        """Copy the data files in a table of files, with their deletion vectors."""
         columns = (files[name].to_pylist() for name in ("path", "size", "deletion_vector"))
         self._copy(
             copy
@@ -77,11 +77,11 @@ class DataCopier:
         )
 
     def copy_named(self, actions: Iterable[Action]) -> None:
-        """Copy what the actions of a commit bring: data, deletion vectors, change data."""
+        """Copy the files that actions add: data files, deletion vectors and change data."""
         self._copy(copy for action in actions for copy in self._of_action(action))
 
     def flush_folders(self) -> None:
-        """Let the names of everything that was copied survive a power loss."""
+        """Flush the folders of all copied files, so that the files survive a power loss."""
         for folder in sorted(self._folders):
             self.target.flush_folder(folder)
         self._folders.clear()
@@ -90,21 +90,21 @@ class DataCopier:
         if isinstance(action, AddFile):
             yield from self._of_file(action.path, action.size, action.deletion_vector)
         elif isinstance(action, AddCdcFile):
-            yield Copy(action.path, self.move.name(action.path), action.size, action.path)
+            yield Copy(action.path, self.relocation.name(action.path), action.size, action.path)
 
     def _of_file(self, path: str, size: int, vector: DeletionVector | None) -> Iterator[Copy]:
-        yield Copy(path, self.move.name(path), size, path)
+        yield Copy(path, self.relocation.name(path), size, path)
         if vector is None:
             return
-        file, name = vector_file(vector), self.move.vector_name(vector)
+        file, name = vector_file(vector), self.relocation.vector_name(vector)
         if file is not None and name is not None:
             yield Copy(file, name, 0, path)
 
-    def _copy(self, wanted: Iterator[Copy]) -> None:
-        while batch := [*islice(wanted, _BATCH)]:
+    def _copy(self, copies: Iterator[Copy]) -> None:
+        while batch := [*islice(copies, _BATCH)]:
             new = [copy for copy in batch if not self._is_known(copy)]
-            for copy, is_there in zip(new, self._pool.map(self._copy_one, new), strict=True):
-                if is_there:
+            for copy, is_copied in zip(new, self._pool.map(self._copy_one, new), strict=True):
+                if is_copied:
                     self._folders.add(copy.name.rpartition("/")[0])
                     self.files += 1
                     self.bytes += copy.size
@@ -119,7 +119,7 @@ class DataCopier:
         return False
 
     def _copy_one(self, copy: Copy) -> bool:
-        source, name = self.move.source(copy.path, self.settings)
+        source, name = self.relocation.source(copy.path, self.settings)
         try:
             if self.skips_present and self._is_whole(source, name, copy.name):
                 return True
@@ -132,5 +132,5 @@ class DataCopier:
         return True
 
     def _is_whole(self, source: Storage, name: str, to: str) -> bool:
-        """Tell whether a file was copied in full: release 0.1.0 could leave a part of it."""
+        """Return whether a file was copied completely; release 0.1.0 could leave a part of it."""
         return self.target.exists(to) and self.target.size(to) == source.size(name)

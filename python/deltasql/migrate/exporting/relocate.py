@@ -1,8 +1,8 @@
-"""A log that moves while its data stays, or both: how files are named at the new place.
+"""Rewrite the file paths of a log that is exported to another location.
 
-A path in a log is relative to its table. Where the data stays behind, the moved log names every
-file by its URL; where the data comes along, every file lies below the new place, also one that
-the table had from elsewhere, as a shallow clone does.
+A path in a log is relative to its table. Without its data, the exported log names every file by its
+URL. With its data, every file gets a relative path in the exported table, also a file from another
+location, as in a shallow clone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 EXTERNAL = "external"
-"""The folder for files that the table had from elsewhere."""
+"""The folder for copies of files from outside the table's location."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _PLAIN = re.compile(r"[A-Za-z0-9_=./%-]+")
 _KEPT = "/=-_.~!$&'()*+,;@:"
@@ -43,21 +43,21 @@ _VECTORS = uuid.UUID("0b8f4a3e-3f1a-4a5f-9c1d-0d6a8f0f6f52")
 
 
 class Relocation(Protocol):
-    """How a moved log names files."""
+    """The paths of files in an exported log."""
 
     def path(self, path: str) -> str:
         """Return the path of a data file."""
 
     def vector(self, vector: DeletionVector) -> DeletionVector:
-        """Return a deletion vector that leads to its file from the new place."""
+        """Return a deletion vector that refers to its file from the exported table."""
 
 
-class StayBehind:
-    """The data stays where it is: files are named by URLs.
+class ReferencedData:
+    """The data files are not copied: the log names them by their URLs.
 
-    >>> StayBehind("/lake/sales eu").path("day=1%2F2/a b.parquet")
+    >>> ReferencedData("/lake/sales eu").path("day=1%2F2/a b.parquet")
     'file:///lake/sales%20eu/day=1%2F2/a%20b.parquet'
-    >>> StayBehind("/lake/sales").path("s3://other/a.parquet")
+    >>> ReferencedData("/lake/sales").path("s3://other/a.parquet")
     's3://other/a.parquet'
     """
 
@@ -65,15 +65,15 @@ class StayBehind:
         self._location, self._root = location, location_url(location)
 
     def path(self, path: str) -> str:
-        """Return the URL of a data file; one that is named by a URL keeps it."""
+        """Return the URL of a data file; a path that is a URL stays as it is."""
         if _URL.match(path):
             return path
-        # What is encoded stays as it is: two paths never become one.
+        # Encoded characters stay encoded, so that two paths never become the same.
         encoded = path if _PLAIN.fullmatch(path) else quote(path, safe=f"{_KEPT}%")
         return f"file://{encoded}" if path.startswith("/") else f"{self._root}/{encoded}"
 
     def vector(self, vector: DeletionVector) -> DeletionVector:
-        """Return a vector that names its file by its URL."""
+        """Return a deletion vector with the URL of its file."""
         if vector.storage_type != "u":
             return vector
         file = vector_file(vector)
@@ -83,46 +83,46 @@ class StayBehind:
 
 
 @dataclass(frozen=True, slots=True)
-class ComeAlong:
-    """The data is copied too: every file has a name below the new place.
+class CopiedData:
+    """The data files are copied: the log names them by relative paths.
 
-    >>> move = ComeAlong("/lake/sales")
-    >>> move.path("day=1%2F2/a.parquet"), move.path("file:///lake/sales/a%20b.parquet")
+    >>> relocation = CopiedData("/lake/sales")
+    >>> relocation.path("day=1%2F2/a.parquet"), relocation.path("file:///lake/sales/a%20b.parquet")
     ('day=1%2F2/a.parquet', 'a%20b.parquet')
-    >>> move.path("s3://other/t/day=1/b.parquet")
+    >>> relocation.path("s3://other/t/day=1/b.parquet")
     'external/a1dece5b7c7c/day=1/b.parquet'
     """
 
     location: str
 
     def path(self, path: str) -> str:
-        """Return the path of a data file, relative in any case."""
+        """Return the relative path of a data file."""
         return quote(self.name(path), safe=_KEPT) if is_absolute(path) else path
 
     def vector(self, vector: DeletionVector) -> DeletionVector:
-        """Return a vector whose file lies beside the data; only that form can be relative."""
+        """Return a deletion vector with a relative path; only storage type `u` can have one."""
         if vector.storage_type != "p":
             return vector
         named = named_vector(self._identity(vector.path_or_inline_dv))
         return replace(vector, storage_type="u", path_or_inline_dv=named)
 
     def name(self, path: str) -> str:
-        """Return the name that a data file gets at the new place."""
+        """Return the name of a data file in the exported table."""
         if not is_absolute(path):
             return data_name(parse_location(self.location), path)
         try:
             return data_name(parse_location(self.location), path)
-        except TxnLogStorageError:  # it lies outside of the table
+        except TxnLogStorageError:  # the file is outside the table's location
             folder, _, name = data_address(self.location, path).rpartition("/")
         digest = hashlib.sha256(folder.encode()).hexdigest()[:12]
-        # Some readers take partition values from the names of folders.
+        # Some readers read partition values from folder names.
         parts = folder.split("/")
         while parts and "=" in parts[-1]:
             name = f"{parts.pop()}/{name}"
         return f"{EXTERNAL}/{digest}/{name}"
 
     def vector_name(self, vector: DeletionVector) -> str | None:
-        """Return the name that a vector's file gets at the new place; None = it has none."""
+        """Return the name of a deletion vector's file in the exported table; None if inline."""
         if vector.storage_type == "p":
             return f"deletion_vector_{self._identity(vector.path_or_inline_dv)}.bin"
         file = vector_file(vector)
@@ -132,49 +132,49 @@ class ComeAlong:
         return uuid.uuid5(_VECTORS, data_address(self.location, path))
 
     def source(self, path: str, settings: StorageSettings) -> tuple[Storage, str]:
-        """Return where a file that the log names is now."""
+        """Return the storage and the name of a file of the log."""
         return storage_of(self.location, path, settings)
 
 
-def relocated(action: Action, move: Relocation) -> Action:
-    """Return an action as the moved log tells it; the same object where nothing changes."""
+def relocated(action: Action, relocation: Relocation) -> Action:
+    """Return an action with the paths of the exported log; the same object if none changes."""
     match action:
         case AddFile() | RemoveFile():
-            path, vector = move.path(action.path), action.deletion_vector
-            moved = None if vector is None else move.vector(vector)
+            path, vector = relocation.path(action.path), action.deletion_vector
+            moved = None if vector is None else relocation.vector(vector)
             if path == action.path and moved == vector:
                 return action
             return replace(action, path=path, deletion_vector=moved)
         case AddCdcFile():
-            path = move.path(action.path)
+            path = relocation.path(action.path)
             return action if path == action.path else replace(action, path=path)
         case _:
             return action
 
 
 class RelocatedSource(CheckpointSource):
-    """One version of a table, as the checkpoint of a moved log has to tell it."""
+    """One version of a table with the paths of the exported log, to write a checkpoint from."""
 
-    def __init__(self, store: Store, table: TableRow, version: int, move: Relocation) -> None:
+    def __init__(self, store: Store, table: TableRow, version: int, relocation: Relocation) -> None:
         super().__init__(store, table, version)
-        self._move = move
+        self._relocation = relocation
 
     def live_files(self) -> Iterator[pa.Table]:
-        """Yield the live files by ranges of their ids."""
+        """Yield the live files in ranges of file ids."""
         return map(self._relocated, super().live_files())
 
     def tombstones(self) -> Iterator[pa.Table]:
-        """Yield the removals that vacuum must still respect."""
+        """Yield the tombstones that vacuum must still respect."""
         return map(self._relocated, super().tombstones())
 
     def _relocated(self, files: pa.Table) -> pa.Table:
-        paths = [self._move.path(path) for path in files["path"].to_pylist()]
+        paths = [self._relocation.path(path) for path in files["path"].to_pylist()]
         vectors = [self._vector(text) for text in files["deletion_vector"].to_pylist()]
         for name, values in (("path", paths), ("deletion_vector", vectors)):
-            place = files.schema.get_field_index(name)
-            files = files.set_column(place, name, pa.array(values, pa.string()))
+            index = files.schema.get_field_index(name)
+            files = files.set_column(index, name, pa.array(values, pa.string()))
         return files
 
     def _vector(self, text: str | None) -> str | None:
         vector = load_dv(text)
-        return text if vector is None else dump_dv(self._move.vector(vector))
+        return text if vector is None else dump_dv(self._relocation.vector(vector))

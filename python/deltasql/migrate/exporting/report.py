@@ -1,4 +1,4 @@
-"""What an export did, and how far it is."""
+"""The progress of an export while it runs, and its report at the end."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from deltasql.model.counts import many
 
-_SHOWN = 10
+_MAX_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ExportProgress:
-    """How far an export is.
+    """The progress of an export.
 
-    A file that left the table and came back is copied once, and counts twice in `total_files`.
+    A file that was removed and added again is copied once but counts twice in `total_files`.
     """
 
     commits: int
@@ -26,25 +26,25 @@ class ExportProgress:
 
     @property
     def rate(self) -> float:
-        """Files per second, or commits where no files are copied."""
+        """Files per second, or commits per second if no files are copied."""
         done = self.files if self.total_files else self.commits
         return done / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def fraction(self) -> float:
-        """How much is done, from 0 to 1."""
+        """The completed part, from 0 to 1."""
         done, total = self.commits + self.files, self.total_commits + self.total_files
         return min(1.0, done / total) if total else 1.0
 
     @property
     def eta_s(self) -> float | None:
-        """How long the rest will take; None before anything is done."""
+        """Estimated seconds for the rest; None before anything is done."""
         return self.seconds * (1 / self.fraction - 1) if self.fraction else None
 
 
 @dataclass(slots=True)
 class ExportReport:
-    """The table that was exported, and what went into the copy."""
+    """The result of an export."""
 
     table: str
     location: str
@@ -58,7 +58,7 @@ class ExportReport:
     checkpoints: list[int] = field(default_factory=list)
     continued: bool = False
     gone: list[str] = field(default_factory=list)
-    """Files of older versions that were deleted before: those versions cannot be read."""
+    """Data files of older versions that no longer exist: these versions cannot be read."""
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 
@@ -78,11 +78,11 @@ class ExportReport:
         if not self.with_data:
             lines.append(f"  the data stays at {self.location}")
         if self.continued:
-            lines.append("  an export that was cut short was continued")
+            lines.append("  an interrupted export was continued")
         if self.gone:
             lines.append(
-                f"  gone: {many(len(self.gone), 'file')} of older versions, which cannot be "
-                "read there, as they cannot here"
+                f"  gone: {many(len(self.gone), 'file')} of older versions, which can be read "
+                "neither there nor here"
             )
-            lines += [f"    {path}" for path in self.gone[:_SHOWN]]
+            lines += [f"    {path}" for path in self.gone[:_MAX_SHOWN]]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

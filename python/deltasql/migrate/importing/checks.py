@@ -1,162 +1,86 @@
-"""What is looked at before a log is taken over: where it begins, and whether it is SQL's."""
+"""Check a log before a table shows it: its commits, their order after SQL's, and its data files."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from deltasql._core import FileList, LiveFiles
+from deltasql.engine.files.addresses import is_absolute
 from deltasql.exceptions import (
-    LogParseError,
     MirrorDivergedError,
-    VersionGapError,
-    VersionNotFoundError,
+    MissingDataFilesError,
+    TxnLogTableNotFoundError,
     VersionTakenError,
 )
 from deltasql.migrate.authority.foreign_commits import first_foreign
+from deltasql.migrate.importing.load_checkpoint import file_tables
 from deltasql.migrate.importing.load_log import check_metadata
-from deltasql.migrate.importing.load_table import is_same
-from deltasql.mirror.log.last_checkpoint import read_last_checkpoint
+from deltasql.migrate.importing.load_table import LoadCounts
+from deltasql.migrate.importing.same_commit import is_same_commit
 from deltasql.mirror.log.listing import list_log
 from deltasql.mirror.log.read import read_commits
 from deltasql.mirror.publish.targets import OWN, named, targets_of
+from deltasql.model.deletion_vector import vector_file
 from deltasql.model.protocol import check_readable
+from deltasql.operations.verify.file_presence import FileSizes
+from deltasql.store.records import load_dv
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable, Iterator
 
-    from deltasql.migrate.importing.log_source import LogSource
+    from deltasql.config import StorageSettings
+    from deltasql.migrate.authority.validate_foreign import ForeignValidator
+    from deltasql.migrate.importing.run import ImportRun
+    from deltasql.migrate.importing.start import Start
     from deltasql.mirror.log.listing import LogListing
-    from deltasql.mirror.log.read import LogState, StateStream
-    from deltasql.model.actions import Metadata
+    from deltasql.mirror.log.read import LogCommit
     from deltasql.storage import Storage
     from deltasql.store.records import Head, TableRow
     from deltasql.store.store import Store
 
-
-Damage = LogParseError | FileNotFoundError
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where the log of a new table begins.
-
-    `state` is all that holds at that version, where it is not the first of the log.
-    """
-
-    version: int
-    metadata: Metadata
-    state: LogState | StateStream | None = None
-    note: str | None = None
+_LOG = "_delta_log/"
+_MAX_LISTED = 10_000  # files listed to describe a folder without a log
+# Up to this many files are looked up one by one; for more, the folder is listed.
+_MAX_LOOKUPS = 1000
+_PAGE = 50_000
+_MAX_REPORTED = 100
 
 
-def last_version(listing: LogListing, wanted: int | None) -> int:
-    """Return the version up to which a log is taken over: the one that is wanted, or its last."""
-    latest = listing.last_version
-    if wanted is None or wanted == latest:
-        return latest
-    if not 0 <= wanted < latest:
-        raise VersionNotFoundError(
-            f"the log at {listing.location} has no version {wanted}",
-            version=wanted,
-            latest=latest,
-        )
-    return wanted
+def no_table(storage: Storage) -> TxnLogTableNotFoundError:
+    """Return the error for a location without a Delta table, which says what it contains."""
+    location = storage.location
+    names = [each.name for each in islice(storage.list(), _MAX_LISTED)]
+    below = next((name.partition(f"/{_LOG}")[0] for name in names if f"/{_LOG}" in name), None)
+    reason, advice = "its _delta_log holds no commit", "Name the folder that contains _delta_log."
+    if not names:
+        reason, advice = "it does not exist or is empty", "Check the path and the storage options."
+    elif below is not None:
+        reason = f"it contains tables, such as {below}"
+        advice = "Name one of them, or import all with --recursive (import_tables)."
+    return TxnLogTableNotFoundError(
+        f"there is no Delta table at {location}: {reason}", table=location, help=advice
+    )
 
 
 def empty_commits(listing: LogListing, first: int | None, last: int) -> list[str]:
-    """Tell of commit files without a byte in them: lawful, and mostly a writer's that died."""
+    """Return a warning for every empty commit file: valid, but mostly left by a writer crash."""
     found = [
         v for v, file in listing.commits.items() if not file.size and (first or 0) <= v <= last
     ]
     return [
-        f"version {version} is an empty file: its writer may have died while it wrote it"
+        f"version {version} is an empty file: its writer may have crashed while writing it"
         for version in sorted(found)
     ]
 
 
-class Beginning:
-    """Finds the first version that can be loaded; checkpoints that are damaged are passed over."""
-
-    def __init__(
-        self,
-        storage: Storage,
-        listing: LogListing,
-        *,
-        since: int | None,
-        last: int,
-        log: Callable[[LogListing], LogSource],
-        over_gaps: bool = False,
-    ) -> None:
-        self._storage, self._since, self._last, self._log = storage, since, last, log
-        self._over_gaps = over_gaps
-        self._damage: Damage | None = None
-        self.listing = listing
-        self.warnings = _check_hint(storage, listing)
-
-    def find(self) -> Start:
-        """Return where the log begins, as far as can be told without reading all of it."""
-        while True:
-            version = self._first()
-            why = None
-            if version == 0 and 0 in self.listing.commits:
-                metadata = _first_metadata(self._storage, self.listing)
-                if metadata.schema_string:
-                    return Start(0, metadata)
-                version = self._first_with_schema()
-                why = "before it the table has no schema"
-            try:
-                state = self._log(self.listing).state(version)
-            except (LogParseError, FileNotFoundError) as error:
-                if not self.passes_over(error):
-                    raise
-                continue
-            check_readable(state.protocol)
-            check_metadata(state.metadata, f"version {version}")
-            why = why or _why(self.listing, version, self._since)
-            return Start(version, state.metadata, state, f"begins at version {version}: {why}")
-
-    def _first_with_schema(self) -> int:
-        """Return the first version with a schema, of a table that began without one."""
-        for commit in read_commits(self._storage, self.listing, 0, self._last):
-            if commit.actions.metadata is not None and commit.actions.metadata.schema_string:
-                return commit.version
-        raise LogParseError(
-            f"the log at {self.listing.location} has no schema up to version {self._last}",
-            path=self.listing.commits[0].name,
-            help="Delta Live Tables write the schema with the first rows: import the table then.",
-        )
-
-    def passes_over(self, error: Exception) -> bool:
-        """Do without the checkpoint that an error is about; False when it is about none."""
-        if not isinstance(error, LogParseError | FileNotFoundError):
-            return False
-        checkpoint = self.listing.checkpoint_for(self._first())
-        if checkpoint is None or not _is_of(error, checkpoint.files[0].name):
-            return False
-        self._damage = self._damage or error
-        self.warnings.append(f"checkpoint {checkpoint.version} cannot be used: {_reason(error)}")
-        self.listing = self.listing.without(checkpoint)
-        return True
-
-    def _first(self) -> int:
-        listing, since = self.listing, self._since
-        first = listing.first_version
-        # What cannot be reached without the damaged checkpoint is its fault.
-        if self._damage is not None and first > 0 and listing.checkpoint_for(first) is None:
-            raise self._damage
-        version = first if since is None else max(first, since)
-        if version > self._last:
-            raise VersionGapError(
-                f"the log at {listing.location} cannot be read before version {version}",
-                location=listing.location,
-                help=f"Ask for version {version} or a later one.",
-            )
-        if not self._over_gaps and (since is None or since < first):
-            _refuse_gap(listing, first)
-        return version
+# The order of commits
 
 
-def check_same(
+def refuse_diverged(
     store: Store,
     table: TableRow,
     storage: Storage,
@@ -164,7 +88,7 @@ def check_same(
     head: Head,
     since: int | None,
 ) -> None:
-    """Refuse a log that is not the one SQL has, or that went on while SQL did."""
+    """Refuse a log whose commits are not those of SQL, or in which both have new commits."""
     own = named(targets_of(store, table), OWN)
     last = listing.last_version
     foreign = first_foreign(store, table, storage, listing)
@@ -174,89 +98,214 @@ def check_same(
         if list_log(storage).last_version >= own.published_version:
             raise VersionTakenError(table=table.full_name)  # SQL published it after the listing
         raise MirrorDivergedError(
-            f"the log at {listing.location} ends at version {last}; {table.full_name} knows it "
-            f"up to version {own.published_version}",
+            f"the log at {listing.location} ends at version {last}; {table.full_name} was "
+            f"published up to version {own.published_version}",
             table=table.full_name,
             version=last,
             location=listing.location,
-            help="Publish what is missing again with mirror repair, or import with force=True "
-            "(--force) what the log has now.",
+            help="Publish the missing versions with mirror repair, or import the log as it is now "
+            "with force=True (--force).",
         )
     common = min(last, head.version)
     low = store.query("version_bounds", table_id=table.table_id)[0][0]
     begin = common if since is None else max(since, low)
     for version in range(begin, common + 1):
-        if version in listing.commits and not is_same(store, table, storage, listing, version):
+        if version in listing.commits and not is_same_commit(
+            store, table, storage, listing, version
+        ):
             raise _diverged(table, listing, version, head.version)
-
-
-def _refuse_gap(listing: LogListing, first: int) -> None:
-    """Refuse to leave out commits that are there, before others that are lost."""
-    oldest = min(listing.commits, default=first)
-    gaps = listing.gaps(oldest, first)
-    # Where no checkpoint stands in either, to read it says so.
-    if gaps and any(each.version == first for each in listing.checkpoints):
-        low, high = gaps[0][0], gaps[-1][1]
-        lost = f"version {low} is" if low == high else f"commits from {low} to {high} are"
-        raise VersionGapError(
-            f"the log at {listing.location} has a gap: {lost} missing",
-            location=listing.location,
-            first_missing=low,
-            last_missing=high,
-            help="Restore the files from a copy; or begin after the gap with "
-            f"since={first} (--since {first}).",
-        )
 
 
 def _diverged(table: TableRow, listing: LogListing, version: int, head: int) -> MirrorDivergedError:
     return MirrorDivergedError(
-        f"{table.full_name} and its log parted before version {version}: SQL is at version "
+        f"{table.full_name} and its log diverged before version {version}: SQL is at version "
         f"{head}, the log at version {listing.last_version}",
         table=table.full_name,
         version=version,
         location=listing.location,
-        help="Nothing was imported. `deltasql mirror adopt` takes the log's commits in after "
-        "those of SQL, `deltasql mirror reject` keeps them aside; force=True (--force) drops the "
-        "table of SQL and imports the log anew.",
+        help="Nothing was imported. `deltasql mirror adopt` commits the log's commits after those "
+        "of SQL, `deltasql mirror reject` moves them out of the log; force=True (--force) drops "
+        "the table of SQL and imports the whole log.",
     )
 
 
-def _why(listing: LogListing, version: int, since: int | None) -> str:
-    if version == since:
-        return "as asked for"
-    if 0 in listing.commits:
-        return "before it commits are missing, and those before them cannot be reached"
-    return "older commits were cleaned up"
+# The content of commits
 
 
-def _first_metadata(storage: Storage, listing: LogListing) -> Metadata:
-    (commit,) = read_commits(storage, listing, 0, 0)
-    metadata, protocol = commit.actions.metadata, commit.actions.protocol
-    if metadata is None or protocol is None:
-        kind = "metaData" if metadata is None else "protocol"
-        name = commit.file.name
-        raise LogParseError(f"{name} begins a table and has no {kind} action", path=name)
-    check_readable(protocol)
-    return metadata
+def check_new_commits(
+    run: ImportRun,
+    listing: LogListing,
+    first: int,
+    last: int,
+    validator: ForeignValidator | None = None,
+) -> None:
+    """Read the commits that SQL lacks before any is appended, since the table is visible."""
+    seen, live = LoadCounts(), LiveFiles()
+    for commit in _read(run, listing, first, last, seen):
+        if validator is not None:
+            validator.validate(commit)
+        live.apply(commit.version, commit.actions)
+    if run.options.dry_run:
+        run.count(seen)
+    if run.options.verify:
+        _check_files(run, _added_pages(run, listing, first, last, live), len(live))
 
 
-def _check_hint(storage: Storage, listing: LogListing) -> list[str]:
-    """Look at `_last_checkpoint`: the listing does without it, other readers may not."""
-    try:
-        hint = read_last_checkpoint(storage)
-    except LogParseError as error:
-        return [f"{error.message}; the checkpoints were found by listing"]
-    versions = {each.version for each in listing.checkpoints}
-    if hint is not None and hint["version"] not in versions:
-        return [f"_last_checkpoint names version {hint['version']}, which has no checkpoint"]
-    return []
+def check_whole_log(run: ImportRun, start: Start, listing: LogListing, last: int) -> None:
+    """Read the whole log of a new table for a dry run, and report its latest state."""
+    seen, live = LoadCounts(), LiveFiles()
+    first, metadata = start.version, start.metadata
+    protocol = None
+    if start.state is not None:
+        protocol, seen.commits = start.state.protocol, 1
+        for piece in file_tables(start.state.files):
+            live.add(first, FileList.from_arrow(piece))
+            seen.files += piece.num_rows
+            run.report_progress("reading", seen)
+    for commit in _read(run, listing, first if start.state is None else first + 1, last, seen):
+        live.apply(commit.version, commit.actions)
+        protocol = commit.actions.protocol or protocol
+        metadata = commit.actions.metadata or metadata
+    assert protocol is not None  # the first commit of a log has one
+    run.describe(len(live), live.size, protocol, metadata)
+    run.count(seen)
+    if run.options.verify:
+        _check_files(run, _all_pages(run, start, listing, last, live), len(live))
 
 
-def _is_of(error: Damage, name: str) -> bool:
-    """Whether an error is about a checkpoint, or a sidecar of one."""
-    told = error.path if isinstance(error, LogParseError) else str(error.filename or error)
-    return told is not None and (name in told or told.endswith(".parquet"))
+def _read(
+    run: ImportRun, listing: LogListing, first: int, last: int, seen: LoadCounts
+) -> Iterator[LogCommit]:
+    for commit in read_commits(run.storage, listing, first, last):
+        if commit.actions.protocol is not None:
+            check_readable(commit.actions.protocol)
+        if commit.actions.metadata is not None:
+            check_metadata(commit.actions.metadata, commit.file.name)
+        seen.add(commit)
+        run.report_progress("reading", seen)
+        yield commit
 
 
-def _reason(error: Damage) -> str:
-    return error.message if isinstance(error, LogParseError) else f"{error.filename} is missing"
+# The data files
+
+
+def check_data(run: ImportRun, table: TableRow) -> None:
+    """Refuse a loaded table whose live data files are missing."""
+    if run.options.verify:
+        _check_files(run, _live_pages(run.store, table), run.report.live_files)
+
+
+@dataclass(slots=True)
+class _MissingFiles:
+    """The number of missing files, and the names of the first of them."""
+
+    count: int = 0
+    files: list[str] = field(default_factory=list)
+
+
+def _check_files(run: ImportRun, pages: Iterable[pa.Table], total: int) -> None:
+    """Report missing data files; refuse them unless the import is forced or a dry run."""
+    run.report_progress("checking files")
+    location = run.storage.location
+    missing = _find_missing(run.storage, pages, total, run.settings)
+    if not missing.count:
+        return
+    if not run.options.force and not run.options.dry_run:
+        raise MissingDataFilesError(
+            f"{missing.count} data files of the table at {location} are missing",
+            location=location,
+            count=missing.count,
+            files=tuple(missing.files),
+        )
+    run.report.accepts_missing = run.options.force
+    run.report.missing, run.report.missing_files = missing.count, missing.files
+    run.report.warnings.append(f"{missing.count} data files are missing")
+
+
+def _find_missing(
+    storage: Storage, pages: Iterable[pa.Table], total: int, settings: StorageSettings
+) -> _MissingFiles:
+    """Find the data files that are missing, or whose deletion vector is."""
+    # Hashes only: the names of a million files take many megabytes.
+    listed = {hash(each.name) for each in storage.list()} if total > _MAX_LOOKUPS else None
+    single, missing = FileSizes(storage.location, settings), _MissingFiles()
+    for page in pages:
+        gone = []
+        unlisted = page
+        if listed is not None:
+            present = _are_listed(storage, page, listed)
+            gone = page.filter([each is False for each in present])["path"].to_pylist()
+            unlisted = page.filter([each is None for each in present])
+        if unlisted.num_rows:
+            gone += single.missing(unlisted)
+        missing.count += len(gone)
+        missing.files += gone[: max(0, _MAX_REPORTED - len(missing.files))]
+    return missing
+
+
+def _are_listed(storage: Storage, page: pa.Table, listed: set[int]) -> list[bool | None]:
+    """Return for each file whether it and its deletion vector are listed; None for absolute paths.
+
+    A listing of the table's folder does not contain absolute paths.
+    """
+    pairs = zip(page["path"].to_pylist(), page["deletion_vector"].to_pylist(), strict=True)
+    found: list[bool | None] = []
+    for path, vector in pairs:
+        names = [path, *([each] if (each := _vector_path(vector)) else [])]
+        if any(is_absolute(name) for name in names):
+            found.append(None)
+        else:
+            found.append(all(hash(storage.data_name(name)) in listed for name in names))
+    return found
+
+
+def _vector_path(text: str | None) -> str | None:
+    vector = load_dv(text) if text else None
+    return None if vector is None else vector_file(vector)
+
+
+def _live_pages(store: Store, table: TableRow) -> Iterator[pa.Table]:
+    """Yield the live files of a loaded table, page by page."""
+    after = -1
+    while True:
+        page = store.arrow("live_files_after", table_id=table.table_id, after=after, limit=_PAGE)
+        if page.num_rows:
+            yield page
+            after = page["file_id"][-1].as_py()
+        if page.num_rows < _PAGE:
+            return
+
+
+def _all_pages(
+    run: ImportRun, start: Start, listing: LogListing, last: int, live: LiveFiles
+) -> Iterator[pa.Table]:
+    """Read a log again and yield the files that are live at its last version, page by page."""
+    first = start.version
+    if start.state is not None:
+        for piece in file_tables(run.log(listing).state(first).files):
+            yield piece.filter(pa.array(live.mask(first, FileList.from_arrow(piece)), pa.bool_()))
+        first += 1
+    yield from _added_pages(run, listing, first, last, live)
+
+
+def _added_pages(
+    run: ImportRun, listing: LogListing, first: int, last: int, live: LiveFiles
+) -> Iterator[pa.Table]:
+    """Read commits again and yield their files that are still live, page by page."""
+    held: list[tuple[str, str | None]] = []
+    for commit in read_commits(run.storage, listing, first, last):
+        held += live.of_commit(commit.version, commit.actions)
+        if len(held) >= _PAGE:
+            yield _page(held)
+            held = []
+    if held:
+        yield _page(held)
+
+
+def _page(files: list[tuple[str, str | None]]) -> pa.Table:
+    return pa.table(
+        {
+            "path": pa.array([path for path, _ in files], pa.string()),
+            "deletion_vector": pa.array([vector for _, vector in files], pa.string()),
+        }
+    )

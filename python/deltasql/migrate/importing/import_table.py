@@ -1,8 +1,8 @@
-"""Take a Delta table over into SQL: all of its log, version by version; its files stay in place.
+"""Import the log of a Delta table into SQL, version by version; its data files stay in place.
 
-A new table is loaded out of sight, compared with its log, and only then gets its name. One that
-is there is brought up to its log, once all that it lacks has been looked at. Whatever is wrong
-with a log, nobody sees anything of it.
+A new table stays hidden until it is loaded and compared with its log. A table that exists is
+updated from its log after all new commits were checked. If a log is damaged, no part of it becomes
+visible.
 """
 
 from __future__ import annotations
@@ -22,38 +22,40 @@ from deltasql.exceptions import (
     VersionTakenError,
 )
 from deltasql.exceptions.redaction import redact
-from deltasql.migrate.authority.check_foreign import ForeignChecker
-from deltasql.migrate.authority.other_authority import note_taken_over, refuse_other_authority
-from deltasql.migrate.importing.checks import Beginning, check_same, empty_commits, last_version
-from deltasql.migrate.importing.find_tables import no_table
+from deltasql.migrate.authority.log_owner import record_taken_over, refuse_other_owner
+from deltasql.migrate.authority.validate_foreign import ForeignValidator
+from deltasql.migrate.importing.checks import (
+    check_data,
+    check_new_commits,
+    check_whole_log,
+    empty_commits,
+    no_table,
+    refuse_diverged,
+)
 from deltasql.migrate.importing.load_checkpoint import BATCH_FILES
 from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.migrate.importing.load_table import (
-    Loaded,
+    LoadCounts,
     begin_loading,
     can_resume,
+    claim_loading,
     discard,
     finish_loading,
-    follows,
     load_commits,
     load_state,
-    take_over,
+    set_published_version,
 )
-from deltasql.migrate.importing.run import ImportOptions, ImportRun
-from deltasql.migrate.importing.target import (
-    holder_of,
+from deltasql.migrate.importing.names import (
     name_for,
     name_taken,
     refuse_other_name,
     refuse_unpublished,
+    table_to_replace,
 )
-from deltasql.migrate.importing.verify import (
-    check_data,
-    describe_table,
-    look_ahead,
-    look_at_all,
-    verify_loaded,
-)
+from deltasql.migrate.importing.run import ImportOptions, ImportRun
+from deltasql.migrate.importing.same_commit import has_head_of
+from deltasql.migrate.importing.start import StartFinder, last_version
+from deltasql.migrate.importing.verify import describe_table, verify_loaded
 from deltasql.mirror.log.listing import find_log
 from deltasql.mirror.publish import status
 from deltasql.mirror.publish.targets import OWN, named
@@ -67,9 +69,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deltasql.config import StorageSettings
-    from deltasql.migrate.importing.checks import Start
     from deltasql.migrate.importing.report import ImportReport
-    from deltasql.migrate.importing.run import Tell
+    from deltasql.migrate.importing.run import OnImportProgress
+    from deltasql.migrate.importing.start import Start
     from deltasql.mirror.log.listing import LogListing
     from deltasql.store.dialect import Session
     from deltasql.store.records import Head
@@ -86,28 +88,28 @@ def import_table(
     options: ImportOptions,
     *,
     settings: StorageSettings,
-    tell: Tell | None = None,
+    on_progress: OnImportProgress | None = None,
 ) -> ImportReport:
-    """Bring a table of the catalog up to the log at a place, or make it from that log."""
+    """Create a table from the log at a location, or update the table that has this location."""
     attempt = 0
     while True:
         attempt += 1
-        run = ImportRun(store, source, options, settings, tell)
+        run = ImportRun(store, source, options, settings, on_progress)
         try:
             with telemetry.span("import", source=run.storage.location):
                 _import(run)
         except VersionTakenError:
-            # Somebody else imports it too, or commits: what is there now is looked at again.
+            # Another process imports the table or commits to it: start again from its new state.
             if attempt >= _ATTEMPTS:
                 raise
-            # Longer and longer, and none like the other: one of them gets to its end.
+            # Exponential backoff with jitter, so that one of several imports succeeds.
             time.sleep(random.uniform(0.5, 1) * min(_LONGEST_PAUSE_S, _PAUSE_S * 2**attempt))
             continue
         except FileNotFoundError as error:
             raise TxnLogStorageError(
-                redact(f"a file that the log needs is missing: {error.filename or error}"),
+                redact(f"a file of the log is missing: {error.filename or error}"),
                 location=run.storage.location,
-                help="Restore it from a copy. Where it is part of a checkpoint, any writer of the "
+                help="Restore it from a copy. If it is part of a checkpoint, any writer of the "
                 "table can write a new checkpoint.",
             ) from error
         _log_done(run.report)
@@ -115,7 +117,8 @@ def import_table(
 
 
 def _import(run: ImportRun) -> None:
-    # In this order a commit that SQL publishes meanwhile looks late, never foreign.
+    # The log is listed before SQL is read, so a commit that SQL publishes in between is not taken
+    # for a foreign one.
     listing = find_log(run.storage)
     if listing is None:
         raise no_table(run.storage)
@@ -125,7 +128,7 @@ def _import(run: ImportRun) -> None:
     known = tables_at(run.store.query, run.storage.location)
     live = next((each for each in known if each.dropped_at_ms is None), None)
     loading = next((each for each in known if each.is_loading), None)
-    refuse_other_authority(run, listing, known)
+    refuse_other_owner(run, listing, known)
     if live is None:
         if not run.options.allow_nested_location:
             refuse_nested_location(run.store.query, run.storage.location)
@@ -134,16 +137,16 @@ def _import(run: ImportRun) -> None:
     else:
         refuse_other_name(run, live)
         _update(run, listing, last, loading, live)
-    note_taken_over(run, listing)
+    record_taken_over(run, listing)
     run.report.warnings += empty_commits(listing, run.report.first_version, last)
     run.report.seconds = run.seconds
-    run.tell("done")
+    run.report_progress("done")
 
 
 def _update(
     run: ImportRun, listing: LogListing, last: int, loading: TableRow | None, live: TableRow
 ) -> None:
-    """Bring a table up to its log; where they parted, the log is imported anew if wanted."""
+    """Append the new commits of a log; with `force`, replace a table that diverged from its log."""
     head = run.store.head(live.table_id)
     assert head is not None
     run.expect(join_table_name(live.namespace, live.name), max(0, last - head.version))
@@ -152,7 +155,7 @@ def _update(
     except (TxnLogMirrorError, VersionGapError):
         if not run.options.force:
             raise
-        _import_new(run, listing, last, loading, instead_of=live)
+        _import_new(run, listing, last, loading, replaces=live)
         return
     low = run.store.query("version_bounds", table_id=live.table_id)[0][0]
     run.report.first_version, run.report.last_version = low, max(last, head.version)
@@ -164,7 +167,7 @@ def _update(
     if listing.last_version < head.version:
         first = listing.last_version + 1
         run.report.notes.append(f"versions {first} to {head.version} are not in the log yet")
-    _open_mirror(run, listing, live, last, head.version)
+    _resume_publishing(run, listing, live, last, head.version)
 
 
 def _check_continues(
@@ -173,51 +176,50 @@ def _check_continues(
     since = run.options.since
     if since is not None and since > head.version + 1:
         raise VersionGapError(
-            f"{table.full_name} ends at version {head.version}: an import since version {since} "
+            f"{table.full_name} ends at version {head.version}: an import from version {since} "
             "would leave a gap",
             table=table.full_name,
             first_missing=head.version + 1,
             last_missing=since - 1,
-            help=f"Import since version {head.version + 1} or an earlier one.",
+            help=f"Import from version {head.version + 1} or an earlier one.",
         )
-    check_same(run.store, table, run.storage, listing, head, since)
+    refuse_diverged(run.store, table, run.storage, listing, head, since)
     if last > head.version:
         listing.commits_from(head.version + 1, last)
 
 
 def _catch_up(run: ImportRun, listing: LogListing, last: int, table: TableRow, head: Head) -> None:
-    """Append what the log has more than SQL."""
+    """Append the commits that SQL lacks."""
     first = head.version + 1
-    look_ahead(run, listing, first, last, _checker(run, table, head))
+    check_new_commits(run, listing, first, last, _validator(run, table, head))
     if run.options.dry_run:
         run.report.state = "would continue"
         return
     run.report.state = "continued"
     status.targets_with_own(run.store, table)
 
-    def publish(session: Session, version: int) -> None:
-        key = {"table_id": table.table_id, "target": OWN}
-        session.execute("set_published_version", **key, version=version)
+    def record_published(session: Session, version: int) -> None:
+        set_published_version(session, table.table_id, version)
 
-    _append(run, LogLoader(run.store, table), listing, first, last, publish)
-    _open_mirror(run, listing, table, last, last)
+    _append(run, LogLoader(run.store, table), listing, first, last, record_published)
+    _resume_publishing(run, listing, table, last, last)
     describe_table(run, table)
     run.count(run.loaded)
     verify_loaded(run, table, listing, last, since=first)
 
 
-def _checker(run: ImportRun, table: TableRow, head: Head) -> ForeignChecker | None:
-    """Return what checks the commits of others, for a table that is SQL's to write."""
-    checker = ForeignChecker(run.store, table, head)
-    return None if table.is_following or not checker.is_of_sql else checker
+def _validator(run: ImportRun, table: TableRow, head: Head) -> ForeignValidator | None:
+    """Return the validator for foreign commits; None if SQL is not the authority of the table."""
+    validator = ForeignValidator(run.store, table, head)
+    return None if table.is_following or not validator.is_managed_by_sql else validator
 
 
-def _open_mirror(
+def _resume_publishing(
     run: ImportRun, listing: LogListing, table: TableRow, version: int, head: int
 ) -> None:
-    """Say how far the log is SQL's, and open a mirror that a foreign commit had shut.
+    """Record the published version, and end the quarantine that a foreign commit caused.
 
-    It stays shut where the log has more than SQL: that would be written over.
+    The quarantine stays if the log has more commits than SQL, which publishing would overwrite.
     """
     if run.options.dry_run:
         return
@@ -227,11 +229,12 @@ def _open_mirror(
     if not own.is_quarantined:
         return
     if listing.last_version > head:
-        note = f"the mirror stays shut: the log goes on to version {listing.last_version}"
-        run.report.notes.append(note)
+        run.report.notes.append(
+            f"publishing stays quarantined: the log continues to version {listing.last_version}"
+        )
         return
     status.release(run.store, table)
-    run.report.notes.append("the mirror is open again")
+    run.report.notes.append("publishing has resumed")
 
 
 def _import_new(
@@ -240,54 +243,53 @@ def _import_new(
     last: int,
     loading: TableRow | None,
     *,
-    instead_of: TableRow | None = None,
+    replaces: TableRow | None = None,
 ) -> None:
-    """Load a table from the beginning of its log, and give it its name."""
+    """Load a new table from the first version of its log that can be loaded."""
     since = run.options.since
-    beginning = Beginning(
+    finder = StartFinder(
         run.storage,
         listing,
         since=since,
         last=last,
         log=run.log,
-        # What others write is read as far as it can be.
-        over_gaps=TableRow.FOLLOWING in run.options.properties,
+        # A followed log is read as far as possible.
+        skip_gaps=TableRow.FOLLOWING in run.options.properties,
     )
-    half = loading
     while True:
-        start = beginning.find()
+        start = finder.find()
         try:
-            _take_over(run, start, beginning.listing, last, half, instead_of)
+            _load_new(run, start, finder.listing, last, loading, replaces)
             break
         except (LogParseError, FileNotFoundError) as error:
-            # Only when its files are read does it show that a checkpoint is damaged.
-            if not beginning.passes_over(error):
+            # A damaged checkpoint may show only when its files are read.
+            if not finder.skip_checkpoint(error):
                 raise
-            half = None
-    run.report.warnings += beginning.warnings
+            loading = None
+    run.report.warnings += finder.warnings
     if start.note is not None:
         run.report.notes.append(start.note)
 
 
-def _take_over(
+def _load_new(
     run: ImportRun,
     start: Start,
     listing: LogListing,
     last: int,
     loading: TableRow | None,
-    instead_of: TableRow | None,
+    replaces: TableRow | None,
 ) -> None:
     report = run.report
     report.first_version, report.last_version = start.version, last
-    namespace, name = name_for(run, start.metadata, instead_of)
-    replaced = instead_of or holder_of(run, namespace, name)
+    namespace, name = name_for(run, start.metadata, replaces)
+    replaced = replaces or table_to_replace(run, namespace, name)
     run.expect(join_table_name(namespace, name), last - start.version + 1)
     if run.options.dry_run:
-        look_at_all(run, start, listing, last)
+        check_whole_log(run, start, listing, last)
         report.state = "would replace" if replaced else "would import"
         return
     report.state = "replaced" if replaced else "imported"
-    table = _resumed(run, start, listing, loading, last)
+    table = _unfinished(run, start, listing, loading, last)
     if table is None:
         table = begin_loading(run.store, run.storage, start.metadata, name, last, token=run.token)
     try:
@@ -298,32 +300,32 @@ def _take_over(
     except Exception as error:
         if not can_resume(error):
             discard(run.store, table, run.token)
-            run.loaded = Loaded()
+            run.loaded = LoadCounts()
         raise
     run.count(run.loaded)
     _give_name(run, table, namespace, name, last, replaced)
 
 
-def _resumed(
+def _unfinished(
     run: ImportRun, start: Start, listing: LogListing, loading: TableRow | None, last: int
 ) -> TableRow | None:
-    """Return what a run that was cut short has left, if it is of use."""
+    """Return the hidden table of an interrupted run, if this run can continue it."""
     if loading is None:
         return None
-    take_over(run.store, loading, run.token)
+    claim_loading(run.store, loading, run.token)
     low, high = run.store.query("version_bounds", table_id=loading.table_id)[0]
     fits = low is None or (low == start.version and high <= last)
-    if not fits or not follows(run.store, loading, run.storage, listing):
+    if not fits or not has_head_of(run.store, loading, run.storage, listing):
         discard(run.store, loading, run.token)
         return None
     if high is not None:
-        run.report.notes.append(f"goes on after version {high}, where a run was cut short")
+        run.report.notes.append(f"continues after version {high}, where a run was interrupted")
         status.mark_published(run.store, loading, last)
     return loading
 
 
 def _fill(run: ImportRun, table: TableRow, start: Start, listing: LogListing, last: int) -> None:
-    run.tell("loading")
+    run.report_progress("loading")
     size = run.options.batch_size or BATCH_FILES
     loader = LogLoader(run.store, table, batch_files=size, token=run.token)
     version = loader.next_version
@@ -336,7 +338,7 @@ def _fill(run: ImportRun, table: TableRow, start: Start, listing: LogListing, la
                 listing,
                 start.state,
                 run.loaded,
-                lambda: run.tell("loading"),
+                lambda: run.report_progress("loading"),
             )
             version += 1
     _append(run, loader, listing, version, last)
@@ -349,7 +351,7 @@ def _append(
     listing: LogListing,
     first: int,
     last: int,
-    also: Callable[[Session, int], object] | None = None,
+    before_commit: Callable[[Session, int], object] | None = None,
 ) -> None:
     load_commits(
         loader,
@@ -359,9 +361,9 @@ def _append(
         last,
         run.loaded,
         batch_actions=run.options.batch_size,
-        also=also,
+        before_commit=before_commit,
         log=run.log(listing),
-        tell=lambda: run.tell("loading"),
+        on_batch=lambda: run.report_progress("loading"),
     )
 
 
@@ -380,7 +382,7 @@ def _give_name(
             namespace,
             name,
             version=last,
-            instead_of=replaced,
+            replaces=replaced,
             properties=run.options.properties,
         )
     except TxnLogError as error:
@@ -390,7 +392,7 @@ def _give_name(
         discard(run.store, table, run.token)
         holder = run.store.find_table(namespace, name, fresh=True)
         if holder is not None and is_same_location(holder.location, run.storage.location):
-            # Another process was faster with the same table: look at that one.
+            # Another process imported the same table first: update that one.
             raise VersionTakenError(table=join_table_name(namespace, name)) from error
         for other in tables_at(run.store.query, run.storage.location):
             if other.dropped_at_ms is None:

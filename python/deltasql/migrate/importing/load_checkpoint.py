@@ -1,4 +1,4 @@
-"""The files that a table begins with, batch by batch, read while the last batch is written."""
+"""Read the files of a checkpoint in batches; a thread reads ahead while a batch is written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from deltasql.mirror.log.read import LogState, StateStream
 
-# One SQL transaction takes so many files: enough for an index over neighbours to tell something.
+# Files in one SQL transaction.
 BATCH_FILES = 50_000
 
 
@@ -24,7 +24,7 @@ def file_batches(
     partition_columns: Sequence[str],
     batch_files: int,
 ) -> Iterator[LogFiles]:
-    """Yield the files of a state, numbered from 1 on and indexed; then its tombstones."""
+    """Yield the files of a state with ids from 1 and their index rows, then its tombstones."""
     return read_ahead(_batches(state, columns, partition_columns, batch_files))
 
 
@@ -35,14 +35,14 @@ def _batches(
     batch_files: int,
 ) -> Iterator[LogFiles]:
     next_file_id = 1
-    for table in same_size(_tables(state.files), batch_files):
+    for table in same_size(file_tables(state.files), batch_files):
         files = LogFiles(next_file_id)
         files.set_columns(columns, partition_columns)
         files.append(state.version, FileList.from_arrow(table))
         next_file_id = files.next_file_id
         yield files
     ordinal = 0
-    for table in same_size(_tables(state.tombstones), batch_files):
+    for table in same_size(file_tables(state.tombstones), batch_files):
         files = LogFiles(next_file_id)
         files.set_columns(columns, partition_columns)
         files.append_tombstones(state.version, FileList.from_arrow(table), ordinal)
@@ -51,7 +51,7 @@ def _batches(
 
 
 def same_size(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Cut tables so that each has so many rows, but for the last.
+    """Split and join tables so that each has `rows` rows; the last may have fewer.
 
     >>> tables = [pa.table({"n": range(3)}), pa.table({"n": range(4)})]
     >>> [table.num_rows for table in same_size(tables, 2)]
@@ -73,5 +73,6 @@ def same_size(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def _tables(given: pa.Table | Iterator[pa.Table]) -> Iterator[pa.Table]:
-    return iter([given]) if isinstance(given, pa.Table) else given
+def file_tables(files: pa.Table | Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Return the files of a state as an iterator, also if they are one table."""
+    return iter([files]) if isinstance(files, pa.Table) else files

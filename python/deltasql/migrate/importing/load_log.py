@@ -1,4 +1,4 @@
-"""Append the commits of a `_delta_log` to SQL: the same versions, times and fields."""
+"""Append the commits of a `_delta_log` to SQL, with the same versions, timestamps and fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from deltasql._core import LogFiles, SeenFiles, parse_commit
+from deltasql._core import LogFiles, SeenFiles
 from deltasql.commit.table_state import physical_partition_columns
 from deltasql.exceptions import LogParseError, VersionTakenError
 from deltasql.migrate.importing.load_checkpoint import BATCH_FILES, file_batches
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
-# When a commit without an in-commit timestamp happened: when its file was written, which Delta's
-# readers go by, or at the time that it tells itself, which survives a copy of our own lake.
+# The timestamp of a commit without an in-commit timestamp: the modification time of its file, as
+# Delta's readers define it, or the one in its commitInfo, which survives a copy of our own tables.
 Times = Literal["commit", "file"]
 
 
 class ParsedCommit(Protocol):
-    """A commit file that was parsed, here or elsewhere."""
+    """A parsed commit file."""
 
     @property
     def version(self) -> int: ...
@@ -66,15 +66,15 @@ class ParsedCommit(Protocol):
     def actions(self) -> _core.Commit: ...
     @property
     def adds(self) -> _core.FileList | None:
-        """Files that were added, where `actions` do not hold them."""
+        """The added files, if they are not part of `actions`."""
 
 
 class LogLoader:
-    """Appends commits to one table, in order, each call in one SQL transaction.
+    """Appends commits to one table in order, each call in one SQL transaction.
 
-    A table that begins with a checkpoint takes several, of `batch_files` files each: it has no head
-    before the last, and what a run that died left of it is deleted by the next. With the `token` of
-    a run that has taken a table over nothing is written once another run did the same.
+    A checkpoint is loaded in several transactions of `batch_files` files each. The last one writes
+    the head; the next run deletes the rows of a run that crashed before it. With `token`, the
+    claim of a run on a hidden table, nothing is written after another run has claimed the table.
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class LogLoader:
         self._batch_files = batch_files
         self._partitions: dict[str, int] = {}
         self._token = token
-        self._place = self._recall(store.head(table.table_id))
-        # Where all files come this way it is known which of them are new.
-        self._seen = SeenFiles() if self._place.head is None else None
+        self._position = self._read_position(store.head(table.table_id))
+        # If this loader loads all files, it knows which ones are new without asking SQL.
+        self._seen = SeenFiles() if self._position.head is None else None
 
     @property
     def next_version(self) -> int | None:
-        """The version to append next; None when any may be the first."""
-        head = self._place.head
+        """The version to append next; None for an empty table, which may start at any."""
+        head = self._position.head
         return None if head is None else head.version + 1
 
     def start(
@@ -108,10 +108,10 @@ class LogLoader:
         *,
         on_files: Callable[[int], None] | None = None,
     ) -> None:
-        """Begin a table whose older commits are gone: all that a checkpoint holds is one commit.
+        """Start a table with the state of a checkpoint as its first commit.
 
-        `commit` is the commit file of that version, where it is still there; `at_ms` is when it
-        happened, if the file does not tell. `on_files` hears of every batch how many files it had.
+        `commit` is the commit file of that version, if it still exists; `at_ms` is the timestamp
+        of a commit that has none. `on_files` is called with the number of files of each batch.
         """
         self._claim()
         check_readable(state.protocol)
@@ -146,67 +146,73 @@ class LogLoader:
             load.write(session, plan, partitions, is_first=True)
             load.write_head(session, None, head)
         self._partitions = partitions
-        self._place = _Place(head, columns.copy(), schema.partition_columns)
+        self._position = _Position(head, columns.copy(), schema.partition_columns)
 
     def append(
-        self, commits: Sequence[ParsedCommit], *, also: Callable[[Session], object] | None = None
+        self,
+        commits: Sequence[ParsedCommit],
+        *,
+        before_commit: Callable[[Session], object] | None = None,
     ) -> None:
-        """Append commits that follow one another; `also` is done in the same transaction."""
+        """Append consecutive commits; `before_commit` is called in the same transaction."""
         if not commits:
             return
-        if self._place.head is None:
+        if self._position.head is None:
             self._claim()
-        self._write(*self._plan(commits, self._place), also)
+        self._write(*self._plan(commits, self._position), before_commit)
 
     def append_all(
         self,
         batches: Iterable[Sequence[ParsedCommit]],
         *,
-        also: Callable[[Session, int], object] | None = None,
+        before_commit: Callable[[Session, int], object] | None = None,
     ) -> Iterator[Sequence[ParsedCommit]]:
-        """Append batches of commits, the next of which is read while one is written.
+        """Append batches of commits; a thread reads the next one while one is written.
 
-        Yields each when it is there. `also` is done in the transaction of each batch, with its last
-        version.
+        Yields each batch after it is committed. `before_commit` is called in the transaction of
+        each batch with its last version.
         """
-        if self._place.head is None:
+        if self._position.head is None:
             self._claim()
 
-        def plans() -> Iterator[tuple[Sequence[ParsedCommit], LoadPlan, _Place]]:
-            place = self._place
+        def plans() -> Iterator[tuple[Sequence[ParsedCommit], LoadPlan, _Position]]:
+            position = self._position
             for batch in batches:
-                plan, place = self._plan(batch, place)
-                yield batch, plan, place
+                plan, position = self._plan(batch, position)
+                yield batch, plan, position
 
-        for batch, plan, place in read_ahead(plans()):
-            done = None if also is None else partial(_call, also, batch[-1].version)
-            self._write(plan, place, done)
+        for batch, plan, position in read_ahead(plans()):
+            version = batch[-1].version
+            hook = None if before_commit is None else partial(_call, before_commit, version)
+            self._write(plan, position, hook)
             yield batch
 
     def time_of(self, commit: ParsedCommit) -> int:
-        """Return when a commit happened, in milliseconds."""
+        """Return the timestamp of a commit in milliseconds."""
         info = commit.actions.commit_info or CommitInfo()
         return self._time(info, commit.file.modified_ms)
 
     def _write(
-        self, plan: LoadPlan, place: _Place, also: Callable[[Session], object] | None
+        self, plan: LoadPlan, position: _Position, before_commit: Callable[[Session], object] | None
     ) -> None:
-        before, partitions = self._place.head, dict(self._partitions)
-        assert place.head is not None
+        before, partitions = self._position.head, dict(self._partitions)
+        assert position.head is not None
         with self._change() as session:
             load.write(session, plan, partitions, is_first=before is None, seen=self._seen)
-            load.write_head(session, before, place.head)
-            if also is not None:
-                also(session)
-        self._partitions, self._place = partitions, place
+            load.write_head(session, before, position.head)
+            if before_commit is not None:
+                before_commit(session)
+        self._partitions, self._position = partitions, position
 
-    def _plan(self, commits: Sequence[ParsedCommit], place: _Place) -> tuple[LoadPlan, _Place]:
-        """Work out all rows, so that the database is not kept waiting."""
-        table_id, head = self._table.table_id, place.head
+    def _plan(
+        self, commits: Sequence[ParsedCommit], position: _Position
+    ) -> tuple[LoadPlan, _Position]:
+        """Compute all rows before the transaction begins, to keep it short."""
+        table_id, head = self._table.table_id, position.head
         if head is not None and commits[0].version != head.version + 1:
-            # Somebody was faster since the log was compared with SQL.
+            # Another process committed after the log was compared with SQL.
             raise self._moved(commits[0].version - 1, head.version)
-        columns, partition_columns = place.columns.copy(), place.partition_columns
+        columns, partition_columns = position.columns.copy(), position.partition_columns
         files = LogFiles(1 if head is None else head.next_file_id)
         files.set_columns(columns.active, partition_columns)
         plan = LoadPlan(table_id, files, columns=columns)
@@ -227,12 +233,12 @@ class LogLoader:
             next_ids = files.append_commits([(c.version, c.actions, c.adds) for c in run])
             for commit, next_file_id in zip(run, next_ids, strict=True):
                 head = self._plan_rows(plan, commit, head, next_file_id)
-        return plan, _Place(head, columns.copy(), partition_columns)
+        return plan, _Position(head, columns.copy(), partition_columns)
 
     def _plan_rows(
         self, plan: LoadPlan, commit: ParsedCommit, before: Head | None, next_file_id: int
     ) -> Head:
-        """Work out the rows of a commit that are not of files."""
+        """Compute the rows of a commit that do not describe files."""
         table_id, version, actions = self._table.table_id, commit.version, commit.actions
         info = actions.commit_info or CommitInfo()
         metadata, protocol = actions.metadata, actions.protocol
@@ -262,26 +268,26 @@ class LogLoader:
     def _version(
         self, head: Head, info: CommitInfo, digest: Callable[[], str]
     ) -> tuple[Commit, int]:
-        told = info.txn_id
+        own_id = info.txn_id
         commit = Commit(
             table=self._table,
             head=None,
             version=head.version,
             committed_at_ms=head.committed_at_ms,
-            txn_id=derived_id(self._table, head.version, digest()) if told is None else told,
+            txn_id=derived_id(self._table, head.version, digest()) if own_id is None else own_id,
             group_size=_group_size(info.extra.get("group")),
             info=info,
         )
-        if told is not None and not is_usable_id(told):
+        if own_id is not None and not is_usable_id(own_id):
             commit = with_derived_id(commit)
         return commit, head.next_file_id
 
     def _claim(self) -> None:
-        """Begin a table anew; from now on nobody else may."""
+        """Delete the rows of an earlier run, and claim the table so that no other run loads it."""
         token = self._token or str(uuid.uuid4())
         table_id = self._table.table_id
         with self._store.change(is_bulk=True) as (session, _):
-            # There is no head to lock: whoever has the table's row may have made one meanwhile.
+            # There is no head to lock, so this locks the table's row. A head may exist since then.
             session.query("loading_properties", table_id=table_id)
             heads = session.query("read_head", table_id=table_id)
             self._refuse_moved(Head(*heads[0]) if heads else None)
@@ -292,7 +298,7 @@ class LogLoader:
 
     @contextmanager
     def _change(self) -> Iterator[Session]:
-        """Change the table if it is as it was left."""
+        """Open a transaction on the table; raise if another process has changed it."""
         table_id = self._table.table_id
         with self._store.change([table_id], is_bulk=True) as (session, heads):
             self._refuse_moved(heads.get(table_id))
@@ -302,13 +308,13 @@ class LogLoader:
 
     def _taken(self) -> VersionTakenError:
         return VersionTakenError(
-            f"another run began to load {self._table.full_name}",
+            f"another run has started to load {self._table.full_name}",
             table=self._table.full_name,
-            help="Wait for it to end, or start again.",
+            help="Wait until it ends, or start this one again.",
         )
 
     def _refuse_moved(self, found: Head | None) -> None:
-        head = self._place.head
+        head = self._position.head
         known = None if head is None else head.version
         seen = None if found is None else found.version
         if known != seen:
@@ -323,24 +329,24 @@ class LogLoader:
         )
 
     def _time(self, info: CommitInfo, modified_ms: int) -> int:
-        told = info.in_commit_timestamp
-        if told is None and self._times == "commit":
-            told = info.timestamp
-        # After a moment that no calendar has there would be none for the next commit.
-        return told if isinstance(told, int) and abs(told) <= LAST_MS else modified_ms
+        at_ms = info.in_commit_timestamp
+        if at_ms is None and self._times == "commit":
+            at_ms = info.timestamp
+        # Timestamps grow with each commit: an invalid one would leave none for the next commit.
+        return at_ms if isinstance(at_ms, int) and abs(at_ms) <= LAST_MS else modified_ms
 
-    def _recall(self, head: Head | None) -> _Place:
+    def _read_position(self, head: Head | None) -> _Position:
         if head is None:
-            return _Place(None, SkippingColumns(), ())
+            return _Position(None, SkippingColumns(), ())
         metadata = self._store.metadata(head.table_id, head.metadata_version)
         with self._store.session() as session:
             columns = SkippingColumns.read(session, head.table_id)
-        return _Place(head, columns, _schema(metadata).partition_columns)
+        return _Position(head, columns, _schema(metadata).partition_columns)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """How far a table is, and what the metadata in force says of files."""
+class _Position:
+    """The head of the table, and the columns that its current metadata defines for files."""
 
     head: Head | None
     columns: SkippingColumns
@@ -349,63 +355,38 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
-    """What metadata says of files: partition columns, columns to index."""
+    """The columns that metadata defines for files: partition columns, and columns to index."""
 
     partition_columns: tuple[str, ...]
     skipping: tuple[tuple[tuple[str, ...], str], ...]
 
 
-def commit_id(table: TableRow, version: int, data: bytes) -> str:
-    """Return the transaction id of a commit file that tells none: always the same."""
-    return derived_id(table, version, hashlib.sha256(data).hexdigest())
-
-
-def is_id_of(txn_id: str, table: TableRow, version: int, data: bytes) -> bool:
-    """Tell whether SQL has a commit file under this transaction id: its own, or one made for it."""
-    info = parse_commit(data, version=version).commit_info
-    told = None if info is None else info.txn_id
-    if told is None:
-        return txn_id == commit_id(table, version, data)
-    return txn_id in (told, derived_id(table, version, told))
-
-
-def has_commit(store: Store, table: TableRow, version: int, data: bytes) -> bool:
-    """Tell whether a version of SQL is the commit of a file, by its transaction id.
-
-    Also of a version that was loaded as a sum of all before it.
-    """
-    rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
-    if not rows:
-        return False
-    return is_id_of(rows[0][2], table, version, data)
-
-
 def _runs(commits: Sequence[ParsedCommit]) -> Iterator[Sequence[ParsedCommit]]:
-    """Part commits where the metadata changes: in between files are told of in the same way."""
+    """Split commits where the metadata changes; the files of each part have the same columns."""
     starts = [at for at, commit in enumerate(commits) if at and commit.actions.metadata is not None]
     for first, end in pairwise([0, *starts, len(commits)]):
         yield commits[first:end]
 
 
-def _call(also: Callable[[Session, int], object], version: int, session: Session) -> None:
-    also(session, version)
+def _call(hook: Callable[[Session, int], object], version: int, session: Session) -> None:
+    hook(session, version)
 
 
 def _group_size(group: object) -> int:
-    """Return how many tables a transaction had, as a log tells it; see `add_group`."""
-    told = group if isinstance(group, dict) else {}
-    size, participants = told.get("size"), told.get("participants")
+    """Return the number of tables of a transaction from its commitInfo; see `add_group`."""
+    fields = group if isinstance(group, dict) else {}
+    size, participants = fields.get("size"), fields.get("participants")
     if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 2**31:
         return size
     return len(participants) if isinstance(participants, list) else 1
 
 
 def check_metadata(metadata: Metadata, source: str) -> None:
-    """Refuse metadata by which the files of a table cannot be read; `source` names where it is."""
+    """Refuse metadata with which the files of a table cannot be read; `source` is for errors."""
     if not metadata.schema_string:
         raise LogParseError(
             f"{source} has a metaData action without a schemaString",
-            help="Only a table that has no schema yet may lack it; import it when it has one.",
+            help="Only a new table may have no schema. Import the table once it has one.",
         )
     schema = schema_of(metadata.schema_string)
     physical_partition_columns(metadata, schema)

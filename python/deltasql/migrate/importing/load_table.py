@@ -1,6 +1,6 @@
-"""A table that comes from a log: loaded out of sight, batch by batch, seen when all is there.
+"""Load a table from a log in batches; it stays hidden until all of it is loaded.
 
-A run that was cut short leaves a table that nobody sees; the next one goes on with it.
+An interrupted run leaves a hidden table, which the next run continues.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from deltasql.exceptions import (
     RefusedFileError,
     StoreBusyError,
@@ -20,11 +18,8 @@ from deltasql.exceptions import (
     TxnLogStoreError,
     VersionTakenError,
 )
-from deltasql.migrate.importing.load_log import has_commit
 from deltasql.migrate.importing.log_source import LocalLog
-from deltasql.mirror.log.encode import commit_bytes
 from deltasql.mirror.log.read import read_commits
-from deltasql.mirror.log.same_content import same_content
 from deltasql.mirror.publish.targets import ACTIVE, DELTA, OWN
 from deltasql.model.clock import now_ms
 from deltasql.storage.location import is_same_location, location_key
@@ -46,10 +41,10 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Session
     from deltasql.store.store import Store
 
-# One SQL transaction takes so many commits, or so many actions.
+# The limits of one SQL transaction.
 BATCH_COMMITS = 1000
 BATCH_ACTIONS = 50_000
-_EVERYTHING_OF = (
+_DISCARD_STATEMENTS = (
     "discard_files",
     "discard_file_stats",
     "discard_remove_files",
@@ -70,8 +65,8 @@ _EVERYTHING_OF = (
 
 
 @dataclass(slots=True)
-class Loaded:
-    """What a run has put into SQL so far."""
+class LoadCounts:
+    """Counts of what a run has loaded or read so far."""
 
     version: int = -1
     commits: int = 0
@@ -79,7 +74,7 @@ class Loaded:
     log_bytes: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
 
-    def take(self, commit: ParsedCommit) -> None:
+    def add(self, commit: ParsedCommit) -> None:
         """Count a commit."""
         self.version = commit.version
         self.commits += 1
@@ -88,11 +83,11 @@ class Loaded:
         self.unknown.update(kind for action in commit.actions.unknown for kind in action)
 
     def notes(self) -> list[str]:
-        """Say what SQL has no place for."""
+        """Return a note about the actions that SQL does not store."""
         if not self.unknown:
             return []
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.unknown.items()))
-        return [f"actions of kinds that SQL does not hold were left out: {kinds}"]
+        return [f"actions of unknown kinds were not imported: {kinds}"]
 
 
 def begin_loading(
@@ -104,13 +99,13 @@ def begin_loading(
     *,
     token: str = "true",
 ) -> TableRow:
-    """Make the row of a table that nobody sees yet, and say how far it is published.
+    """Create the row of a hidden table, which is published up to a version.
 
-    The token is that of the run which loads it.
+    `token` is the claim of the run that loads it.
     """
     taken = store.query("table_by_uuid", table_uuid=metadata.id)
     row: dict[str, Any] = {
-        # A copy of a table has the same id in its log.
+        # The log of a copied table has the id of the original.
         "table_uuid": str(uuid.uuid4()) if taken else metadata.id,
         "namespace": "default",
         "name": name,
@@ -135,8 +130,8 @@ def begin_loading(
         if cause is None or store.classify(cause) is not Fault.DUPLICATE:
             raise
         raise VersionTakenError(
-            f"the table at {storage.location} is being loaded by somebody else",
-            help="Wait until that is done, then repeat it.",
+            f"another run is loading the table at {storage.location}",
+            help="Wait until it ends, then start this one again.",
         ) from error
     return TableRow(found[0], **row, dropped_at_ms=dropped_at_ms, properties=properties)
 
@@ -146,14 +141,14 @@ def load_state(
     storage: Storage,
     listing: LogListing,
     state: LogState | StateStream,
-    loaded: Loaded,
-    tell: Callable[[], None],
+    loaded: LoadCounts,
+    on_batch: Callable[[], None],
 ) -> None:
-    """Begin a table with all that holds at a version as its first commit."""
+    """Start a table with the state at a version as its first commit."""
 
     def count(files: int) -> None:
         loaded.files += files
-        tell()
+        on_batch()
 
     first = state.version
     wanted = [each for each in (first, first + 1) if each in listing.commits]
@@ -163,56 +158,30 @@ def load_state(
     loaded.version, loaded.commits = first, loaded.commits + 1
 
 
-def pieces(files: pa.Table | Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Return files as pieces, which they may be or not."""
-    return iter([files]) if isinstance(files, pa.Table) else files
-
-
 def load_commits(
     loader: LogLoader,
     storage: Storage,
     listing: LogListing,
     first: int,
     last: int,
-    loaded: Loaded,
+    loaded: LoadCounts,
     *,
     batch_actions: int | None = None,
-    tell: Callable[[], None],
-    also: Callable[[Session, int], object] | None = None,
+    on_batch: Callable[[], None],
+    before_commit: Callable[[Session, int], object] | None = None,
     log: LogSource | None = None,
 ) -> None:
     """Append the commits first..last, one SQL transaction for each batch.
 
-    `also` is called in each of them with the last version of its batch. `log` reads the log where
-    this process does not do it itself.
+    `before_commit` is called in each transaction with the last version of its batch. `log` reads
+    the commits if this process does not.
     """
     limit = batch_actions or BATCH_ACTIONS
     commits = (log or LocalLog(storage, listing)).commits(first, last)
-    for batch in loader.append_all(_batches(commits, limit), also=also):
+    for batch in loader.append_all(_batches(commits, limit), before_commit=before_commit):
         for commit in batch:
-            loaded.take(commit)
-        tell()
-
-
-def follows(store: Store, table: TableRow, storage: Storage, listing: LogListing) -> bool:
-    """Tell whether the version that SQL ends with is the same commit in the log."""
-    head = store.head(table.table_id)
-    if head is None or head.version not in listing.commits:
-        return True
-    return is_same(store, table, storage, listing, head.version)
-
-
-def is_same(
-    store: Store, table: TableRow, storage: Storage, listing: LogListing, version: int
-) -> bool:
-    """Tell whether a version is the same commit in SQL and in the log."""
-    data = storage.read(listing.commits[version].name)
-    low = store.query("version_bounds", table_id=table.table_id)[0][0]
-    if version == low and version > 0:
-        # It sums up those before it; what it still has of its own commit is the transaction.
-        return has_commit(store, table, version, data)
-    with store.session() as session:
-        return same_content(commit_bytes(session, table.table_id, version), data)
+            loaded.add(commit)
+        on_batch()
 
 
 def finish_loading(
@@ -222,27 +191,26 @@ def finish_loading(
     name: str,
     *,
     version: int | None = None,
-    instead_of: TableRow | None = None,
+    replaces: TableRow | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> TableRow:
-    """Let everybody see a table that is loaded; what has its name is dropped if that is wanted.
+    """Make a loaded table visible under its name, and drop the table that it replaces.
 
-    Unless it is out of sight still, and at the version where it is given, nothing is changed.
+    Raises and changes nothing if the table is no longer hidden, or is not at `version`.
     """
     kept = dict(properties or {})
-    ids = [each.table_id for each in (table, instead_of) if each is not None]
+    ids = [each.table_id for each in (table, replaces) if each is not None]
     with store.change(ids, is_bulk=True) as (session, heads):
         head = heads.get(table.table_id)
         is_other = version is not None and (head is None or head.version != version)
         if is_other or not load.is_loading(session, table.table_id):
-            raise _gone(table)
-        if instead_of is not None:
-            drop_table(session, instead_of.table_id)
-            if is_same_location(instead_of.location, table.location):
-                # What it did not publish must not get in the way of the log it gives way to.
-                key: dict[str, Any] = {"table_id": instead_of.table_id, "target": OWN}
-                known = heads[instead_of.table_id].version
-                session.execute("set_published_version", **key, version=known)
+            raise _taken_over(table)
+        if replaces is not None:
+            drop_table(session, replaces.table_id)
+            if is_same_location(replaces.location, table.location):
+                # Its unpublished versions must not be written into the log that replaces it.
+                old_head = heads[replaces.table_id]
+                set_published_version(session, replaces.table_id, old_head.version)
         changed = session.execute(
             "finish_loading",
             table_id=table.table_id,
@@ -252,24 +220,29 @@ def finish_loading(
             properties=json.dumps(kept),
         )
         if not changed:
-            raise _gone(table)
+            raise _taken_over(table)
         session.execute("take_location", table_id=table.table_id)
-    if instead_of is not None:
-        store.forget_table(instead_of)
+    if replaces is not None:
+        store.forget_table(replaces)
     return replace(table, namespace=namespace, name=name, dropped_at_ms=None, properties=kept)
 
 
-def take_over(store: Store, table: TableRow, token: str) -> None:
-    """Go on with a table that another run began: that one, if it still runs, will notice."""
+def set_published_version(session: Session, table_id: int, version: int) -> None:
+    """Record that the table's log has all versions up to this one."""
+    session.execute("set_published_version", table_id=table_id, target=OWN, version=version)
+
+
+def claim_loading(store: Store, table: TableRow, token: str) -> None:
+    """Claim a hidden table of another run; that run fails at its next write."""
     with store.change() as (session, _):
         if not load.claim(session, table.table_id, token):
-            raise _gone(table)
+            raise _taken_over(table)
 
 
 def can_resume(error: Exception) -> bool:
-    """Tell whether a load that failed may go on later: a database or a store was out of reach.
+    """Return whether a failed load can be continued later, as after a lost connection.
 
-    Anything else is wrong with the log, and will be wrong tomorrow: nothing of it is kept.
+    Any other error comes from the log and would occur again, so its hidden table is deleted.
     """
     if isinstance(error, FileNotFoundError | RefusedFileError):
         return False
@@ -277,19 +250,19 @@ def can_resume(error: Exception) -> bool:
 
 
 def discard(store: Store, table: TableRow, token: str) -> None:
-    """Delete everything of a table that nobody ever saw, and that is still the run's own."""
+    """Delete a hidden table, if this run still has the claim on it."""
     with store.change([table.table_id], is_bulk=True) as (session, _):
         if not load.is_claimed(session, table.table_id, token):
-            raise _gone(table)
-        for each in _EVERYTHING_OF:
+            raise _taken_over(table)
+        for each in _DISCARD_STATEMENTS:
             session.execute(each, table_id=table.table_id)
 
 
-def _gone(table: TableRow) -> VersionTakenError:
+def _taken_over(table: TableRow) -> VersionTakenError:
     return VersionTakenError(
         f"another run took over the table at {table.location} while it was loaded",
         table=table.full_name,
-        help="Wait for it to end, then repeat this one.",
+        help="Wait until it ends, then start this one again.",
     )
 
 
@@ -302,7 +275,7 @@ def _time_of(
     assert checkpoint is not None
     at_ms = checkpoint.files[0].modified_ms
     if first + 1 in commits:
-        # A copy of the lake has younger files than commits.
+        # The files of a copied table are newer than its commits.
         at_ms = min(at_ms, loader.time_of(commits[first + 1]) - 1)
     return at_ms
 

@@ -1,4 +1,8 @@
-"""What a table of the lake was called in the catalog that is lost."""
+"""Choose the name of a table that is loaded from a log, and refuse a name that is taken.
+
+An import takes the name from its options, else from the log or the folder. A rebuild restores the
+name that the table had in the lost catalog.
+"""
 
 from __future__ import annotations
 
@@ -6,47 +10,163 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from deltasql.exceptions import TxnLogUriError
+from deltasql.exceptions import TableExistsError, TxnLogUriError, VersionTakenError
+from deltasql.mirror.publish import status
+from deltasql.mirror.publish.targets import targets_of
+from deltasql.model.counts import many
 from deltasql.model.properties import NAME_IN_CATALOG
 from deltasql.snapshot.snapshot import HISTORY_PAGE
+from deltasql.storage.location import is_same_location, location_key
 from deltasql.store.records import load
 from deltasql.uri import DEFAULT_NAMESPACE, join_table_name, split_table_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.migrate.importing.run import ImportRun
     from deltasql.model.actions import Metadata
     from deltasql.store.records import TableRow
     from deltasql.store.store import Store
 
 
-def choose_name(store: Store, table: TableRow, folder: str) -> tuple[str, str]:
-    """Return namespace and name of a loaded table, which lies in a folder of a root.
+def name_in_log(metadata: Metadata | None, location: str) -> str:
+    """Return the short name in the metadata, else the name of the table's folder."""
+    name = None if metadata is None else metadata.name
+    return name or unquote(location.rstrip("/").rpartition("/")[2]) or "table"
 
-    A transaction over several tables wrote their names into the log; else the name is in the
-    metadata and the namespace is the folder above, where tables are placed by default.
+
+def valid_name(namespace: str, name: str) -> str:
+    """Return the name, with every character that a table name may not have replaced by `_`.
+
+    >>> valid_name("default", "sales"), valid_name("default", "a/b c")
+    ('sales', 'a_b c')
     """
-    return _group_name(store, table) or layout_name(_metadata(store, table), table.location, folder)
+    try:
+        if split_table_name(join_table_name(namespace, name)) == (namespace, name):
+            return name
+    except TxnLogUriError:
+        pass
+    return re.sub(r"[^\w -]", "_", name)[:255] or "table"
 
 
-def layout_name(metadata: Metadata, location: str, folder: str) -> tuple[str, str]:
-    """Return namespace and name as the metadata and the place of a table tell them."""
+# Names of imported tables
+
+
+def name_for(run: ImportRun, metadata: Metadata, replaces: TableRow | None) -> tuple[str, str]:
+    """Return namespace and name of a new table."""
+    options = run.options
+    if replaces is not None:
+        return replaces.namespace, replaces.name
+    namespace = options.namespace or options.default_namespace
+    if options.name is not None:
+        return namespace, options.name
+    return namespace, valid_name(namespace, name_in_log(metadata, run.storage.location))
+
+
+def table_to_replace(run: ImportRun, namespace: str, name: str) -> TableRow | None:
+    """Return the table that has the name of a new one; raise unless it may be replaced."""
+    found = run.store.find_table(namespace, name, fresh=True)
+    if found is not None and is_same_location(found.location, run.storage.location):
+        # No table had this location when the import began: another process imported it since.
+        raise VersionTakenError(table=join_table_name(namespace, name))
+    if found is None:
+        return None
+    full_name, root = join_table_name(namespace, name), run.options.root
+    if root is not None and _is_below(found.location, root):
+        raise TableExistsError(
+            f"table {full_name} already exists, with its files at {found.location}",
+            table=full_name,
+            help=f"Both tables are below {root}. Import one of them alone, under another name.",
+        )
+    if not run.options.force:
+        raise name_taken(full_name, found.location)
+    return found
+
+
+def name_taken(name: str, location: str | None = None) -> TableExistsError:
+    """Return the error for a name that another table has."""
+    where = f", with its files at {location}" if location else ""
+    return TableExistsError(
+        f"table {name} already exists{where}",
+        table=name,
+        help="Choose another name, or drop that table from the catalog with force=True (--force); "
+        "its files stay.",
+    )
+
+
+def refuse_other_name(run: ImportRun, live: TableRow) -> None:
+    """Refuse a second name for a location whose table is in the catalog under another name."""
+    options = run.options
+    wanted = (options.namespace or live.namespace, options.name or live.name)
+    if wanted == (live.namespace, live.name):
+        return
+    known = join_table_name(live.namespace, live.name)
+    raise TableExistsError(
+        f"the table at {run.storage.location} is in the catalog already: it is {known}",
+        table=known,
+        help="Omit the name to update the table from its log, or rename it in the catalog.",
+    )
+
+
+def refuse_unpublished(run: ImportRun, known: Sequence[TableRow]) -> None:
+    """Refuse a log to which a dropped table still has versions to publish.
+
+    The publisher would write them into the log after the import.
+    """
+    for each in (table for table in known if not table.is_loading):
+        own = next((t for t in targets_of(run.store, each) if t.is_own), None)
+        if own is None or not own.pending:
+            continue
+        if not run.options.force:
+            raise TableExistsError(
+                f"the dropped table {each.full_name} has {many(own.pending, 'version')} not yet "
+                f"in the log at {run.storage.location}",
+                table=each.full_name,
+                help="Restore it with undrop and publish it, then import; or discard these "
+                "versions with force=True (--force).",
+            )
+        if not run.options.dry_run:
+            status.mark_published(run.store, each, own.head_version)
+
+
+def _is_below(location: str, root: str) -> bool:
+    """Return whether a location is the folder `root`, or below it.
+
+    >>> _is_below("file:///data/a", "/data/"), _is_below("/data2/a", "/data")
+    (True, False)
+    """
+    return location_key(location).startswith(location_key(root))
+
+
+# Names of rebuilt tables
+
+
+def restored_name(store: Store, table: TableRow, folder: str) -> tuple[str, str]:
+    """Return namespace and name that a loaded table had in the lost catalog.
+
+    `folder` is the folder of the table, relative to its root. A transaction over several tables
+    writes their names into the log. Without one, the metadata has the name, and the namespace is
+    the folder above, which is the default location of tables.
+    """
+    return _name_in_history(store, table) or name_from_layout(
+        _metadata(store, table), table.location, folder
+    )
+
+
+def name_from_layout(metadata: Metadata, location: str, folder: str) -> tuple[str, str]:
+    """Return namespace and name according to the metadata and the folder of a table."""
     parts = folder.split("/") if folder else []
-    last = parts[-1] if parts else told_name(None, location)
+    last = parts[-1] if parts else name_in_log(None, location)
     # 0.1.0 wrote the name in the catalog into the name of the metadata.
     name = metadata.configuration.get(NAME_IN_CATALOG) or metadata.name or last
-    # A table that follows a dropped one of its name lies in `name-2`.
-    is_default_place = re.fullmatch(rf"{re.escape(name)}(-\d+)?", last) is not None
-    namespace = parts[0] if len(parts) == 2 and is_default_place else DEFAULT_NAMESPACE
-    return _lawful(namespace, name) or (DEFAULT_NAMESPACE, re.sub(r"[^\w-]", "_", name)[:255])
+    # The folder of a table whose name a dropped table had before is `name-2`.
+    is_default_location = re.fullmatch(rf"{re.escape(name)}(-\d+)?", last) is not None
+    namespace = parts[0] if len(parts) == 2 and is_default_location else DEFAULT_NAMESPACE
+    return _if_valid(namespace, name) or (DEFAULT_NAMESPACE, re.sub(r"[^\w-]", "_", name)[:255])
 
 
-def told_name(metadata: Metadata | None, location: str) -> str:
-    """Return the short name in the metadata, or that of the folder."""
-    told = None if metadata is None else metadata.name
-    return told or unquote(location.rstrip("/").rpartition("/")[2]) or "table"
-
-
-def _group_name(store: Store, table: TableRow) -> tuple[str, str] | None:
-    """Find the latest transaction over several tables, which names them all."""
+def _name_in_history(store: Store, table: TableRow) -> tuple[str, str] | None:
+    """Return the name in the latest transaction over several tables; None without any."""
     last = 2**62
     while True:
         rows = store.query(
@@ -57,7 +177,7 @@ def _group_name(store: Store, table: TableRow) -> tuple[str, str] | None:
             for each in _participants(extra):
                 if each.get("id") == table.table_uuid:
                     namespace, _, name = str(each.get("table")).partition(".")
-                    return _lawful(namespace, name)
+                    return _if_valid(namespace, name)
         if len(rows) < HISTORY_PAGE:
             return None
         last = rows[-1][0] - 1
@@ -75,7 +195,7 @@ def _metadata(store: Store, table: TableRow) -> Metadata:
     return store.metadata(table.table_id, head.metadata_version)
 
 
-def _lawful(namespace: str, name: str) -> tuple[str, str] | None:
+def _if_valid(namespace: str, name: str) -> tuple[str, str] | None:
     try:
         return split_table_name(join_table_name(namespace, name))
     except TxnLogUriError:

@@ -1,4 +1,4 @@
-"""Work that is done ahead, on a thread of its own, one item at most."""
+"""Produce the next item of an iterator on a thread, while the current one is used."""
 
 from __future__ import annotations
 
@@ -15,36 +15,38 @@ _END = object()
 
 
 def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield items, the next of which is being made while the last is in use.
+    """Yield items; a thread produces the next one while the caller uses the current one.
+
+    At most two items are in memory. An error of the iterator is raised to the caller.
 
     >>> list(read_ahead(range(3)))
     [0, 1, 2]
     """
-    waiting: queue.Queue[object] = queue.Queue(1)
+    items_ready: queue.Queue[object] = queue.Queue(1)
     stopped, taken = threading.Event(), threading.Event()
 
-    def hand_over(item: object) -> bool:
-        """Two items are held at a time: the next is begun when this one is taken."""
+    def put(item: object) -> bool:
+        """Wait until the caller takes the item; return False if the caller has stopped."""
         taken.clear()
-        if stopped.is_set():  # looked at after the clearing, so that no stop goes unseen
+        if stopped.is_set():  # checked after `clear`, since stopping also sets `taken`
             return False
-        waiting.put(item)
+        items_ready.put(item)
         taken.wait()
         return not stopped.is_set()
 
     def work() -> None:
         try:
             for item in items:
-                if not hand_over(item):
+                if not put(item):
                     return
-            hand_over(_END)
-        except BaseException as error:  # raised again by whoever takes the items
-            hand_over(_Failure(error))
+            put(_END)
+        except BaseException as error:  # raised again in the caller's thread
+            put(_Failure(error))
 
     worker = threading.Thread(target=work, name="deltasql-read-ahead", daemon=True)
     worker.start()
     try:
-        while (item := waiting.get()) is not _END:
+        while (item := items_ready.get()) is not _END:
             taken.set()
             if isinstance(item, _Failure):
                 raise item.error

@@ -1,4 +1,4 @@
-"""What an import tells: its progress while it runs, its report when it is done."""
+"""The progress of an import while it runs, and its report at the end."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ImportState = Literal[
     "failed",
 ]
 ImportPhase = Literal["reading", "loading", "checking files", "verifying", "done"]
-_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 @dataclass(slots=True)
 class ImportProgress:
-    """How far the import of one table is; the counts are those of this run."""
+    """The progress of importing one table; the counts are those of this run."""
 
     source: str
     table: str | None = None
@@ -41,17 +41,17 @@ class ImportProgress:
 
     @property
     def seconds(self) -> float:
-        """How long it runs by now."""
+        """Seconds since the import began."""
         return time.monotonic() - self.started_s
 
     @property
     def files_per_second(self) -> float:
-        """How many files were loaded in a second."""
+        """Files loaded per second."""
         return self.files / max(self.seconds, 1e-9)
 
     @property
     def eta_s(self) -> float | None:
-        """How long the rest of the commits will take; None before the first of them."""
+        """Estimated seconds for the remaining commits; None before the first commit."""
         if not self.commits or self.total_commits < self.commits:
             return None
         return self.seconds / self.commits * (self.total_commits - self.commits)
@@ -59,10 +59,10 @@ class ImportProgress:
 
 @dataclass(slots=True)
 class ImportReport:
-    """What became of one table.
+    """The result of importing one table.
 
-    `commits`, `files` and `log_bytes` are what this run loaded, or would load; `live_files` and
-    `live_bytes` are the table's at its last version.
+    `commits`, `files` and `log_bytes` count what this run loaded, or would load; `live_files` and
+    `live_bytes` are those of the table at its last version.
     """
 
     source: str
@@ -87,12 +87,12 @@ class ImportReport:
 
     @property
     def ok(self) -> bool:
-        """Whether the table is in the catalog, or could be, as its log says."""
+        """Whether the table was imported, or in a dry run could be, without missing files."""
         return self.state != "failed" and (self.accepts_missing or not self.missing)
 
     @property
     def files_per_second(self) -> float:
-        """How many files were loaded in a second."""
+        """Files loaded per second."""
         return self.files / max(self.seconds, 1e-9)
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class ImportReport:
             "notes": list(self.notes),
             "warnings": list(self.warnings),
             "verification": None if self.verification is None else self.verification.to_dict(),
-            "error": None if self.error is None else _told(self.error),
+            "error": None if self.error is None else _error_dict(self.error),
             "seconds": round(self.seconds, 3),
         }
 
@@ -137,15 +137,15 @@ class ImportReport:
             lines.append(f"  {self.error}")
         lines += [f"  {note}" for note in self.notes]
         lines += [f"  warning: {warning}" for warning in self.warnings]
-        lines += [f"    {each}" for each in self.missing_files[:_SHOWN]]
-        if self.missing > _SHOWN:
-            lines.append(f"    … and {self.missing - _SHOWN} more")
+        lines += [f"    {each}" for each in self.missing_files[:_MAX_SHOWN]]
+        if self.missing > _MAX_SHOWN:
+            lines.append(f"    … and {self.missing - _MAX_SHOWN} more")
         return "\n".join(lines)
 
 
 @dataclass(slots=True)
 class ImportSummary:
-    """What became of every table below a folder."""
+    """The results of importing every table below a folder."""
 
     root: str
     tables: list[ImportReport] = field(default_factory=list)
@@ -166,7 +166,7 @@ class ImportSummary:
         }
 
     def summary(self) -> str:
-        """Return the summary as a table of text, with what is to be said of each table below."""
+        """Return the summary as a text table, followed by errors and warnings of single tables."""
         head = ("table", "state", "versions", "commits", "files", "bytes", "warnings")
         rows = [head, *(_row(each) for each in self.tables)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
@@ -184,7 +184,7 @@ class ImportSummary:
 
 def _verified(found: VerifyReport) -> str:
     versions = ", ".join(str(version) for version in found.versions)
-    return f"verified: {many(found.commits, 'commit')}, and all that holds at version {versions}"
+    return f"verified: {many(found.commits, 'commit')}, and the state at version {versions}"
 
 
 def _row(each: ImportReport) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ def _row(each: ImportReport) -> tuple[str, ...]:
     return (each.table or each.source, each.state, span, *(str(count) for count in counts))
 
 
-def _told(error: TxnLogError) -> dict[str, Any]:
+def _error_dict(error: TxnLogError) -> dict[str, Any]:
     return {"type": type(error).__name__, "message": error.message, "help": error.help} | {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in error.fields.items()

@@ -1,4 +1,4 @@
-"""One import on its way: what it was asked for, how far it is, what it has to tell."""
+"""The options of an import, and the state that its steps share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import UnsupportedFeatureError
-from deltasql.migrate.importing.load_table import Loaded
+from deltasql.migrate.importing.load_table import LoadCounts
 from deltasql.migrate.importing.log_source import open_log
 from deltasql.migrate.importing.report import ImportProgress, ImportReport
 from deltasql.model.protocol import check_writable
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from deltasql.model.actions import Metadata, Protocol
     from deltasql.store.store import Store
 
-Tell = Callable[[ImportProgress], None]
+OnImportProgress = Callable[[ImportProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How a table is taken over.
+    """The options of an import.
 
-    `name` and `namespace` are those of the table, else the log and its folder tell them, with
-    `default_namespace` for one that is new; what lies below `root` does not give way to it;
-    `properties` are the catalog's own of a new table; `batch_size` is how many actions one SQL
-    transaction takes.
+    Without `name` and `namespace`, a new table gets the name in its log or of its folder, and
+    `default_namespace`. `force` does not replace tables below `root`. `properties` are the
+    properties of a new table in the catalog. `batch_size` is the number of actions in one SQL
+    transaction.
     """
 
     name: str | None = None
@@ -53,7 +53,7 @@ class ImportOptions:
 
 
 class ImportRun:
-    """What the steps of one import share."""
+    """The state of one import: its log, its options, its report and its progress."""
 
     def __init__(
         self,
@@ -61,48 +61,49 @@ class ImportRun:
         source: str,
         options: ImportOptions,
         settings: StorageSettings,
-        tell: Tell | None,
+        on_progress: OnImportProgress | None,
     ) -> None:
         self.store, self.options, self.settings = store, options, settings
         self.storage = open_storage(absolute_location(source), settings)
         self.report = ImportReport(self.storage.location)
-        self.loaded = Loaded()
-        self.takes_over = False  # by force, from the catalog that the log belongs to
-        # What a table that is loaded out of sight is marked with.
+        self.loaded = LoadCounts()
+        self.takes_ownership = False  # with force, from the catalog that owns the log
+        # Identifies the run that loads a table, as long as the table is hidden.
         self.token = str(uuid.uuid4())
         self._progress = ImportProgress(self.storage.location)
-        self._tell = tell or (lambda _: None)
+        self._on_progress = on_progress or (lambda _: None)
 
     def log(self, listing: LogListing) -> LogSource:
-        """Return the log as the engine that is wanted reads it."""
+        """Return the log, read by the engine of the options."""
         return open_log(self.storage, listing, self.settings, self.options.engine)
 
     @property
     def seconds(self) -> float:
-        """How long it runs by now."""
+        """Seconds since the import began."""
         return self._progress.seconds
 
     def expect(self, table: str, commits: int) -> None:
-        """Say what is imported under which name, and how many commits there are."""
+        """Set the name of the table and the number of commits to import."""
         self.report.table = self._progress.table = table
         self._progress.total_commits = commits
 
-    def tell(self, phase: ImportPhase, seen: Loaded | None = None) -> None:
-        """Say how far it is: by what is loaded, or by what was only looked at."""
-        counts, progress = seen or self.loaded, self._progress
+    def report_progress(self, phase: ImportPhase, read: LoadCounts | None = None) -> None:
+        """Report progress: what was loaded so far, or what was only read."""
+        counts, progress = read or self.loaded, self._progress
         progress.phase = phase
         progress.commits, progress.files = counts.commits, counts.files
         progress.log_bytes = counts.log_bytes
-        self._tell(progress)
+        self._on_progress(progress)
 
-    def count(self, seen: Loaded) -> None:
-        """Put into the report what was loaded, or would be."""
+    def count(self, loaded: LoadCounts) -> None:
+        """Put the commits and files that were loaded, or would be, into the report."""
         report = self.report
-        report.commits, report.files, report.log_bytes = seen.commits, seen.files, seen.log_bytes
-        report.notes += seen.notes()
+        report.commits, report.files = loaded.commits, loaded.files
+        report.log_bytes = loaded.log_bytes
+        report.notes += loaded.notes()
 
     def describe(self, files: int, size: int, protocol: Protocol, metadata: Metadata) -> None:
-        """Put the table as it is at its last version into the report."""
+        """Put the latest state of the table into the report."""
         report = self.report
         report.live_files, report.live_bytes = files, size
         report.protocol = protocol.body()
@@ -110,4 +111,4 @@ class ImportRun:
             schema = StructType.from_json(metadata.schema_string)
             check_writable(protocol, schema, metadata.configuration)
         except UnsupportedFeatureError as error:
-            report.warnings.append(f"it can be read here, not written: {error.message}")
+            report.warnings.append(f"the table is read-only here: {error.message}")

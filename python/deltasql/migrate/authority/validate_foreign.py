@@ -1,4 +1,4 @@
-"""Does a foreign commit apply cleanly on what SQL has?"""
+"""Validate foreign commits: they must apply to the state of the table in SQL."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from deltasql.store.records import Head, TableRow
     from deltasql.store.store import Store
 
-_HELP = "Nothing was imported; reject the commit, or restore the table to what it expects."
+_HELP = "Nothing was imported. Reject the commit, or restore the table to the state it expects."
 
 
-class ForeignChecker:
-    """Checks commits that follow SQL's head, one after the other."""
+class ForeignValidator:
+    """Validates the commits after SQL's head in order, each on the state that the last left."""
 
     def __init__(self, store: Store, table: TableRow, head: Head) -> None:
         self._store, self._table = store, table
@@ -33,12 +33,12 @@ class ForeignChecker:
             store.metadata(table.table_id, head.metadata_version),
             store.protocol(table.table_id, head.protocol_version),
         )
-        self._ended: set[bytes] = set()
-        self._begun: set[bytes] = set()
+        self._removed: set[bytes] = set()
+        self._added: set[bytes] = set()
 
     @property
-    def is_of_sql(self) -> bool:
-        """Whether the table is one that SQL writes to and that shuts out who cannot know it."""
+    def is_managed_by_sql(self) -> bool:
+        """Whether SQL can write to the table and in-commit timestamps block other writers."""
         metadata, protocol = self._state.metadata, self._state.protocol
         try:
             schema = StructType.from_json(metadata.schema_string)
@@ -47,8 +47,8 @@ class ForeignChecker:
             return False
         return self._state.in_commit_timestamps
 
-    def check(self, commit: LogCommit) -> None:
-        """Refuse a commit that SQL itself would not have made."""
+    def validate(self, commit: LogCommit) -> None:
+        """Raise if SQL itself would not have accepted a commit."""
         info = commit.actions.commit_info or CommitInfo()
         staged = Staged(self._table, info=info)
         staged.extend(each for each in commit.actions.actions() if not isinstance(each, CommitInfo))
@@ -68,7 +68,9 @@ class ForeignChecker:
         if metadata.partition_columns != self._state.metadata.partition_columns:
             raise self._refusal(commit, "changes the partition columns")
         if metadata.id != self._state.metadata.id:
-            raise self._refusal(commit, "gives the table another id: it is another table's commit")
+            raise self._refusal(
+                commit, "gives the table another id: it is a commit of another table"
+            )
         self._state = table_state(metadata, protocol)
 
     def _check_files(self, staged: Staged, commit: LogCommit) -> None:
@@ -80,16 +82,16 @@ class ForeignChecker:
         for key, add in added.items():
             if key in live and key not in removed:
                 raise self._refusal(commit, f"adds {add.path}, which is live already")
-        self._ended = (self._ended | removed.keys()) - added.keys()
-        self._begun = (self._begun - removed.keys()) | added.keys()
+        self._removed = (self._removed | removed.keys()) - added.keys()
+        self._added = (self._added - removed.keys()) | added.keys()
 
     def _live(self, files: Mapping[bytes, AddFile | RemoveFile]) -> set[bytes]:
         found = live_files(self._store.query, self._table.table_id, files) if files else {}
-        return (found.keys() - self._ended) | self._begun
+        return (found.keys() - self._removed) | self._added
 
-    def _refusal(self, commit: LogCommit, why: str) -> InvalidActionError:
+    def _refusal(self, commit: LogCommit, reason: str) -> InvalidActionError:
         return InvalidActionError(
-            f"{commit.file.name} cannot be adopted: it {why}",
+            f"{commit.file.name} cannot be adopted: it {reason}",
             table=self._table.full_name,
             help=_HELP,
         )

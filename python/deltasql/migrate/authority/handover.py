@@ -1,0 +1,96 @@
+"""Steps that cutover and rollback share: table properties, timestamps and single commits."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from deltasql.migrate.importing.same_commit import has_commit
+from deltasql.mirror.log.encode import commit_file
+from deltasql.mirror.publish.targets import OWN, PublishTarget
+from deltasql.store.records import TableRow, VersionRow
+
+if TYPE_CHECKING:
+    from deltasql.model.actions import Metadata
+    from deltasql.storage import Storage
+    from deltasql.store.dialect import Session
+    from deltasql.store.store import Store
+
+CUTOVER = "deltasql.cutover"
+"""The table property with the transaction id of an unfinished cutover's commit."""
+_RECENT = 100  # versions whose writers are named in a warning
+# Writers that in-commit timestamps do not block.
+_NOT_BLOCKED = re.compile(r"Apache-Spark/|delta-rs[:.](py-)?0\.")
+ENABLED = "delta.enableInCommitTimestamps"
+ENABLED_SINCE = "delta.inCommitTimestampEnablementVersion"
+ENABLED_AT = "delta.inCommitTimestampEnablementTimestamp"
+
+
+def properties_of(session: Session, table: TableRow) -> dict[str, str]:
+    """Read the current properties of a table in the catalog."""
+    (row,) = session.query("table_by_uuid", table_uuid=table.table_uuid)
+    return dict(TableRow.from_row(row).properties)
+
+
+def set_properties(session: Session, table: TableRow, properties: dict[str, str]) -> None:
+    """Replace the properties of a table in the catalog."""
+    text = json.dumps(properties)
+    session.execute("set_table_properties", table_id=table.table_id, properties=text)
+
+
+def enabled_by(store: Store, table: TableRow, metadata: Metadata) -> VersionRow | None:
+    """Return the commit that enabled in-commit timestamps.
+
+    That is the version in the metadata, or the first version without one. If it is older than the
+    versions in SQL, the latest commit is returned, which shows the writer of the log as well.
+    """
+    low, high = store.query("version_bounds", table_id=table.table_id)[0]
+    since = int(metadata.configuration.get(ENABLED_SINCE, low))
+    version = since if since >= low else high
+    rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
+    return VersionRow.from_row(rows[0]) if rows else None
+
+
+def unblocked_writers_warning(store: Store, table: TableRow) -> str:
+    """Return a warning about writers that can still bypass the catalog, with recent ones.
+
+    delta-spark supports in-commit timestamps, and deltalake before 1.0 does not check the features
+    of a table before it writes.
+    """
+    table_id = table.table_id
+    low, last = store.query("version_bounds", table_id=table_id)[0]
+    rows = store.query("history", table_id=table_id, first=low, last=last, limit=_RECENT)
+    infos = [VersionRow.from_row(row).info for row in rows]
+    engines = {str(info.engine_info or info.extra.get("clientVersion") or "") for info in infos}
+    seen = sorted(each for each in engines if _NOT_BLOCKED.match(each))
+    recent = f" (recent: {', '.join(seen)})" if seen else ""
+    return (
+        f"deltalake before 1.0 and delta-spark are not blocked{recent}: move those writers to the "
+        "catalog, or revoke their write access"
+    )
+
+
+def is_published(
+    store: Store, session: Session, table: TableRow, storage: Storage, version: int
+) -> bool:
+    """Return whether the log has a version of SQL, by the published version or the file itself."""
+    targets = [
+        PublishTarget.from_row(row) for row in session.query("targets_of", table_id=table.table_id)
+    ]
+    own = next(each for each in targets if each.name == OWN)
+    if own.published_version >= version:
+        return True
+    if own.is_quarantined:
+        return False
+    try:
+        return has_commit(store, table, version, storage.read(commit_file(version)))
+    except FileNotFoundError:
+        return False
+
+
+def put_commit(storage: Storage, version: int, data: bytes) -> bool:
+    """Write a commit to the log; return False if another commit has its version."""
+    name = commit_file(version)
+    # If the response of an object store was lost, the existing file may be this one.
+    return storage.put_if_absent(name, data) or storage.read(name) == data

@@ -1,0 +1,228 @@
+"""Find the catalog that owns a log, so that two catalogs never write the same table.
+
+A catalog owns a log that has in-commit timestamps and a commit of deltasql since they were
+enabled. A rollback disables them, or writes a file that ends the ownership. An export writes a
+file which says that the log is a copy; no catalog owns a copy before its first new commit. An
+import with `force` writes a file with the new owner, since no commit shows it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deltasql._core import parse_commit
+from deltasql.commit.committer import ENGINE_INFO
+from deltasql.exceptions import OtherAuthorityError, TxnLogProtocolError
+from deltasql.migrate.authority.handover import (
+    CUTOVER,
+    ENABLED_SINCE,
+    properties_of,
+    set_properties,
+)
+from deltasql.mirror.log.read import stream_state
+from deltasql.model.json_text import load_json
+from deltasql.model.properties import TableProperties
+from deltasql.store.locations import tables_at
+from deltasql.store.records import TableRow, VersionRow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltasql.migrate.importing.run import ImportRun
+    from deltasql.mirror.log.listing import LogListing
+    from deltasql.model.actions import CommitInfo
+    from deltasql.storage import Storage
+    from deltasql.store.store import Store
+
+COPY_FILE = "_delta_log/_deltasql_export.json"
+"""The file in the log of an export with the last version that was copied."""
+
+OWNER_FILE = "_delta_log/_deltasql_authority.json"
+"""The file that records a takeover with `force`, or that a rollback ended the ownership."""
+
+TAKEN = "deltasql.taken"
+"""The table property with the token in the owner file of a log taken over with `force`."""
+_RECENT = 5  # commits to search for one of deltasql: the latest may be of another writer
+
+
+@dataclass(frozen=True, slots=True)
+class LogOwner:
+    """The catalog that owns a log, as far as the log shows it."""
+
+    since: int  # the version that enabled in-commit timestamps
+    version: int  # the latest commit of deltasql since then
+    txn_id: str | None
+    released: int = -1  # up to this version commits of deltasql do not show an owner
+    taken_by: str | None = None  # the token of the table that took the log over with `force`
+
+
+def refuse_other_owner(run: ImportRun, listing: LogListing, known: Sequence[TableRow]) -> None:
+    """Refuse to import a log that another catalog owns, unless the import is forced."""
+    options, live = run.options, next((each for each in known if each.dropped_at_ms is None), None)
+    is_read_only = live.is_following if live else TableRow.FOLLOWING in options.properties
+    if is_read_only:
+        return
+    head = None if live is None else run.store.head(live.table_id)
+    if head is not None and head.version >= listing.last_version and not options.force:
+        return  # there is nothing to import
+    owner = find_owner(run.storage, listing)
+    if owner is None or any(_is_owner(run, listing, each, owner) for each in known):
+        return
+    if not options.force:
+        raise other_owner(run.storage.location, *_takeover_commit(run.storage, listing, owner))
+    run.takes_ownership = True
+
+
+def record_taken_over(run: ImportRun, listing: LogListing) -> None:
+    """Record in the log that this catalog owns it now, after an import with `force`.
+
+    The previous owner reads it there; new commits alone would look like its own.
+    """
+    if not run.takes_ownership or run.options.dry_run:
+        return
+    here = tables_at(run.store.query, run.storage.location)
+    live = next((each for each in here if each.dropped_at_ms is None), None)
+    if live is None:
+        return
+    token = str(uuid.uuid4())
+    with run.store.change([live.table_id]) as (session, _):
+        set_properties(session, live, {**properties_of(session, live), TAKEN: token})
+    run.store.forget_table(live)
+    _put_owner_file(run.storage, listing.last_version, token)
+
+
+def record_released(store: Store, storage: Storage, listing: LogListing, table: TableRow) -> None:
+    """Record in the log that no catalog owns it, if it keeps in-commit timestamps."""
+    head, owner = store.head(table.table_id), find_owner(storage, listing)
+    if head is None or owner is None or owner.version > head.version:
+        return
+    if owner.taken_by in (None, table.properties.get(TAKEN)):
+        _put_owner_file(storage, head.version, None)
+
+
+def other_owner(
+    location: str, version: int, txn_id: str | None, table: str | None = None
+) -> OtherAuthorityError:
+    """Return the error for a log that another catalog owns, with the possible solutions."""
+    first = "Roll the table back there with `deltasql rollback`, then try again."
+    lost = f"If that catalog is lost: `deltasql import {location} --force`"
+    if table is not None:
+        lost = f"If that catalog is lost: `deltasql rollback {table}`, which removes it from this "
+        lost += f"catalog and changes no file, then `deltasql import {location} --force`"
+    only = "" if table is not None else " To only read it: `deltasql follow`."
+    return OtherAuthorityError(
+        f"the log at {location} belongs to another catalog: version {version} is its commit",
+        table=table,
+        location=location,
+        version=version,
+        txn_id=txn_id,
+        help=f"{first} {lost}.{only}",
+    )
+
+
+def find_owner(storage: Storage, listing: LogListing) -> LogOwner | None:
+    """Return the catalog that owns a log; None if no deltasql catalog does.
+
+    The latest commit of deltasql among the last few shows it, else the commit that enabled
+    in-commit timestamps.
+    """
+    last = listing.last_version
+    recent = [each for each in range(last, last - _RECENT, -1) if each in listing.commits]
+    infos = (_info(storage, listing, each) for each in recent)
+    if recent and all(each is None or each.in_commit_timestamp is None for each in infos):
+        return None  # most logs: a few files are enough to decide
+    try:
+        metadata = stream_state(storage, last, listing=listing).metadata
+    except (TxnLogProtocolError, FileNotFoundError):
+        return None  # loading the log raises the error
+    if not TableProperties(metadata.configuration).in_commit_timestamps:
+        return None
+    since = int(metadata.configuration.get(ENABLED_SINCE, 0))
+    latest = _latest_commit(storage, listing, last, since)
+    if latest is None:
+        return None
+    copied, recorded = _read_json(storage, COPY_FILE), _read_json(storage, OWNER_FILE)
+    released, taken_by = _last_version(copied), None
+    if recorded.get("takenBy") is None:
+        released = max(released, _last_version(recorded))
+    elif _last_version(recorded) >= since:  # else a rollback and a new cutover came after it
+        taken_by = str(recorded["takenBy"])
+    version, info = latest
+    if version <= released and taken_by is None:
+        return None
+    return LogOwner(since, version, info.txn_id, released, taken_by)
+
+
+def _latest_commit(
+    storage: Storage, listing: LogListing, last: int, since: int
+) -> tuple[int, CommitInfo] | None:
+    """Return the latest commit of deltasql up to a version, among the last few and `since`."""
+    if last < since:
+        return None
+    for version in dict.fromkeys([*range(last, max(last - _RECENT, since - 1), -1), since]):
+        info = _info(storage, listing, version)
+        if info is not None and ENGINE_INFO in (info.engine_info or ""):
+            return version, info
+    return None
+
+
+def _takeover_commit(
+    storage: Storage, listing: LogListing, owner: LogOwner
+) -> tuple[int, str | None]:
+    """Return the commit for the error: the one that took the log over, if it can be read."""
+    first = _latest_commit(storage, listing, owner.since, owner.since)
+    return (owner.version, owner.txn_id) if first is None else (first[0], first[1].txn_id)
+
+
+def _info(storage: Storage, listing: LogListing, version: int) -> CommitInfo | None:
+    file = listing.commits.get(version)
+    if file is None:
+        return None
+    try:
+        return parse_commit(storage.read(file.name), version=version).commit_info
+    except (TxnLogProtocolError, FileNotFoundError):
+        return None
+
+
+def _is_owner(run: ImportRun, listing: LogListing, table: TableRow, owner: LogOwner) -> bool:
+    """Return whether a table of this catalog is the one that owns a log."""
+    if table.is_following or table.is_loading:
+        return False
+    if owner.txn_id is not None and owner.txn_id == table.properties.get(CUTOVER):
+        return True
+    if owner.taken_by is not None:
+        return owner.taken_by == table.properties.get(TAKEN)
+    store, head = run.store, run.store.head(table.table_id)
+    if head is None:
+        return False
+    version, txn_id = owner.version, owner.txn_id
+    if version > head.version:
+        # A catalog restored from a backup lacks its latest commits but has the earlier ones.
+        common = _latest_commit(run.storage, listing, head.version, owner.since)
+        if table.dropped_at_ms is not None or common is None or common[0] <= owner.released:
+            return False
+        version, txn_id = common[0], common[1].txn_id
+    rows = store.query("history", table_id=table.table_id, first=version, last=version, limit=1)
+    return bool(rows) and VersionRow.from_row(rows[0]).txn_id == txn_id
+
+
+def _put_owner_file(storage: Storage, last_version: int, taken_by: str | None) -> None:
+    body = {"lastVersion": last_version, "takenBy": taken_by}
+    storage.put(OWNER_FILE, json.dumps(body).encode())
+
+
+def _read_json(storage: Storage, name: str) -> dict[str, Any]:
+    """Return the JSON object in a file; an empty one if the file is missing or invalid."""
+    try:
+        body = load_json(storage.read(name))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _last_version(body: dict[str, Any]) -> int:
+    version = body.get("lastVersion")
+    return version if isinstance(version, int) else -1

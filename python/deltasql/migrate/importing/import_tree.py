@@ -1,0 +1,111 @@
+"""Find the Delta tables below a folder, and import all of them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from deltasql.exceptions import TxnLogError, TxnLogStorageError
+from deltasql.exceptions.redaction import redact
+from deltasql.migrate.importing.import_table import import_table
+from deltasql.migrate.importing.names import valid_name
+from deltasql.migrate.importing.report import ImportReport, ImportSummary
+from deltasql.storage import absolute_location, join_location, open_storage
+from deltasql.uri import DEFAULT_NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from deltasql.config import StorageSettings
+    from deltasql.migrate.importing.run import ImportOptions, OnImportProgress
+    from deltasql.storage import Storage
+    from deltasql.store.store import Store
+
+_LOG = "_delta_log/"
+
+
+def import_tables(
+    store: Store,
+    root: str,
+    options: ImportOptions,
+    *,
+    settings: StorageSettings,
+    on_progress: OnImportProgress | None = None,
+    on_table: Callable[[ImportReport], None] | None = None,
+) -> ImportSummary:
+    """Import every table below a folder; a table that fails does not stop the others.
+
+    The folders between the root and a new table become its namespace.
+    """
+    started = time.monotonic()
+    root = absolute_location(root)
+    summary = ImportSummary(root)
+    for folder in find_tables(open_storage(root, settings)):
+        location = join_location(root, *folder.split("/")) if folder else root
+        chosen = replace(options, name=None, default_namespace=_namespace(folder), root=root)
+        report = _import_one(store, location, chosen, settings, on_progress)
+        summary.tables.append(report)
+        if on_table is not None:
+            on_table(report)
+    summary.seconds = time.monotonic() - started
+    if not summary.tables:
+        raise TxnLogStorageError(
+            f"there is no Delta table below {root}",
+            location=root,
+            help="Name a folder that contains Delta tables, and check the storage options.",
+        )
+    return summary
+
+
+def find_tables(storage: Storage) -> Iterator[str]:
+    """Yield the folders that have a `_delta_log`, relative to the root; '' is the root itself.
+
+    Folders inside a table are not searched.
+    """
+    after: str | None = None
+    while True:
+        folder = _next_table(storage, after)
+        if folder is None:
+            return
+        yield folder.removesuffix("/")
+        if not folder:
+            return
+        # '0' follows '/' in the order of names: the listing continues after the whole folder.
+        after = f"{folder.removesuffix('/')}0"
+
+
+def _next_table(storage: Storage, after: str | None) -> str | None:
+    for file in storage.list(start_after=after):
+        if file.name.startswith(_LOG):
+            return ""
+        folder, found, _ = file.name.partition(f"/{_LOG}")
+        if found:
+            return f"{folder}/"
+    return None
+
+
+def _import_one(
+    store: Store,
+    location: str,
+    options: ImportOptions,
+    settings: StorageSettings,
+    on_progress: OnImportProgress | None,
+) -> ImportReport:
+    try:
+        return import_table(store, location, options, settings=settings, on_progress=on_progress)
+    except TxnLogError as error:
+        return ImportReport(location, state="failed", error=error)
+    except OSError as error:
+        failure = TxnLogStorageError(redact(str(error)), location=location)
+        return ImportReport(location, state="failed", error=failure)
+
+
+def _namespace(folder: str) -> str:
+    """Return the namespace for a table in a folder: the folders above it.
+
+    >>> _namespace("crm/sales"), _namespace("eu/crm/sales"), _namespace("sales")
+    ('crm', 'eu_crm', 'default')
+    """
+    above = folder.split("/")[:-1]
+    return valid_name("default", "_".join(above)) if above else DEFAULT_NAMESPACE
